@@ -1,0 +1,47 @@
+# Every target is quiet while all is well.
+MAKEFLAGS += --no-print-directory
+export CARGO_TERM_QUIET := true
+
+# For `make demo`: NODES=n masters, BREAK=1 to break a lock, ARGS for anything else.
+DEMO_ARGS := $(if $(NODES),--nodes $(NODES)) $(if $(BREAK),--break-lock) $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-native test-compose lint cluster-up cluster-down need-cargo
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
+		printf '%-14s %s\n' "$$name" "$$text"; done
+
+demo: need-cargo ## Show the locks at work on real masters (NODES=5, BREAK=1)
+	@scripts/install-redis.sh
+	@cargo run --release -q --example demo -- $(DEMO_ARGS)
+
+# The remark comes first, so that the last lines are always the test runners' own.
+test: lint ## Everything: lint, native tests, and the compose tests where a docker engine answers
+	@if docker info >/dev/null 2>&1; then \
+		$(MAKE) test-native && $(MAKE) test-compose; \
+	else \
+		echo "no docker engine answers: the compose tests are left out" && $(MAKE) test-native; \
+	fi
+
+test-native: need-cargo ## All tests, against redis-servers they start themselves
+	@scripts/install-redis.sh
+	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
+
+test-compose: need-cargo ## The tests on real masters, against those of docker-compose.yml
+	@scripts/test-compose.sh
+
+lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
+	@cargo fmt --all --check
+	@cargo clippy -q --all-targets --all-features -- -D warnings
+	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
+
+cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy
+	@scripts/cluster.sh up
+
+cluster-down: ## Remove them with their data
+	@scripts/cluster.sh down
+
+need-cargo:
+	@command -v cargo >/dev/null 2>&1 || { \
+		echo "cargo is missing; install Rust from https://rustup.rs (1.88 or later)" >&2; exit 1; }

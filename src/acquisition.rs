@@ -1,0 +1,200 @@
+//! One attempt to hold: enter a hold that the owner has, or ask the masters for a new one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cleanup::{Attempt, Debris};
+use crate::error::{ExtendError, InvalidInput, LockError};
+use crate::extension::extend;
+use crate::guard::MultiLockGuard;
+use crate::hold::{Granted, Hold};
+use crate::masters::Pool;
+use crate::name::Names;
+use crate::node::{Class, Fault};
+use crate::owner::{Owner, Standing};
+use crate::policy::Policy;
+use crate::round::Round;
+use crate::script::{self, Reply};
+use crate::tally::{Ballot, Obstacle, Outcome, Tally};
+use crate::validity::Validity;
+use crate::vote::Vote;
+
+/// The checked options of an acquisition.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) names: Names,
+    pub(crate) policy: Policy,
+    pub(crate) needed: usize,
+    pub(crate) lease: Duration,
+    /// The lease was set at the call site and is not the builder's.
+    pub(crate) lease_was_asked: bool,
+    pub(crate) min_validity: Duration,
+    pub(crate) owner: Owner,
+}
+
+/// Tries once.
+pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, LockError> {
+    match plan.owner.standing(plan.pool.client, &plan.names) {
+        Standing::Inside(hold) => {
+            if let Some(guard) = enter(plan, hold).await? {
+                return Ok(guard);
+            }
+        }
+        Standing::Overlapping(held) => return Err(overlapping(plan, &held).into()),
+        Standing::Outside => {}
+    }
+    ask_masters(plan).await
+}
+
+/// Enters a hold again; `None` when it has lapsed meanwhile.
+///
+/// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
+/// it was.
+async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, LockError> {
+    if plan.needed > hold.needed {
+        let allowed = format!(
+            "a policy of at most {} grants, with which the owner holds {}",
+            hold.needed, hold.names
+        );
+        return Err(InvalidInput::new("policy", plan.policy, allowed).into());
+    }
+    let asked = plan
+        .lease_was_asked
+        .then_some(plan.lease)
+        .filter(|lease| *lease > hold.lease());
+    let ending = hold.remaining() < hold.lease() / 3;
+    if asked.is_some() || ending {
+        match extend(&plan.pool, &hold, asked.unwrap_or_else(|| hold.lease())).await {
+            Err(ExtendError::NotExtended { votes, .. }) if asked.is_some() => {
+                return Err(LockError::Unreachable { votes });
+            }
+            // Without a longer lease to honour, what is left will do; a lost hold shows below.
+            _ => {}
+        }
+    }
+    let entered = hold.enter(plan.min_validity);
+    Ok(entered.then(|| MultiLockGuard::new(&plan.pool, hold, plan.owner.clone())))
+}
+
+fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {
+    let allowed = format!("names within {held}, which the owner holds, or apart from them");
+    InvalidInput::new("names", &plan.names, allowed)
+}
+
+/// One round with an owner field that was never used before.
+async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, LockError> {
+    let pool = &plan.pool;
+    let debris = Debris {
+        names: plan.names.clone(),
+        field: pool.fresh_field(),
+        lease: plan.lease,
+    };
+    let field = Arc::clone(&debris.field);
+    let request = script::acquire(&plan.names, &field, plan.lease);
+    let mut tally = Tally::new(pool.slots.len(), plan.needed);
+    let mut attempt = Attempt::new(pool, debris, tally.blocking());
+    let mut denied = 0;
+    let validity = Validity::of_lease(pool.clock.now(), plan.lease, pool.config.drift_factor);
+    let mut round = Round::begin(pool, &request, pool.config.node_timeout, |_| true);
+    while let Some((place, answer)) = round.next().await {
+        denied += usize::from(is_denied(&answer));
+        let (vote, ballot) = read(answer);
+        attempt.votes[place] = vote;
+        tally.count(ballot);
+        let over = match tally.outcome() {
+            Outcome::Pending => false,
+            Outcome::Won => true,
+            // The reason is worth the answers that are on their way: held or unreachable?
+            Outcome::Lost => tally.obstacle().is_some(),
+        };
+        if over {
+            break;
+        }
+    }
+    let left = validity.remaining(pool.clock.now());
+    if tally.outcome() != Outcome::Won || left <= plan.min_validity {
+        let error = explain(plan, &tally, denied, &attempt.votes, left);
+        tracing::debug!(names = %plan.names, %error, "round lost");
+        // Dropping the attempt rolls it back.
+        return Err(error);
+    }
+    let hold = Arc::new(Hold::new(
+        pool.clock,
+        Granted {
+            client: pool.client,
+            names: plan.names.clone(),
+            field,
+            needed: plan.needed,
+            validity,
+            lease: plan.lease,
+            votes: attempt.settle(),
+        },
+    ));
+    let late = Arc::clone(&hold);
+    round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).0));
+    tracing::debug!(names = %plan.names, granted = tally.granted(), ?left, "lock acquired");
+    plan.owner.remember(&hold);
+    Ok(MultiLockGuard::new(pool, hold, plan.owner.clone()))
+}
+
+fn read(answer: Result<redis::Value, Fault>) -> (Vote, Ballot) {
+    match answer.map(|value| (script::parse_reply(&value), value)) {
+        Ok((Some(Reply::Granted), _)) => (Vote::Granted, Ballot::Granted),
+        Ok((Some(Reply::Refused { remaining, holder }), _)) => {
+            (Vote::Refused { remaining }, Ballot::Refused(holder))
+        }
+        Ok((Some(Reply::Revoked), _)) => (Vote::Revoked, Ballot::None),
+        Ok((Some(Reply::Absent) | None, value)) => {
+            let reason = format!("unexpected answer to acquire: {value:?}").into();
+            (Vote::Unknown { reason }, Ballot::None)
+        }
+        Err(fault) => (fault.vote(), Ballot::None),
+    }
+}
+
+fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
+    answer.as_ref().err().and_then(Fault::class) == Some(Class::Denied)
+}
+
+/// Why the round did not give a hold.
+fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote], left: Duration) -> LockError {
+    let evidence = plan.pool.evidence(votes);
+    if tally.outcome() == Outcome::Won {
+        return LockError::TooLate {
+            validity: left,
+            votes: evidence,
+        };
+    }
+    match tally.obstacle() {
+        Some(Obstacle::Held) => LockError::Contended {
+            retry_after: held_for(plan, tally, votes),
+            votes: evidence,
+        },
+        Some(Obstacle::Split) => LockError::Contended {
+            retry_after: plan.pool.config.node_timeout,
+            votes: evidence,
+        },
+        _ if denied >= tally.blocking() => LockError::Misconfigured { votes: evidence },
+        _ => LockError::Unreachable { votes: evidence },
+    }
+}
+
+/// Until so many refusals have expired that a quorum is possible.
+fn held_for(plan: &Plan, tally: &Tally, votes: &[Vote]) -> Duration {
+    let mut terms: Vec<Duration> = votes
+        .iter()
+        .filter_map(|vote| match vote {
+            // A key without an expiry is freed by its holder alone: look again after a lease.
+            Vote::Refused { remaining } => Some(remaining.unwrap_or(plan.lease)),
+            _ => None,
+        })
+        .collect();
+    terms.sort_unstable();
+    let missing = plan.needed.saturating_sub(tally.granted()).max(1);
+    terms
+        .get(missing - 1)
+        .or(terms.last())
+        .copied()
+        .unwrap_or(plan.lease)
+}

@@ -1,0 +1,304 @@
+//! Builds a pool of masters: options, checks, the first connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::{ConnectError, InvalidInput, NodeError};
+use crate::masters::{Masters, Pool};
+use crate::node::{Address, Connector, Server, Slot, Status};
+use crate::policy::Policy;
+
+/// Collects the masters and their options, then [`connect`](Self::connect)s.
+///
+/// Every option is checked by `connect`, before any master is touched.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until connect() is awaited"]
+pub struct MastersBuilder {
+    urls: Vec<String>,
+    config: Config,
+}
+
+impl Masters {
+    /// Starts with no masters and the defaults.
+    pub fn builder() -> MastersBuilder {
+        MastersBuilder::default()
+    }
+
+    /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas), and where they
+    /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_NODE_TIMEOUT`,
+    /// `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
+    /// `0.01`) and `MULTILOCK_ALLOW_EVICTION` (`true` or `false`).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] names the variable; otherwise as [`MastersBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`MastersBuilder::connect`].
+    pub async fn from_env() -> Result<Self, ConnectError> {
+        MastersBuilder::from_variables(|name| std::env::var(name).ok())?
+            .connect()
+            .await
+    }
+}
+
+impl MastersBuilder {
+    /// Adds one master: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`)
+    /// or `unix:///path`.
+    pub fn node(mut self, url: impl Into<String>) -> Self {
+        self.urls.push(url.into());
+        self
+    }
+
+    /// Adds several masters.
+    pub fn nodes<S: Into<String>>(mut self, urls: impl IntoIterator<Item = S>) -> Self {
+        self.urls.extend(urls.into_iter().map(Into::into));
+        self
+    }
+
+    /// The lease of a lock that does not set its own. 30 s by default.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.config.lease = lease;
+        self
+    }
+
+    /// The longest lease that a lock may set; the builder's lease by default. An operator's
+    /// [`force_release`](crate::MultiLock::force_release) keeps the former holder out for this long,
+    /// so every client of the same masters should use the same.
+    pub fn max_lease(mut self, max: Duration) -> Self {
+        self.config.max_lease = Some(max);
+        self
+    }
+
+    /// How long a round waits for a master. 50 ms by default.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.config.node_timeout = timeout;
+        self
+    }
+
+    /// How long one attempt to connect to a master may take. 1 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// The part of every lease that is not trusted, because the clocks of client and masters may run
+    /// at different rates: 0.01 (1 %) by default, to which 2 ms are added. NTP daemons slew by up to
+    /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
+    pub fn drift_factor(mut self, factor: f64) -> Self {
+        self.config.drift_factor = factor;
+        self
+    }
+
+    /// Accepts masters that evict keys when their memory is full. Such a master may forget a lock at
+    /// any moment. Off by default.
+    pub fn allow_eviction(mut self, allow: bool) -> Self {
+        self.config.allow_eviction = allow;
+        self
+    }
+
+    /// Connects to all masters at once, in the background from then on. Succeeds when a majority is
+    /// connected and every other master had its chance, at most the connect timeout; those that
+    /// could not be reached go on being tried.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] before anything is touched; [`ConnectError::Unfit`] as soon as a
+    /// server answers that can never be one of these masters; [`ConnectError::TooFew`] with what
+    /// every node said.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn connect(self) -> Result<Masters, ConnectError> {
+        self.config.check(self.urls.len())?;
+        let connectors = self
+            .urls
+            .iter()
+            .map(|url| {
+                Ok(Connector::Redis(Box::new(Server {
+                    address: Address::parse(url)?,
+                    connect_timeout: self.config.connect_timeout,
+                    allow_eviction: self.config.allow_eviction,
+                })))
+            })
+            .collect::<Result<Vec<_>, InvalidInput>>()?;
+        connect(connectors, self.config, Clock::Host).await
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn into_config(self) -> Config {
+        self.config
+    }
+
+    /// The options that `variable` knows.
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
+        let mut builder = Self::default();
+        let config = &mut builder.config;
+        let nodes = variable("MULTILOCK_NODES").unwrap_or_default();
+        let urls = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
+        builder.urls = urls.map(str::to_owned).collect();
+        if builder.urls.is_empty() {
+            return Err(InvalidInput::new(
+                "MULTILOCK_NODES",
+                "\"\"",
+                "URLs separated by commas",
+            ));
+        }
+        let duration = |name| {
+            read(&variable, name, "a duration such as 30s or 50ms", |text| {
+                humantime::parse_duration(text).ok()
+            })
+        };
+        if let Some(lease) = duration("MULTILOCK_LEASE")? {
+            config.lease = lease;
+        }
+        config.max_lease = duration("MULTILOCK_MAX_LEASE")?;
+        if let Some(timeout) = duration("MULTILOCK_NODE_TIMEOUT")? {
+            config.node_timeout = timeout;
+        }
+        if let Some(timeout) = duration("MULTILOCK_CONNECT_TIMEOUT")? {
+            config.connect_timeout = timeout;
+        }
+        if let Some(factor) = read(
+            &variable,
+            "MULTILOCK_DRIFT_FACTOR",
+            "a number such as 0.01",
+            |text| text.parse().ok(),
+        )? {
+            config.drift_factor = factor;
+        }
+        if let Some(allow) = read(&variable, "MULTILOCK_ALLOW_EVICTION", "true or false", |text| {
+            text.parse().ok()
+        })? {
+            config.allow_eviction = allow;
+        }
+        Ok(builder)
+    }
+}
+
+fn read<T>(
+    variable: impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    allowed: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, InvalidInput> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
+    };
+    let refuse = || InvalidInput::new(name, format!("{text:?}"), allowed);
+    parse(text.trim()).map(Some).ok_or_else(refuse)
+}
+
+/// Starts a pool and waits until it can be used.
+pub(crate) async fn connect(
+    connectors: Vec<Connector>,
+    config: Config,
+    clock: Clock,
+) -> Result<Masters, ConnectError> {
+    let end = Instant::now() + config.connect_timeout;
+    let pool = Pool::start(connectors, config, clock);
+    let mut reached = 0;
+    let mut nodes = Vec::with_capacity(pool.slots.len());
+    for slot in &pool.slots {
+        let error = match first_word(slot, end).await {
+            Ok(()) => {
+                reached += 1;
+                None
+            }
+            Err(NodeError::Unfit(reason)) => {
+                let node = Arc::clone(slot.label());
+                return Err(ConnectError::Unfit { node, reason });
+            }
+            Err(error) => Some(error),
+        };
+        nodes.push((Arc::clone(slot.label()), error));
+    }
+    let needed = Policy::RedLock.needed(nodes.len());
+    if reached < needed {
+        return Err(ConnectError::TooFew {
+            reached,
+            needed,
+            nodes,
+        });
+    }
+    Ok(Masters { pool })
+}
+
+/// How the first attempt to connect to a master ended, if it did before `end`.
+async fn first_word(slot: &Slot, end: Instant) -> Result<(), NodeError> {
+    let mut status = slot.watch();
+    let heard = timeout_at(
+        end,
+        status.wait_for(|status| !matches!(status, Status::Connecting)),
+    )
+    .await;
+    match heard {
+        Ok(Ok(status)) => match &*status {
+            Status::Down(error) => Err(error.clone()),
+            Status::Up | Status::Connecting => Ok(()),
+        },
+        _ => Err(NodeError::Unavailable("no answer yet".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &'static [(&str, &str)]) -> Result<MastersBuilder, String> {
+        let value = |name: &str| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        MastersBuilder::from_variables(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn variables_become_options() {
+        let builder = from(&[
+            ("MULTILOCK_NODES", "redis://a, redis://b,"),
+            ("MULTILOCK_LEASE", "10s"),
+            ("MULTILOCK_NODE_TIMEOUT", "20ms"),
+            ("MULTILOCK_DRIFT_FACTOR", "0.05"),
+            ("MULTILOCK_ALLOW_EVICTION", "true"),
+        ])
+        .expect("all valid");
+        assert_eq!(builder.urls, ["redis://a", "redis://b"]);
+        assert_eq!(builder.config.lease, Duration::from_secs(10));
+        assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
+        assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
+        assert!(builder.config.allow_eviction);
+    }
+
+    #[test]
+    fn bad_variables_are_named() {
+        let error = |variables| from(variables).expect_err("must be refused");
+        assert_eq!(
+            error(&[]),
+            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas"
+        );
+        assert_eq!(
+            error(&[("MULTILOCK_NODES", "redis://a"), ("MULTILOCK_LEASE", "soon")]),
+            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms"
+        );
+        assert_eq!(
+            error(&[
+                ("MULTILOCK_NODES", "redis://a"),
+                ("MULTILOCK_DRIFT_FACTOR", "1 %")
+            ]),
+            "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01"
+        );
+    }
+}

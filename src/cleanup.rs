@@ -1,0 +1,149 @@
+//! Release wherever an acquire may have landed.
+//!
+//! A release is never given up half-way. Whoever starts one may be dropped at any moment; the rest
+//! goes on in the background with its own deadline, and a master that cannot be told then is told
+//! after it has been reconnected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::clock::Moment;
+use crate::masters::Pool;
+use crate::name::Names;
+use crate::node::{Fault, Obligation};
+use crate::round::Round;
+use crate::script::{self, Request};
+use crate::vote::Vote;
+
+/// What is to be released.
+#[derive(Clone, Debug)]
+pub(crate) struct Debris {
+    pub(crate) names: Names,
+    pub(crate) field: Arc<str>,
+    /// The longest that a master may keep it.
+    pub(crate) lease: Duration,
+}
+
+/// A release under way. Dropped, it carries on in the background.
+pub(crate) struct Release {
+    round: Option<Round>,
+    books: Books,
+}
+
+/// Who owes what if it cannot be delivered.
+#[derive(Clone)]
+struct Books {
+    pool: Arc<Pool>,
+    request: Arc<Request>,
+    names: usize,
+    lease: Duration,
+    incurred: Moment,
+}
+
+impl Release {
+    /// Sends the release to the masters whose place `asked` accepts.
+    pub(crate) fn begin(
+        pool: &Arc<Pool>,
+        debris: &Debris,
+        notify: bool,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let request = script::release(&debris.names, &debris.field, notify);
+        Self {
+            round: Some(Round::begin(pool, &request, pool.config.node_timeout, asked)),
+            books: Books {
+                pool: Arc::clone(pool),
+                request,
+                names: debris.names.len(),
+                lease: debris.lease,
+                incurred: pool.clock.now(),
+            },
+        }
+    }
+
+    /// The next master's vote: *granted* where everything was released.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
+        let (place, answer) = self.round.as_mut()?.next().await?;
+        Some((place, self.books.enter(place, answer)))
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some(round) = self.round.take() {
+            let books = self.books.clone();
+            round.see_through(move |place, answer| {
+                books.enter(place, answer);
+            });
+        }
+    }
+}
+
+impl Books {
+    fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
+        let fault = match answer {
+            Ok(value) => match script::parse_released(&value) {
+                Some(names) if names == self.names => return Vote::Granted,
+                Some(_) => return Vote::NotHeld,
+                None => Fault::Unknown(format!("unexpected answer to release: {value:?}").into()),
+            },
+            Err(fault) => fault,
+        };
+        self.pool.slots[place].owe(Obligation {
+            release: Arc::clone(&self.request),
+            incurred: self.incurred,
+            lease: self.lease,
+        });
+        fault.vote()
+    }
+}
+
+/// An acquisition in progress: made before the first await, and unless it is settled by then,
+/// whatever ends it rolls it back.
+pub(crate) struct Attempt {
+    pool: Arc<Pool>,
+    debris: Debris,
+    /// Without so many masters there is no quorum: N − Q + 1.
+    blocking: usize,
+    pub(crate) votes: Vec<Vote>,
+    settled: bool,
+}
+
+impl Attempt {
+    pub(crate) fn new(pool: &Arc<Pool>, debris: Debris, blocking: usize) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            debris,
+            blocking,
+            votes: vec![Vote::Pending; pool.slots.len()],
+            settled: false,
+        }
+    }
+
+    /// The attempt has become a hold: nothing is to be rolled back.
+    pub(crate) fn settle(mut self) -> Vec<Vote> {
+        self.settled = true;
+        std::mem::take(&mut self.votes)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let touched = self.votes.iter().filter(|vote| vote.may_have_granted()).count();
+        if touched == 0 {
+            return;
+        }
+        // A waiter that met this attempt on so many masters took it for a holder and must be woken.
+        // Always waking would set off a storm of contenders that wake each other.
+        let notify = touched >= self.blocking;
+        let votes = &self.votes;
+        let asked = |place: usize| votes[place].may_have_granted();
+        // Dropped at once, so it is carried on in the background.
+        drop(Release::begin(&self.pool, &self.debris, notify, asked));
+    }
+}

@@ -1,0 +1,120 @@
+//! Time that goes on while the host sleeps.
+//!
+//! `std::time::Instant` stands still while a machine is suspended; the lease on a server does not.
+//! A hold must never look valid for longer than the servers keep it, so elapsed time is the larger
+//! of two differences: `CLOCK_BOOTTIME`, which counts suspension, and `CLOCK_MONOTONIC_RAW`, which
+//! no NTP daemon slews.
+
+use std::time::Duration;
+
+/// Where a pool of masters reads the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The host's clocks.
+    Host,
+    /// Tokio's clock, which a test may pause and advance by hand.
+    #[cfg(feature = "test-util")]
+    Tokio,
+}
+
+/// A point in time, only good for measuring how long ago it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Since the machine started, suspension included.
+    boot: Duration,
+    /// The same by the hardware's own rate, suspension excluded.
+    raw: Duration,
+}
+
+impl Clock {
+    pub(crate) fn now(self) -> Moment {
+        match self {
+            Self::Host => host_now(),
+            #[cfg(feature = "test-util")]
+            Self::Tokio => {
+                let now = tokio_now();
+                Moment { boot: now, raw: now }
+            }
+        }
+    }
+}
+
+impl Moment {
+    /// Time passed from `earlier` to here; zero when `earlier` is later.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        let boot = self.boot.saturating_sub(earlier.boot);
+        let raw = self.raw.saturating_sub(earlier.raw);
+        boot.max(raw)
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn host_now() -> Moment {
+    use rustix::time::ClockId;
+    Moment {
+        boot: read(ClockId::Boottime),
+        raw: read(ClockId::MonotonicRaw),
+    }
+}
+
+/// Elsewhere on Unix the monotonic clock is the best there is (on macOS it counts suspension).
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn host_now() -> Moment {
+    let now = read(rustix::time::ClockId::Monotonic);
+    Moment { boot: now, raw: now }
+}
+
+#[cfg(not(unix))]
+fn host_now() -> Moment {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    let now = START.get_or_init(Instant::now).elapsed();
+    Moment { boot: now, raw: now }
+}
+
+#[cfg(unix)]
+fn read(clock: rustix::time::ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(feature = "test-util")]
+fn tokio_now() -> Duration {
+    use std::sync::OnceLock;
+    use tokio::time::Instant;
+    // A tokio instant can only be compared with another one; any fixed one will do, as long as it is
+    // not later than the first reading of a paused clock.
+    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(|| {
+        let now = std::time::Instant::now();
+        now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)
+    });
+    Instant::now().into_std().saturating_duration_since(origin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_time_goes_forward() {
+        let start = Clock::Host.now();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(Clock::Host.now().since(start) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn the_faster_of_the_two_clocks_counts() {
+        let at = |boot, raw| Moment {
+            boot: Duration::from_secs(boot),
+            raw: Duration::from_secs(raw),
+        };
+        assert_eq!(at(20, 11).since(at(10, 10)), Duration::from_secs(10));
+        assert_eq!(at(11, 20).since(at(10, 10)), Duration::from_secs(10));
+        assert_eq!(at(1, 1).since(at(2, 2)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,246 @@
+//! Errors: one enum per operation, each with what every master answered.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::vote::Votes;
+
+/// A value that cannot be used, found before any master was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {value} is not allowed; allowed: {allowed}")]
+#[non_exhaustive]
+pub struct InvalidInput {
+    /// The option or variable that holds the value.
+    pub field: &'static str,
+    /// The value as it was given (credentials removed).
+    pub value: String,
+    /// What would be accepted.
+    pub allowed: String,
+}
+
+impl InvalidInput {
+    pub(crate) fn new(field: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        Self {
+            field,
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+/// Why a server cannot serve as an independent master.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// It replicates another server, so it has no vote of its own.
+    #[error("it is a replica, not a master")]
+    Replica,
+    /// It is part of a Redis Cluster, which is not one independent vote.
+    #[error("it is a node of a Redis Cluster; an independent master is needed")]
+    Cluster,
+    /// Its version lacks commands that the protocol needs.
+    #[error("its version {version} is older than {needed}")]
+    TooOld {
+        /// What the server says it is.
+        version: String,
+        /// The oldest version that will do.
+        needed: &'static str,
+    },
+    /// It is the same server as another node, reached by another name.
+    #[error("it is the same server as {other}")]
+    SameServer {
+        /// The node that was connected first.
+        other: Arc<str>,
+    },
+    /// It may evict lock keys when its memory is full.
+    #[error(
+        "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder"
+    )]
+    Evicts {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// It does not let this client in, or not do what the protocol needs.
+    #[error("it denies access: {error}")]
+    Denied {
+        /// The server's own words.
+        error: String,
+    },
+}
+
+/// Why a node could not be connected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The server answered and will not do until somebody changes its configuration or ours.
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    /// It could not be reached, or is not ready (yet).
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// What [`MastersBuilder::connect`](crate::MastersBuilder::connect) may answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// An option is out of its range. No master was touched.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
+    /// A server answered that can never be one of these masters.
+    #[error("{node} cannot be used: {reason}")]
+    Unfit {
+        /// The node's address.
+        node: Arc<str>,
+        /// What is wrong with it.
+        reason: Unfit,
+    },
+    /// Fewer than a majority could be reached.
+    #[error("only {reached} of {} masters could be reached, {needed} are needed: {}", .nodes.len(), NodeReport(.nodes))]
+    TooFew {
+        /// Masters that are connected.
+        reached: usize,
+        /// The majority.
+        needed: usize,
+        /// What every node said; `None` for a connected one.
+        nodes: Vec<(Arc<str>, Option<NodeError>)>,
+    },
+}
+
+/// Lists what every node said, for people.
+struct NodeReport<'a>(&'a [(Arc<str>, Option<NodeError>)]);
+
+impl fmt::Display for NodeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (node, error)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            match error {
+                Some(error) => write!(f, "{separator}{node}: {error}")?,
+                None => write!(f, "{separator}{node}: connected")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What taking a lock may answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// An option is out of its range. No master was asked.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
+    /// Others hold it, or several contenders got a part each.
+    #[error("held by another, worth trying again in {}: {votes}", humantime::format_duration(*.retry_after))]
+    Contended {
+        /// When a new attempt could succeed at the earliest, unless the holder releases before.
+        retry_after: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// Too few masters answered to decide, or not in time.
+    #[error("too few masters answered: {votes}")]
+    Unreachable {
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// So many masters deny what the protocol needs that no quorum can be had until somebody
+    /// changes their configuration. Waiting would not help, so [`lock`](crate::MultiLock::lock)
+    /// returns it at once.
+    #[error("too many masters deny access: {votes}")]
+    Misconfigured {
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// The masters granted, but so slowly that less than the wanted validity was left.
+    #[error("granted too late, {} of validity left: {votes}", humantime::format_duration(*.validity))]
+    TooLate {
+        /// What was left of the lease after the last answer that was needed.
+        validity: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// The time given by [`wait`](crate::MultiLock::wait) passed.
+    #[error("timed out after {}{}", humantime::format_duration(*.waited), Because(.last.as_deref()))]
+    TimedOut {
+        /// How long the call waited.
+        waited: Duration,
+        /// What stood in the way on the last round that was completed, if one was.
+        last: Option<Box<LockError>>,
+    },
+}
+
+struct Because<'a>(Option<&'a LockError>);
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |last| write!(f, "; last: {last}"))
+    }
+}
+
+impl LockError {
+    /// What every master answered on the last round, where there was one.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Invalid(_) => None,
+            Self::Contended { votes, .. }
+            | Self::Unreachable { votes }
+            | Self::Misconfigured { votes }
+            | Self::TooLate { votes, .. } => Some(votes),
+            Self::TimedOut { last, .. } => last.as_ref().and_then(|last| last.votes()),
+        }
+    }
+}
+
+/// The hold is gone: its validity has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hold's validity has ended")]
+#[non_exhaustive]
+pub struct Lost;
+
+/// What [`MultiLockGuard::extend`](crate::MultiLockGuard::extend) may answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The lease is out of its range. No master was asked; the hold is as it was.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
+    /// The validity had ended before a quorum confirmed. Nothing revives a hold.
+    #[error("the hold is lost: {votes}")]
+    Lost {
+        /// What every master answered; empty when the hold was lost before any was asked.
+        votes: Votes,
+    },
+    /// No quorum confirmed. The hold is as it was and keeps the validity it had.
+    #[error("not extended, {} of validity left: {votes}", humantime::format_duration(*.validity))]
+    NotExtended {
+        /// What is left of the old validity.
+        validity: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+}
+
+/// What [`MultiLockGuard::unlock`](crate::MultiLockGuard::unlock) may answer. In each case this guard
+/// has given up its hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnlockError {
+    /// The hold had ended before: its validity had passed, or too many masters no longer had it.
+    /// What was done under it may have overlapped with another holder.
+    #[error("the hold was lost before it was released: {votes}")]
+    WasLost {
+        /// What every master answered; empty when an inner guard found the hold lost.
+        votes: Votes,
+    },
+    /// Too few masters confirmed the release. They are told again in the background; at the latest
+    /// the lease frees the name.
+    #[error("release not confirmed, free in {} at the latest: {votes}", humantime::format_duration(*.free_within))]
+    Unconfirmed {
+        /// The longest that a master may keep the name.
+        free_within: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+}

@@ -1,0 +1,37 @@
+//! Distributed locks over N independent Redis masters.
+
+mod acquisition;
+mod builder;
+mod cleanup;
+mod clock;
+mod config;
+mod error;
+mod extension;
+mod guard;
+mod hold;
+mod inspect;
+mod lock;
+mod masters;
+mod name;
+mod node;
+mod owner;
+mod policy;
+mod round;
+mod script;
+#[cfg(feature = "test-util")]
+pub mod sim;
+mod tally;
+mod validity;
+mod vote;
+mod wait;
+
+pub use builder::MastersBuilder;
+pub use error::{ConnectError, ExtendError, InvalidInput, LockError, Lost, NodeError, Unfit, UnlockError};
+pub use guard::{MultiLockGuard, Unlocked};
+pub use inspect::{Forced, Holder, Inspection, NodeState};
+pub use lock::MultiLock;
+pub use masters::Masters;
+pub use name::Names;
+pub use owner::Owner;
+pub use policy::Policy;
+pub use vote::{NodeVote, Vote, Votes};

@@ -1,0 +1,165 @@
+//! The names that a lock covers, and the keys and channels that belong to them.
+
+use std::sync::Arc;
+
+use crate::error::InvalidInput;
+
+/// The longest name, in bytes.
+const MAX_BYTES: usize = 4096;
+/// The most names of one lock: a script handles all of them in one go and blocks the server meanwhile.
+const MAX_NAMES: usize = 64;
+
+/// One or more names that are locked together: sorted, each once.
+///
+/// Made from a string, or from an array, slice or vector of strings. The order in which names are
+/// given does not matter, so two locks on overlapping names can never wait for each other in a circle.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Names(Arc<[Box<str>]>);
+
+impl Names {
+    fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Self {
+        let mut names: Vec<Box<str>> = names.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names.into())
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn contains_all(&self, other: &Self) -> bool {
+        other.0.iter().all(|name| self.0.binary_search(name).is_ok())
+    }
+
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        other.0.iter().any(|name| self.0.binary_search(name).is_ok())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        if self.0.is_empty() || self.0.len() > MAX_NAMES {
+            let allowed = format!("1 to {MAX_NAMES} names");
+            return Err(InvalidInput::new(
+                "names",
+                format!("{} names", self.0.len()),
+                allowed,
+            ));
+        }
+        for name in self.iter() {
+            if name.is_empty() || name.len() > MAX_BYTES {
+                let value = if name.is_empty() {
+                    "\"\"".into()
+                } else {
+                    format!("a name of {} bytes", name.len())
+                };
+                return Err(InvalidInput::new(
+                    "name",
+                    value,
+                    format!("1 to {MAX_BYTES} bytes"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join("+"))
+    }
+}
+
+impl From<&str> for Names {
+    fn from(name: &str) -> Self {
+        Self::new([name])
+    }
+}
+
+impl From<String> for Names {
+    fn from(name: String) -> Self {
+        Self::new([name])
+    }
+}
+
+impl From<&String> for Names {
+    fn from(name: &String) -> Self {
+        Self::new([name.as_str()])
+    }
+}
+
+impl<S: Into<Box<str>>, const N: usize> From<[S; N]> for Names {
+    fn from(names: [S; N]) -> Self {
+        Self::new(names)
+    }
+}
+
+impl<S: Into<Box<str>>> From<Vec<S>> for Names {
+    fn from(names: Vec<S>) -> Self {
+        Self::new(names)
+    }
+}
+
+impl<S: Into<Box<str>> + Clone> From<&[S]> for Names {
+    fn from(names: &[S]) -> Self {
+        Self::new(names.iter().cloned())
+    }
+}
+
+/// Redisson's rule for a key that belongs to a name: a name with a hash tag keeps it.
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+/// The channel on which a release of the name is announced, as Redisson names it.
+pub(crate) fn channel(name: &str) -> String {
+    prefixed("redisson_lock__channel", name)
+}
+
+/// The set of owner fields that an operator forced out of the name.
+pub(crate) fn revocation_mark(name: &str) -> String {
+    prefixed("multilock_revoked", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_and_each_once() {
+        let names = Names::from(["b", "a", "b"]);
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(names, Names::from(vec!["a", "b"]));
+    }
+
+    #[test]
+    fn keys_as_redisson_lays_them_out() {
+        assert_eq!(channel("order"), "redisson_lock__channel:{order}");
+        assert_eq!(channel("{order}:1"), "redisson_lock__channel:{order}:1");
+    }
+
+    #[test]
+    fn empty_and_endless_names_are_refused() {
+        let message = |names: Names| names.check().map_err(|e| e.to_string());
+        assert_eq!(message("a".into()), Ok(()));
+        assert_eq!(
+            message("".into()),
+            Err("name: \"\" is not allowed; allowed: 1 to 4096 bytes".into())
+        );
+        assert_eq!(
+            message("x".repeat(4097).into()),
+            Err("name: a name of 4097 bytes is not allowed; allowed: 1 to 4096 bytes".into())
+        );
+        assert_eq!(
+            message(Names::from(Vec::<String>::new())),
+            Err("names: 0 names is not allowed; allowed: 1 to 64 names".into())
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! A live connection to a master, and the count of how often it kept silent.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use redis::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Fault, Wire};
+use crate::script::Request;
+
+/// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
+/// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
+const SILENT_ROUNDS: u32 = 3;
+
+/// How a script is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Sha,
+    Source,
+}
+
+/// A connection in use.
+#[derive(Debug)]
+pub(crate) struct Link {
+    wire: Wire,
+    closed: AtomicBool,
+    silent: AtomicU32,
+    /// When the deadline that was counted last passed.
+    last_silence: Mutex<Option<Instant>>,
+    hang_up: Notify,
+}
+
+impl Link {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            closed: AtomicBool::new(false),
+            silent: AtomicU32::new(0),
+            last_silence: Mutex::new(None),
+            hang_up: Notify::new(),
+        }
+    }
+
+    /// One script call. The command is on its way once the future has been polled; dropping the
+    /// future afterwards does not call it back.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        by: By,
+    ) -> BoxFuture<'static, Result<Value, Fault>> {
+        let (link, request) = (Arc::clone(self), Arc::clone(request));
+        Box::pin(async move {
+            if link.is_closed() {
+                return Err(Fault::NotSent("connection closed".into()));
+            }
+            let answer = link.wire.clone().call(&request, by).await;
+            if !matches!(answer, Err(Fault::Unknown(_))) {
+                link.silent.store(0, Ordering::Relaxed);
+            }
+            answer
+        })
+    }
+
+    /// Notes that a call sent at `sent` got no answer by its deadline. Calls that were under way
+    /// together count once: one hiccup under load is not a dead connection.
+    pub(crate) fn kept_silent(&self, sent: Instant) {
+        let mut last = self.last_silence.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| sent < last) {
+            return;
+        }
+        *last = Some(Instant::now());
+        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_ROUNDS {
+            self.replace();
+        }
+    }
+
+    /// Asks for another connection in place of this one.
+    pub(crate) fn replace(&self) {
+        self.hang_up.notify_one();
+    }
+
+    pub(super) async fn replacement_wanted(&self) {
+        self.hang_up.notified().await;
+    }
+
+    /// From here on calls answer *not sent*.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}

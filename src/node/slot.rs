@@ -1,0 +1,255 @@
+//! The place of one master in the pool: its connection is made, kept, replaced and set up again here,
+//! in the background, so that a caller never waits for any of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures::future::join_all;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::obligation::Obligations;
+use super::{By, Class, Connection, Connector, Fault, Identity, Link, Obligation, Peer};
+use crate::clock::Clock;
+use crate::error::{NodeError, Unfit};
+
+/// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
+/// sum stays far enough below a second for a restarted server to be in use again within one.
+const FIRST_DELAY: Duration = Duration::from_millis(10);
+const LONGEST_DELAY: Duration = Duration::from_millis(250);
+
+/// Which servers are in the pool, so that none is in it twice.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    places: Mutex<Vec<Place>>,
+}
+
+/// The node that took the place, and the server behind it.
+type Place = Option<(Arc<str>, Identity)>;
+
+impl Roster {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            places: Mutex::new(vec![None; nodes]),
+        }
+    }
+
+    /// Takes `place` for a server, unless the same one has another place. A server that does not
+    /// tell its run id cannot be recognised and is let in.
+    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<(), Unfit> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let twin = places.iter().enumerate().find_map(|(other, entry)| {
+            let (label, known) = entry.as_ref()?;
+            let same = other != place && !known.run_id.is_empty() && known.run_id == identity.run_id;
+            same.then(|| Arc::clone(label))
+        });
+        if let Some(other) = twin {
+            return Err(Unfit::SameServer { other });
+        }
+        places[place] = Some((Arc::clone(label), identity.clone()));
+        Ok(())
+    }
+}
+
+/// Whether a master can be used, as [`Slot::watch`] shows it.
+#[derive(Clone, Debug)]
+pub(crate) enum Status {
+    /// The first attempt is under way.
+    Connecting,
+    Up,
+    Down(NodeError),
+}
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    place: usize,
+    label: Arc<str>,
+    clock: Clock,
+    link: Mutex<Result<Arc<Link>, Fault>>,
+    status: watch::Sender<Status>,
+    owed: Mutex<Obligations>,
+    owing: Notify,
+}
+
+/// What a slot's keeper needs beside the slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeping {
+    pub(crate) connector: Connector,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) node_timeout: Duration,
+}
+
+impl Slot {
+    pub(crate) fn new(place: usize, label: Arc<str>, clock: Clock) -> Self {
+        Self {
+            place,
+            label,
+            clock,
+            link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
+            status: watch::Sender::new(Status::Connecting),
+            owed: Mutex::new(Obligations::default()),
+            owing: Notify::new(),
+        }
+    }
+
+    pub(crate) fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// The connection in use, or why there is none.
+    pub(crate) fn link(&self) -> Result<Arc<Link>, Fault> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Leaves a release with the keeper, to be sent when the master can be reached.
+    pub(crate) fn owe(&self, obligation: Obligation) {
+        self.owed().add(obligation);
+        self.owing.notify_one();
+    }
+
+    /// Keeps the connection up for ever. One task per master.
+    pub(crate) async fn keep(self: Arc<Self>, keeping: Keeping) {
+        let mut predecessor = None;
+        loop {
+            let connection = self.connect(&keeping, predecessor.as_ref()).await;
+            predecessor = Some(connection.peer.clone());
+            self.serve(&keeping, connection).await;
+        }
+    }
+
+    /// Tries until there is a connection that has been set up and owes nothing.
+    async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> Connection {
+        let mut delays = delays();
+        loop {
+            let attempt = timeout(keeping.connect_timeout, keeping.connector.connect(predecessor)).await;
+            let error = match attempt {
+                Ok(Ok(connection)) => {
+                    match keeping
+                        .roster
+                        .claim(self.place, &self.label, &connection.peer.identity)
+                    {
+                        Ok(()) => return connection,
+                        Err(unfit) => unfit.into(),
+                    }
+                }
+                Ok(Err(error)) => error,
+                Err(_) => NodeError::Unavailable(format!(
+                    "no answer within {}",
+                    humantime::format_duration(keeping.connect_timeout)
+                )),
+            };
+            self.down(error);
+            sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+        }
+    }
+
+    /// Uses one connection until it ends or is to be replaced.
+    async fn serve(&self, keeping: &Keeping, connection: Connection) {
+        let Connection { wire, mut driver, .. } = connection;
+        let link = Arc::new(Link::new(wire));
+        // What is owed goes first: nothing of ours may be found there that we have given up.
+        self.pay(&link, keeping.node_timeout).await;
+        self.up(Arc::clone(&link));
+        let mut delays = delays();
+        loop {
+            let rest = self.owed().is_empty().then(|| delays = self::delays());
+            let pause = delays.next().unwrap_or(LONGEST_DELAY);
+            tokio::select! {
+                _ = &mut driver => {
+                    self.down(NodeError::Unavailable("connection closed by the server".into()));
+                    break;
+                }
+                () = link.replacement_wanted() => {
+                    self.down(NodeError::Unavailable("no answer; connection is being replaced".into()));
+                    break;
+                }
+                () = self.owing.notified(), if rest.is_some() => {}
+                () = sleep(pause), if rest.is_none() => {
+                    self.pay(&link, keeping.node_timeout).await;
+                }
+            }
+        }
+        link.close();
+        if !driver.is_finished() {
+            // Awaited, so that the socket is closed before its successor is opened.
+            driver.abort();
+            let _ = driver.await;
+        }
+    }
+
+    /// Sends every release that is owed; what is not confirmed stays owed.
+    async fn pay(&self, link: &Arc<Link>, within: Duration) {
+        let owed = self.owed().take(self.clock);
+        if owed.is_empty() {
+            return;
+        }
+        let (sent, due) = (Instant::now(), owed.len());
+        let calls = owed.into_iter().map(|obligation| async move {
+            match timeout(within, settle(link, &obligation)).await {
+                Ok(true) => None,
+                Ok(false) => Some(obligation),
+                Err(_) => {
+                    link.kept_silent(sent);
+                    Some(obligation)
+                }
+            }
+        });
+        let unpaid: Vec<_> = join_all(calls).await.into_iter().flatten().collect();
+        tracing::debug!(node = %self.label, due, unpaid = unpaid.len(), "sent releases that were owed");
+        let mut owed = self.owed();
+        for obligation in unpaid {
+            owed.add(obligation);
+        }
+    }
+
+    fn up(&self, link: Arc<Link>) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Ok(link);
+        tracing::info!(node = %self.label, "master connected");
+        self.status.send_replace(Status::Up);
+    }
+
+    fn down(&self, error: NodeError) {
+        let reason: Arc<str> = error.to_string().into();
+        let fault = match &error {
+            NodeError::Unfit(_) => Fault::Unfit(Arc::clone(&reason)),
+            NodeError::Unavailable(_) => Fault::NotSent(Arc::clone(&reason)),
+        };
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
+        let news = match &*self.status.borrow() {
+            Status::Down(before) => *before != error,
+            _ => true,
+        };
+        if news {
+            tracing::warn!(node = %self.label, %reason, "master out of reach");
+        }
+        self.status.send_replace(Status::Down(error));
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Obligations> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends one release; whether the master is done with it for good.
+async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
+    let mut answer = link.call(&obligation.release, By::Sha).await;
+    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
+        answer = link.call(&obligation.release, By::Source).await;
+    }
+    answer.is_ok()
+}
+
+fn delays() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default()
+        .with_min_delay(FIRST_DELAY)
+        .with_max_delay(LONGEST_DELAY)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}

@@ -1,0 +1,83 @@
+//! How many masters must grant.
+
+use std::fmt;
+
+use crate::error::InvalidInput;
+
+/// How many of the N masters must grant a lock.
+///
+/// Chosen at each call site, over the same masters. Two holders of one name exclude each other under
+/// any mix of policies, because every one of them needs a majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Policy {
+    /// A majority, N/2+1: available while a minority of the masters is down.
+    RedLock,
+    /// All N: safe even if all masters but one forget the lock; unavailable as soon as one is down.
+    MultiLock,
+    /// At least this many, from N/2+1 to N. Anything outside is refused before a master is asked.
+    AtLeast(usize),
+}
+
+impl Policy {
+    /// The number of grants needed over `nodes` masters.
+    ///
+    /// ```
+    /// use multilock::Policy;
+    /// assert_eq!(Policy::RedLock.needed(5), 3);
+    /// assert_eq!(Policy::RedLock.needed(4), 3);
+    /// assert_eq!(Policy::MultiLock.needed(5), 5);
+    /// assert_eq!(Policy::AtLeast(4).needed(5), 4);
+    /// ```
+    pub const fn needed(self, nodes: usize) -> usize {
+        match self {
+            Self::RedLock => nodes / 2 + 1,
+            Self::MultiLock => nodes,
+            Self::AtLeast(grants) => grants,
+        }
+    }
+
+    /// The grants needed over `nodes` masters, refused when two holders could both have them.
+    pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {
+        let needed = self.needed(nodes);
+        let majority = Self::RedLock.needed(nodes);
+        if (majority..=nodes).contains(&needed) {
+            Ok(needed)
+        } else {
+            Err(InvalidInput::new(
+                "policy",
+                self,
+                format!("AtLeast({majority}) to AtLeast({nodes}) over {nodes} masters"),
+            ))
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RedLock => f.write_str("RedLock"),
+            Self::MultiLock => f.write_str("MultiLock"),
+            Self::AtLeast(grants) => write!(f, "AtLeast({grants})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_two_quorums_meet() {
+        for nodes in 1..=9 {
+            for policy in [Policy::RedLock, Policy::MultiLock] {
+                let needed = policy.checked(nodes).expect("always within its range");
+                assert!(2 * needed > nodes && needed <= nodes);
+            }
+            for grants in 0..=nodes + 1 {
+                let allowed = 2 * grants > nodes && grants <= nodes;
+                assert_eq!(Policy::AtLeast(grants).checked(nodes).is_ok(), allowed);
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! One round: a request to every master at once, answers as they come, one deadline for all.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+use tokio::time::{Instant, Sleep};
+
+use crate::masters::Pool;
+use crate::node::{By, Class, Fault, Link};
+use crate::script::Request;
+
+/// A master's answer: its place in the pool, and a reply or why there is none.
+pub(crate) type Answer = (usize, Result<Value, Fault>);
+
+/// A round under way. Dropping it takes back nothing that was sent.
+pub(crate) struct Round {
+    pool: Arc<Pool>,
+    request: Arc<Request>,
+    sent: Instant,
+    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    /// Answers that took no network.
+    at_once: VecDeque<Answer>,
+    /// Who was asked and has not answered, over which connection.
+    waiting: Vec<Option<Arc<Link>>>,
+    within: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Round {
+    /// Asks the masters whose place `asked` accepts. Everything is sent before this returns, so what
+    /// is begun later comes later on every master; who has no live connection answers *not sent*.
+    /// Works outside a runtime, too.
+    pub(crate) fn begin(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        within: Duration,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let sent = Instant::now();
+        let mut round = Self {
+            pool: Arc::clone(pool),
+            request: Arc::clone(request),
+            sent,
+            calls: FuturesUnordered::new(),
+            at_once: VecDeque::new(),
+            waiting: vec![None; pool.slots.len()],
+            within,
+            deadline: None,
+        };
+        for (place, slot) in pool.slots.iter().enumerate().filter(|(place, _)| asked(*place)) {
+            match slot.link() {
+                Ok(link) => round.call(place, link, By::Sha),
+                Err(fault) => round.at_once.push_back((place, Err(fault))),
+            }
+        }
+        round
+    }
+
+    fn call(&mut self, place: usize, link: Arc<Link>, by: By) {
+        let mut call = link
+            .call(&self.request, by)
+            .map(move |answer| (place, answer))
+            .boxed();
+        self.waiting[place] = Some(link);
+        // The first poll sends.
+        match (&mut call).now_or_never() {
+            Some(answer) => self.at_once.push_back(answer),
+            None => self.calls.push(call),
+        }
+    }
+
+    /// The next answer; `None` when every master that was asked has answered. At the deadline those
+    /// that have not are answered for: *unknown*.
+    ///
+    /// A master that has forgotten the script gets its text, over the same connection and so in order.
+    pub(crate) async fn next(&mut self) -> Option<Answer> {
+        loop {
+            let (place, answer) = self.arrived().await?;
+            let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+            match self.waiting[place].take() {
+                Some(link) if forgotten => self.call(place, link, By::Source),
+                link => return Some((place, heed(link.as_deref(), answer))),
+            }
+        }
+    }
+
+    /// Goes on without the caller, to hear what the rest answers. A forgotten script is not sent
+    /// again here: the hold that it is for may be given up at any moment, and a late acquire must not
+    /// follow its release.
+    pub(crate) fn note_stragglers(
+        mut self,
+        mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static,
+    ) {
+        if self.is_over() {
+            return;
+        }
+        self.pool.runtime.clone().spawn(async move {
+            while let Some((place, answer)) = self.arrived().await {
+                let link = self.waiting[place].take();
+                note(place, heed(link.as_deref(), answer));
+            }
+        });
+    }
+
+    /// Goes on without the caller as if the caller were still there.
+    pub(crate) fn see_through(mut self, mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static) {
+        if self.is_over() {
+            return;
+        }
+        self.pool.runtime.clone().spawn(async move {
+            while let Some((place, answer)) = self.next().await {
+                note(place, answer);
+            }
+        });
+    }
+
+    fn is_over(&self) -> bool {
+        self.calls.is_empty() && self.at_once.is_empty()
+    }
+
+    async fn arrived(&mut self) -> Option<Answer> {
+        if let Some(answer) = self.at_once.pop_front() {
+            return Some(answer);
+        }
+        if self.calls.is_empty() {
+            return None;
+        }
+        let end = self.sent + self.within;
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+        tokio::select! {
+            // Answers first: one that is here counts, even at the deadline.
+            biased;
+            answer = self.calls.next() => answer,
+            () = deadline => {
+                self.give_up();
+                self.at_once.pop_front()
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.calls.clear();
+        let reason: Arc<str> = format!("none within {}", humantime::format_duration(self.within)).into();
+        for (place, link) in self.waiting.iter().enumerate() {
+            if let Some(link) = link {
+                link.kept_silent(self.sent);
+                self.at_once
+                    .push_back((place, Err(Fault::Unknown(Arc::clone(&reason)))));
+            }
+        }
+    }
+}
+
+/// Acts on what an answer says about the server, beside what it says about the request.
+fn heed(link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+    if let (Some(link), Err(fault)) = (link, &answer)
+        && fault.class() == Some(Class::NotMaster)
+    {
+        // Its role has changed: connect again and look who it is now.
+        link.replace();
+    }
+    answer
+}

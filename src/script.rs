@@ -1,0 +1,295 @@
+//! The Lua files, typed in and out.
+//!
+//! Every request is one script call. It is encoded once and shared by all masters of a round.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::name::{Names, channel, revocation_mark};
+
+/// One Lua file.
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) source: &'static str,
+    sha: LazyLock<String>,
+}
+
+impl Script {
+    const fn new(name: &'static str, source: &'static str, sha: fn() -> String) -> Self {
+        Self {
+            name,
+            source,
+            sha: LazyLock::new(sha),
+        }
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! script {
+    ($constant:ident, $name:literal) => {
+        static $constant: Script = Script::new(
+            $name,
+            include_str!(concat!("../lua/", $name, ".lua")),
+            || redis::Script::new($constant.source).get_hash().to_owned(),
+        );
+    };
+}
+
+script!(ACQUIRE, "acquire");
+script!(EXTEND, "extend");
+script!(RELEASE, "release");
+script!(INSPECT, "inspect");
+script!(FORCE, "force");
+
+/// All scripts, to be loaded when a connection is set up.
+pub(crate) static ALL: [&Script; 5] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE];
+
+/// One script call, encoded.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) script: &'static Script,
+    /// `EVALSHA sha numkeys key… arg…`
+    pub(crate) command: redis::Cmd,
+}
+
+impl Request {
+    fn new(script: &'static Script, keys: &[String], args: &[&[u8]]) -> Arc<Self> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.sha.as_str()).arg(keys.len());
+        for key in keys {
+            command.arg(key);
+        }
+        for arg in args {
+            command.arg(arg);
+        }
+        Arc::new(Self { script, command })
+    }
+
+    /// The same call with the script's text, for a server that has forgotten it.
+    pub(crate) fn with_source(&self) -> redis::Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.script.source);
+        for arg in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = arg {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+/// Names and, after each, its revocation mark.
+fn keys_and_marks(names: &Names) -> Vec<String> {
+    names
+        .iter()
+        .flat_map(|name| [name.to_owned(), revocation_mark(name)])
+        .collect()
+}
+
+fn keys(names: &Names) -> Vec<String> {
+    names.iter().map(str::to_owned).collect()
+}
+
+/// `lua/acquire.lua` for a hold that begins.
+pub(crate) fn acquire(names: &Names, owner: &str, lease: Duration) -> Arc<Request> {
+    let lease = lease.as_millis().to_string();
+    Request::new(
+        &ACQUIRE,
+        &keys_and_marks(names),
+        &[owner.as_bytes(), b"1", lease.as_bytes()],
+    )
+}
+
+/// `lua/extend.lua`.
+pub(crate) fn extend(names: &Names, owner: &str, count: u64, lease: Duration) -> Arc<Request> {
+    let (count, lease) = (count.to_string(), lease.as_millis().to_string());
+    Request::new(
+        &EXTEND,
+        &keys_and_marks(names),
+        &[owner.as_bytes(), count.as_bytes(), lease.as_bytes()],
+    )
+}
+
+/// `lua/release.lua`.
+pub(crate) fn release(names: &Names, owner: &str, notify: bool) -> Arc<Request> {
+    let channels: Vec<String> = names.iter().map(channel).collect();
+    let mut args: Vec<&[u8]> = vec![owner.as_bytes(), if notify { b"1" } else { b"0" }];
+    args.extend(channels.iter().map(String::as_bytes));
+    Request::new(&RELEASE, &keys(names), &args)
+}
+
+/// `lua/inspect.lua`.
+pub(crate) fn inspect(names: &Names) -> Arc<Request> {
+    Request::new(&INSPECT, &keys(names), &[])
+}
+
+/// `lua/force.lua`, with the owner fields that were seen on any master.
+pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>]) -> Arc<Request> {
+    let (lifetime, count) = (mark_lifetime.as_millis().to_string(), names.len().to_string());
+    let channels: Vec<String> = names.iter().map(channel).collect();
+    let mut args: Vec<&[u8]> = vec![lifetime.as_bytes(), count.as_bytes()];
+    args.extend(channels.iter().map(String::as_bytes));
+    args.extend(owners.iter().map(|owner| owner.as_bytes()));
+    Request::new(&FORCE, &keys_and_marks(names), &args)
+}
+
+/// What acquire and extend may answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Granted,
+    Refused {
+        remaining: Option<Duration>,
+        holder: Arc<str>,
+    },
+    Absent,
+    Revoked,
+}
+
+/// What one master keeps under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) kind: String,
+    pub(crate) remaining: Option<Duration>,
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
+    match value {
+        Value::Int(1) => Some(Reply::Granted),
+        Value::Int(2) => Some(Reply::Absent),
+        Value::Int(-1) => Some(Reply::Revoked),
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(0), Value::Int(left), holder] => Some(Reply::Refused {
+                remaining: milliseconds(*left),
+                holder: text(holder)?.into(),
+            }),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(crate) fn parse_released(value: &Value) -> Option<usize> {
+    match value {
+        Value::Int(names) => usize::try_from(*names).ok(),
+        _ => None,
+    }
+}
+
+pub(crate) fn parse_owners(value: &Value) -> Option<Vec<Arc<str>>> {
+    let Value::Array(owners) = value else {
+        return None;
+    };
+    owners.iter().map(|owner| text(owner).map(Arc::from)).collect()
+}
+
+pub(crate) fn parse_entries(value: &Value) -> Option<Vec<Entry>> {
+    let Value::Array(entries) = value else {
+        return None;
+    };
+    entries.iter().map(parse_entry).collect()
+}
+
+fn parse_entry(value: &Value) -> Option<Entry> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let (Some(kind), Some(Value::Int(left))) = (parts.first(), parts.get(1)) else {
+        return None;
+    };
+    let fields = parts[2..]
+        .chunks_exact(2)
+        .map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
+        .collect::<Option<_>>()?;
+    Some(Entry {
+        kind: text(kind)?,
+        remaining: milliseconds(*left),
+        fields,
+    })
+}
+
+/// A PTTL: negative for a key that is absent or has no expiry.
+fn milliseconds(left: i64) -> Option<Duration> {
+    u64::try_from(left).ok().map(Duration::from_millis)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn replies_are_read() {
+        assert_eq!(parse_reply(&Value::Int(1)), Some(Reply::Granted));
+        assert_eq!(parse_reply(&Value::Int(2)), Some(Reply::Absent));
+        assert_eq!(parse_reply(&Value::Int(-1)), Some(Reply::Revoked));
+        let refused = Value::Array(vec![Value::Int(0), Value::Int(1500), bulk("b:1")]);
+        let holder: Arc<str> = "b:1".into();
+        let remaining = Some(Duration::from_millis(1500));
+        assert_eq!(parse_reply(&refused), Some(Reply::Refused { remaining, holder }));
+    }
+
+    #[test]
+    fn a_forgotten_script_is_sent_whole_with_the_same_arguments() {
+        let request = acquire(&"a".into(), "me:1", Duration::from_secs(1));
+        let texts = |command: &redis::Cmd| -> Vec<String> {
+            command
+                .args_iter()
+                .filter_map(|arg| match arg {
+                    redis::Arg::Simple(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+                    _ => None,
+                })
+                .collect()
+        };
+        let (by_sha, by_source) = (texts(&request.command), texts(&request.with_source()));
+        assert_eq!(by_source[..2], ["EVAL".to_owned(), ACQUIRE.source.to_owned()]);
+        assert_eq!(by_sha[2..], by_source[2..]);
+        assert_eq!(
+            by_sha[2..],
+            ["2", "a", "multilock_revoked:{a}", "me:1", "1", "1000"]
+        );
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(Value::Int),
+            ".{0,8}".prop_map(|text| Value::BulkString(text.into_bytes())),
+            ".{0,8}".prop_map(Value::SimpleString),
+            Just(Value::Nil),
+            Just(Value::Okay),
+        ];
+        leaf.prop_recursive(3, 24, 5, |inner| {
+            prop::collection::vec(inner, 0..5).prop_map(Value::Array)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_the_parsers_panic(value in any_value()) {
+            let _ = parse_reply(&value);
+            let _ = parse_released(&value);
+            let _ = parse_owners(&value);
+            let _ = parse_entries(&value);
+        }
+    }
+}

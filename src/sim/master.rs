@@ -1,0 +1,381 @@
+//! One master in memory, and everything that can be done to it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::lua::LuaHost;
+use super::pipe::{self, Envelope, Pipe};
+use super::store::Store;
+use crate::error::NodeError;
+use crate::node::{By, Connection, Identity, Peer, Wire};
+use crate::script;
+
+/// The servers' wall clock when a master is made, in ms since 1970.
+const EPOCH_MS: u64 = 1_800_000_000_000;
+
+/// What a restart finds of what was written before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Everything.
+    Data,
+    /// Nothing.
+    Nothing,
+}
+
+/// A master in memory. Clones are the same master.
+#[derive(Clone)]
+pub struct Master {
+    inner: Arc<Inner>,
+    /// How far a request of the client travels that connects through this handle.
+    distance: Duration,
+}
+
+struct Inner {
+    label: Arc<str>,
+    born: Instant,
+    lua: LuaHost,
+    state: Mutex<State>,
+    /// Told whenever the state changes what connections may do.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    up: bool,
+    /// Counts starts; part of the identity.
+    runs: u64,
+    /// Counts the times that all connections were broken.
+    resets: u64,
+    store: Store,
+    scripts: BTreeSet<&'static str>,
+    executed: BTreeMap<&'static str, u64>,
+    next_client: i64,
+    weather: Weather,
+    error: Option<String>,
+    lost_replies: usize,
+    client_kill_denied: bool,
+    keep_abandoned: bool,
+    abandoned: Vec<(i64, VecDeque<Envelope>)>,
+}
+
+/// What the network and the process scheduler do to a master at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weather {
+    frozen: bool,
+    requests_held: bool,
+    replies_held: bool,
+    pub(super) request_delay: Duration,
+    pub(super) reply_delay: Duration,
+}
+
+impl Weather {
+    pub(super) fn requests_pass(self) -> bool {
+        !self.frozen && !self.requests_held
+    }
+
+    pub(super) fn replies_pass(self) -> bool {
+        !self.frozen && !self.replies_held
+    }
+}
+
+/// The faults.
+impl Master {
+    /// Stops the process: connections stay open, nothing is executed or answered until [`thaw`](Self::thaw).
+    pub fn freeze(&self) {
+        self.change(|state| state.weather.frozen = true);
+    }
+
+    /// Ends a [`freeze`](Self::freeze); what arrived meanwhile is executed.
+    pub fn thaw(&self) {
+        self.change(|state| state.weather.frozen = false);
+    }
+
+    /// Makes every request take `to_server` and every reply `to_client`, in order.
+    pub fn set_delay(&self, to_server: Duration, to_client: Duration) {
+        self.change(|state| {
+            state.weather.request_delay = to_server;
+            state.weather.reply_delay = to_client;
+        });
+    }
+
+    /// Holds requests back on their way, or lets them go on.
+    pub fn hold_requests(&self, hold: bool) {
+        self.change(|state| state.weather.requests_held = hold);
+    }
+
+    /// Holds replies back on their way, or lets them go on.
+    pub fn hold_replies(&self, hold: bool) {
+        self.change(|state| state.weather.replies_held = hold);
+    }
+
+    /// Executes the next `requests` requests without ever answering them.
+    pub fn lose_replies(&self, requests: usize) {
+        self.change(|state| state.lost_replies = requests);
+    }
+
+    /// Answers every request with this error (such as `BUSY …`), without executing it.
+    pub fn answer_with(&self, error: Option<&str>) {
+        self.change(|state| state.error = error.map(str::to_owned));
+    }
+
+    /// Refuses commands that need memory, as a master at its `maxmemory` does.
+    pub fn out_of_memory(&self, oom: bool) {
+        self.change(|state| state.store.oom = oom);
+    }
+
+    /// Forgets the scripts, as `SCRIPT FLUSH` does.
+    pub fn flush_scripts(&self) {
+        self.change(|state| state.scripts.clear());
+    }
+
+    /// Kills the process: every connection ends, and no new one can be made until [`restart`](Self::restart).
+    pub fn crash(&self) {
+        self.change(|state| {
+            state.up = false;
+            state.resets += 1;
+        });
+    }
+
+    /// Starts the process again, under a new identity.
+    pub fn restart(&self, keep: Keep) {
+        self.change(|state| {
+            if keep == Keep::Nothing {
+                state.store = Store::default();
+            }
+            state.scripts.clear();
+            state.abandoned.clear();
+            state.runs += 1;
+            state.resets += 1;
+            state.up = true;
+        });
+    }
+
+    /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
+    pub fn reset_connections(&self) {
+        self.change(|state| state.resets += 1);
+    }
+
+    /// Keeps what was on its way over a connection when it broke or the client gave it up, to be
+    /// executed at [`deliver_abandoned`](Self::deliver_abandoned): so a socket that nobody reads any
+    /// more may still act.
+    pub fn keep_abandoned(&self, keep: bool) {
+        self.change(|state| state.keep_abandoned = keep);
+    }
+
+    /// Executes what was [kept](Self::keep_abandoned); how many requests that were.
+    pub fn deliver_abandoned(&self) -> usize {
+        let abandoned = std::mem::take(&mut self.state().abandoned);
+        let requests: Vec<_> = abandoned.into_iter().flat_map(|(_, requests)| requests).collect();
+        for request in &requests {
+            self.execute(request);
+        }
+        requests.len()
+    }
+
+    /// Denies `CLIENT KILL`, as an ACL may.
+    pub fn deny_client_kill(&self, deny: bool) {
+        self.change(|state| state.client_kill_denied = deny);
+    }
+}
+
+/// What a test looks at.
+impl Master {
+    /// Runs one command at once, whatever the faults, such as `["PTTL", "a"]`; its reply as a flat
+    /// list of texts.
+    ///
+    /// # Errors
+    ///
+    /// The server's error line.
+    pub fn command(&self, words: &[&str]) -> Result<Vec<String>, String> {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let now = self.now_ms();
+        self.state().store.call(now, &words).map(texts)
+    }
+
+    /// The names of all keys.
+    pub fn keys(&self) -> Vec<String> {
+        self.command(&["KEYS", "*"]).unwrap_or_default()
+    }
+
+    /// The owner fields and hold counts under a lock's name, in turn.
+    pub fn fields(&self, name: &str) -> Vec<String> {
+        self.command(&["HGETALL", name]).unwrap_or_default()
+    }
+
+    /// Time left to a key; `None` when it is absent or has no expiry.
+    pub fn time_left(&self, key: &str) -> Option<Duration> {
+        let left = self.command(&["PTTL", key]).ok()?.first()?.parse().ok()?;
+        Some(Duration::from_millis(left))
+    }
+
+    /// How many times each of the crate's scripts was executed.
+    pub fn executed(&self) -> BTreeMap<&'static str, u64> {
+        self.state().executed.clone()
+    }
+}
+
+/// What a connection sees.
+impl Master {
+    pub(super) fn new(place: usize) -> Self {
+        let state = State {
+            up: true,
+            next_client: 1,
+            ..State::default()
+        };
+        let lua = LuaHost::new().unwrap_or_else(|error| panic!("Lua cannot be started: {error}"));
+        Self {
+            inner: Arc::new(Inner {
+                label: format!("memory-{place}").into(),
+                born: Instant::now(),
+                lua,
+                state: Mutex::new(state),
+                changed: watch::Sender::new(()),
+            }),
+            distance: Duration::ZERO,
+        }
+    }
+
+    /// The same master, seen by a client whose requests take this long to get there.
+    pub(super) fn at_distance(&self, distance: Duration) -> Self {
+        Self {
+            distance,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn label(&self) -> Arc<str> {
+        Arc::clone(&self.inner.label)
+    }
+
+    pub(crate) async fn connect(&self, predecessor: Option<&Peer>) -> Result<Connection, NodeError> {
+        let mut changed = self.watch();
+        loop {
+            changed.borrow_and_update();
+            let weather = self.weather();
+            if !self.state().up {
+                return Err(NodeError::Unavailable("connection refused".into()));
+            }
+            if weather.requests_pass() && weather.replies_pass() {
+                sleep(weather.request_delay + weather.reply_delay).await;
+                break;
+            }
+            // Never fails: the sender lives as long as the master.
+            let _ = changed.changed().await;
+        }
+        let mut state = self.state();
+        if !state.up {
+            return Err(NodeError::Unavailable("connection refused".into()));
+        }
+        let identity = Identity {
+            run_id: format!("{}-{}", self.inner.label, state.runs),
+            replication_id: String::new(),
+        };
+        if let Some(old) = predecessor.filter(|old| old.identity == identity)
+            && !state.client_kill_denied
+        {
+            state.abandoned.retain(|(client, _)| *client != old.client_id);
+        }
+        state.scripts.extend(script::ALL.map(|script| script.name));
+        let client_id = state.next_client;
+        state.next_client += 1;
+        let resets = state.resets;
+        drop(state);
+        let pipe = Arc::new(Pipe::default());
+        let driver = tokio::spawn(pipe::drive(self.clone(), Arc::clone(&pipe), client_id, resets));
+        Ok(Connection {
+            wire: Wire::Memory(pipe::Wire::new(pipe)),
+            driver: AbortOnDropHandle::new(driver),
+            peer: Peer { identity, client_id },
+        })
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
+        self.inner.changed.subscribe()
+    }
+
+    pub(super) fn weather(&self) -> Weather {
+        let mut weather = self.state().weather;
+        weather.request_delay += self.distance;
+        weather
+    }
+
+    /// Whether a connection made after so many resets still stands.
+    pub(super) fn is_connected(&self, resets: u64) -> bool {
+        self.state().resets == resets
+    }
+
+    /// Runs one request; `None` when its reply is to be lost.
+    pub(super) fn execute(&self, envelope: &Envelope) -> Option<Result<Value, String>> {
+        let now = self.now_ms();
+        let mut state = self.state();
+        if let Some(error) = &state.error {
+            return Some(Err(error.clone()));
+        }
+        let script = envelope.script;
+        if envelope.by == By::Sha && !state.scripts.contains(script.name) {
+            return Some(Err("NOSCRIPT No matching script. Please use EVAL.".into()));
+        }
+        state.scripts.insert(script.name);
+        *state.executed.entry(script.name).or_default() += 1;
+        let reply = self.inner.lua.eval(
+            &mut state.store,
+            now,
+            script.source,
+            &envelope.keys,
+            &envelope.args,
+        );
+        // Nobody can subscribe to a master in memory yet.
+        state.store.outbox.clear();
+        if state.lost_replies > 0 {
+            state.lost_replies -= 1;
+            return None;
+        }
+        Some(reply)
+    }
+
+    /// Takes in what a client left behind on a connection that it gave up.
+    pub(super) fn abandon(&self, client: i64, requests: VecDeque<Envelope>) {
+        let mut state = self.state();
+        if state.up && state.keep_abandoned && !requests.is_empty() {
+            state.abandoned.push((client, requests));
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let age = self.inner.born.elapsed().as_millis();
+        EPOCH_MS + u64::try_from(age).unwrap_or(u64::MAX)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.inner.changed.send_replace(());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Master").field(&self.inner.label).finish()
+    }
+}
+
+fn texts(value: Value) -> Vec<String> {
+    match value {
+        Value::Array(items) => items.into_iter().flat_map(texts).collect(),
+        Value::BulkString(bytes) => vec![String::from_utf8_lossy(&bytes).into_owned()],
+        Value::SimpleString(text) => vec![text],
+        Value::Int(number) => vec![number.to_string()],
+        Value::Okay => vec!["OK".into()],
+        _ => Vec::new(),
+    }
+}

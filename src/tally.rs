@@ -1,0 +1,203 @@
+//! The count of one round's votes: pure, and certain as early as it can be.
+
+use std::sync::Arc;
+
+/// What one master's answer means for the count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ballot {
+    Granted,
+    /// Refused, and on whose behalf.
+    Refused(Arc<str>),
+    /// No usable answer: not sent, unknown, failed.
+    None,
+}
+
+/// Whether the round is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Pending,
+    Won,
+    Lost,
+}
+
+/// What stands in the way of a lost round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// One holder refuses on so many masters that no quorum is left without it.
+    Held,
+    /// Enough masters answered, but no single holder explains the loss: several contenders have a
+    /// part each, or a holder's other part is out of sight.
+    Split,
+    /// Too few masters answered to say who holds it.
+    Unreachable,
+}
+
+/// Counts votes until the outcome, and then its reason, can no longer change.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    nodes: usize,
+    needed: usize,
+    granted: usize,
+    silent: usize,
+    refusals: Vec<(Arc<str>, usize)>,
+}
+
+impl Tally {
+    pub(crate) fn new(nodes: usize, needed: usize) -> Self {
+        Self {
+            nodes,
+            needed,
+            granted: 0,
+            silent: 0,
+            refusals: Vec::new(),
+        }
+    }
+
+    pub(crate) fn count(&mut self, ballot: Ballot) {
+        match ballot {
+            Ballot::Granted => self.granted += 1,
+            Ballot::None => self.silent += 1,
+            Ballot::Refused(holder) => match self.refusals.iter_mut().find(|(known, _)| *known == holder) {
+                Some((_, times)) => *times += 1,
+                None => self.refusals.push((holder, 1)),
+            },
+        }
+    }
+
+    pub(crate) fn granted(&self) -> usize {
+        self.granted
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        if self.granted >= self.needed {
+            Outcome::Won
+        } else if self.granted + self.pending() < self.needed {
+            Outcome::Lost
+        } else {
+            Outcome::Pending
+        }
+    }
+
+    /// The reason of a loss, or `None` while answers still to come could change it.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        let pending = self.pending();
+        let largest = self.refusals.iter().map(|(_, times)| *times).max().unwrap_or(0);
+        let blocking = self.blocking();
+        let answered = self.granted + self.refused();
+        if largest >= blocking {
+            Some(Obstacle::Held)
+        } else if pending > 0 && largest + pending >= blocking {
+            None
+        } else if answered >= self.needed {
+            Some(Obstacle::Split)
+        } else if answered + pending < self.needed {
+            Some(Obstacle::Unreachable)
+        } else {
+            None
+        }
+    }
+
+    /// The number of masters without which there is no quorum: N − Q + 1.
+    pub(crate) fn blocking(&self) -> usize {
+        self.nodes - self.needed + 1
+    }
+
+    fn refused(&self) -> usize {
+        self.refusals.iter().map(|(_, times)| times).sum()
+    }
+
+    fn pending(&self) -> usize {
+        self.nodes - self.granted - self.refused() - self.silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(holder: &str) -> Ballot {
+        Ballot::Refused(holder.into())
+    }
+
+    fn after(nodes: usize, needed: usize, ballots: &[Ballot]) -> Tally {
+        let mut tally = Tally::new(nodes, needed);
+        for ballot in ballots {
+            tally.count(ballot.clone());
+        }
+        tally
+    }
+
+    #[test]
+    fn an_even_split_is_lost_not_pending() {
+        use Ballot::Granted;
+        let tally = after(4, 3, &[Granted, Granted, refused("b"), refused("b")]);
+        assert_eq!(tally.outcome(), Outcome::Lost);
+        assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    }
+
+    #[test]
+    fn the_reason_waits_for_answers_that_could_change_it() {
+        // One master is down; the loss is certain at the second refusal, its reason at the third.
+        let mut tally = after(5, 3, &[Ballot::None, refused("a"), refused("a")]);
+        assert_eq!((tally.outcome(), tally.obstacle()), (Outcome::Lost, None));
+        tally.count(refused("a"));
+        assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    }
+
+    #[test]
+    fn a_single_refusal_holds_up_a_multi_lock() {
+        let tally = after(5, 5, &[Ballot::Granted, refused("a")]);
+        assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+        let tally = after(3, 3, &[Ballot::Granted, Ballot::None, Ballot::Granted]);
+        assert_eq!(tally.obstacle(), Some(Obstacle::Unreachable));
+    }
+
+    fn ballot() -> impl Strategy<Value = Ballot> {
+        prop_oneof![
+            3 => Just(Ballot::Granted),
+            2 => (0_u8..3).prop_map(|holder| refused(&holder.to_string())),
+            1 => Just(Ballot::None),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the order: once decided it stays decided, all votes decide, and the early
+        /// outcome and reason are those of the full count.
+        #[test]
+        fn decisions_are_final(ballots in prop::collection::vec(ballot(), 1..10), extra in 0_usize..5) {
+            let nodes = ballots.len();
+            let needed = (nodes / 2 + 1 + extra).min(nodes);
+            let full = after(nodes, needed, &ballots);
+            prop_assert_ne!(full.outcome(), Outcome::Pending);
+            prop_assert!(full.obstacle().is_some());
+            for seen in 0..=nodes {
+                let early = after(nodes, needed, &ballots[..seen]);
+                if early.outcome() != Outcome::Pending {
+                    prop_assert_eq!(early.outcome(), full.outcome());
+                }
+                if early.outcome() == Outcome::Lost
+                    && let Some(reason) = early.obstacle()
+                {
+                    prop_assert_eq!(Some(reason), full.obstacle());
+                }
+            }
+        }
+
+        /// Undecided means that it could still go either way.
+        #[test]
+        fn pending_only_while_open(ballots in prop::collection::vec(ballot(), 1..10), nodes in 1_usize..10) {
+            let needed = nodes / 2 + 1;
+            let ballots = &ballots[..ballots.len().min(nodes)];
+            if after(nodes, needed, ballots).outcome() == Outcome::Pending {
+                let fill = |with: Ballot| {
+                    let mut all = ballots.to_vec();
+                    all.resize(nodes, with);
+                    after(nodes, needed, &all).outcome()
+                };
+                prop_assert_eq!(fill(Ballot::Granted), Outcome::Won);
+                prop_assert_eq!(fill(Ballot::None), Outcome::Lost);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How long a lease may be trusted: pure arithmetic.
+//!
+//! A server counts its lease from the moment it ran the script, the client from the moment before it
+//! sent it, so the client's end comes first by construction, provided that their clocks run at the
+//! same rate. The drift is the margin for the case that they do not quite: a share of the lease plus
+//! 2 ms for the resolution of Redis' expiry, as on the Redlock page of the Redis documentation.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
+const RESOLUTION: Duration = Duration::from_millis(2);
+
+/// The span of time in which a hold may be relied on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity {
+    start: Moment,
+    length: Duration,
+}
+
+impl Validity {
+    /// The validity that a lease gives when its round began at `start`.
+    pub(crate) fn of_lease(start: Moment, lease: Duration, drift_factor: f64) -> Self {
+        Self {
+            start,
+            length: lease.saturating_sub(drift(lease, drift_factor)),
+        }
+    }
+
+    /// What is left of it at `now`; zero once it has passed.
+    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+        self.length.saturating_sub(now.since(self.start))
+    }
+
+    /// The one of the two that ends later, seen from `now`.
+    pub(crate) fn later(self, other: Self, now: Moment) -> Self {
+        if other.remaining(now) > self.remaining(now) {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+/// The part of a lease that is never trusted.
+pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(lease.as_secs_f64() * factor)
+        .unwrap_or(Duration::MAX)
+        .saturating_add(RESOLUTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_lease_loses_one_percent_and_two_milliseconds() {
+        let start = Clock::Host.now();
+        let validity = Validity::of_lease(start, Duration::from_secs(30), 0.01);
+        assert_eq!(validity.remaining(start), Duration::from_millis(29_698));
+    }
+
+    proptest! {
+        #[test]
+        fn never_longer_than_the_lease(lease_ms in 0_u64..=u64::MAX / 2_000_000, factor in 0.0_f64..0.5) {
+            let start = Clock::Host.now();
+            let lease = Duration::from_millis(lease_ms);
+            let left = Validity::of_lease(start, lease, factor).remaining(start);
+            prop_assert!(left <= lease.saturating_sub(RESOLUTION));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Real Redis servers and a network that misbehaves on demand, for the integration tests.
+//!
+//! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
+//! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
+//!
+//! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
+//! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
+
+// Every integration test compiles this module anew and uses a part of it, and none exports it.
+#![allow(dead_code, unused_imports, unreachable_pub)]
+
+mod address;
+mod cluster;
+mod container;
+mod exclusive;
+mod native;
+mod proxy;
+mod server;
+mod spawn;
+
+pub use cluster::Cluster;
+pub use proxy::{Direction, Proxy};
+pub use server::{Keep, Server};
