@@ -1,4 +1,4 @@
-//! Distributed locks over N independent Redis masters.
+#![doc = include_str!("../README.md")]
 
 mod acquisition;
 mod builder;
