@@ -27,14 +27,56 @@ pub(crate) struct Plan {
     pub(crate) policy: Policy,
     pub(crate) needed: usize,
     pub(crate) lease: Duration,
-    /// The lease was set at the call site and is not the builder's.
-    pub(crate) lease_was_asked: bool,
+    /// Whether the hold is renewed while its guard lives: the call site set no lease.
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) min_validity: Duration,
     pub(crate) owner: Owner,
 }
 
+/// An attempt that gave no hold.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: LockError,
+    pub(crate) hindrance: Hindrance,
+    /// What every master answered, in their order.
+    pub(crate) votes: Vec<Vote>,
+}
+
+/// What has to change before another attempt is worthwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// Somebody has to release, or a lease has to end.
+    Held,
+    /// Contenders have to get out of each other's way.
+    Split,
+    /// Masters have to come back.
+    Unreachable,
+    /// Nothing that waiting would bring.
+    Final,
+}
+
+impl From<InvalidInput> for Refusal {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::from(LockError::from(invalid))
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        Self {
+            error,
+            hindrance: Hindrance::Final,
+            votes: Vec::new(),
+        }
+    }
+}
+
 /// Tries once.
-pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, LockError> {
+pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
+    if plan.pool.is_closed() {
+        return Err(LockError::Closed.into());
+    }
     match plan.owner.standing(plan.pool.client, &plan.names) {
         Standing::Inside(hold) => {
             if let Some(guard) = enter(plan, hold).await? {
@@ -59,22 +101,24 @@ async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, L
         );
         return Err(InvalidInput::new("policy", plan.policy, allowed).into());
     }
-    let asked = plan
-        .lease_was_asked
-        .then_some(plan.lease)
-        .filter(|lease| *lease > hold.lease());
+    let longer = (!plan.renew && plan.lease > hold.lease()).then_some(plan.lease);
     let ending = hold.remaining() < hold.lease() / 3;
-    if asked.is_some() || ending {
-        match extend(&plan.pool, &hold, asked.unwrap_or_else(|| hold.lease())).await {
-            Err(ExtendError::NotExtended { votes, .. }) if asked.is_some() => {
+    if longer.is_some() || ending {
+        match extend(&plan.pool, &hold, longer.unwrap_or_else(|| hold.lease())).await {
+            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
                 return Err(LockError::Unreachable { votes });
             }
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }
     }
-    let entered = hold.enter(plan.min_validity);
-    Ok(entered.then(|| MultiLockGuard::new(&plan.pool, hold, plan.owner.clone())))
+    Ok(MultiLockGuard::enter(
+        &plan.pool,
+        &hold,
+        &plan.owner,
+        plan.min_validity,
+        plan.renew,
+    ))
 }
 
 fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {
@@ -83,19 +127,19 @@ fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {
 }
 
 /// One round with an owner field that was never used before.
-async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, LockError> {
+async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let pool = &plan.pool;
     let debris = Debris {
         names: plan.names.clone(),
         field: pool.fresh_field(),
-        lease: plan.lease,
     };
     let field = Arc::clone(&debris.field);
-    let request = script::acquire(&plan.names, &field, plan.lease);
+    let request = script::acquire(&plan.names, &field, 1, plan.lease);
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
     let mut denied = 0;
-    let validity = Validity::of_lease(pool.clock.now(), plan.lease, pool.config.drift_factor);
+    let begun = pool.clock.now();
+    let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let mut round = Round::begin(pool, &request, pool.config.node_timeout, |_| true);
     while let Some((place, answer)) = round.next().await {
         denied += usize::from(is_denied(&answer));
@@ -114,10 +158,14 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, LockError> {
     }
     let left = validity.remaining(pool.clock.now());
     if tally.outcome() != Outcome::Won || left <= plan.min_validity {
-        let error = explain(plan, &tally, denied, &attempt.votes, left);
+        let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes, left);
         tracing::debug!(names = %plan.names, %error, "round lost");
         // Dropping the attempt rolls it back.
-        return Err(error);
+        return Err(Refusal {
+            error,
+            hindrance,
+            votes: attempt.votes.clone(),
+        });
     }
     let hold = Arc::new(Hold::new(
         pool.clock,
@@ -126,16 +174,36 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, LockError> {
             names: plan.names.clone(),
             field,
             needed: plan.needed,
+            acquired: begun,
             validity,
             lease: plan.lease,
-            votes: attempt.settle(),
+            votes: attempt.votes.clone(),
+            max_hold: plan.max_hold,
         },
     ));
+    // From here on the guard rolls back what the attempt would have.
+    let Some(guard) = MultiLockGuard::enter(pool, &hold, &plan.owner, plan.min_validity, plan.renew) else {
+        let votes = attempt.votes.clone();
+        let error = LockError::TooLate {
+            validity: hold.remaining(),
+            votes: pool.evidence(&votes),
+        };
+        return Err(Refusal {
+            error,
+            hindrance: Hindrance::Split,
+            votes,
+        });
+    };
+    attempt.settle();
     let late = Arc::clone(&hold);
     round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).0));
     tracing::debug!(names = %plan.names, granted = tally.granted(), ?left, "lock acquired");
     plan.owner.remember(&hold);
-    Ok(MultiLockGuard::new(pool, hold, plan.owner.clone()))
+    if !plan.renew {
+        // To notice its end; one that is renewed is looked after already.
+        pool.watchdog.watch(&hold);
+    }
+    Ok(guard)
 }
 
 fn read(answer: Result<redis::Value, Fault>) -> (Vote, Ballot) {
@@ -158,25 +226,46 @@ fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
 }
 
 /// Why the round did not give a hold.
-fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote], left: Duration) -> LockError {
+fn explain(
+    plan: &Plan,
+    tally: &Tally,
+    denied: usize,
+    votes: &[Vote],
+    left: Duration,
+) -> (LockError, Hindrance) {
     let evidence = plan.pool.evidence(votes);
     if tally.outcome() == Outcome::Won {
-        return LockError::TooLate {
-            validity: left,
-            votes: evidence,
-        };
+        return (
+            LockError::TooLate {
+                validity: left,
+                votes: evidence,
+            },
+            Hindrance::Split,
+        );
     }
     match tally.obstacle() {
-        Some(Obstacle::Held) => LockError::Contended {
-            retry_after: held_for(plan, tally, votes),
-            votes: evidence,
-        },
-        Some(Obstacle::Split) => LockError::Contended {
-            retry_after: plan.pool.config.node_timeout,
-            votes: evidence,
-        },
-        _ if denied >= tally.blocking() => LockError::Misconfigured { votes: evidence },
-        _ => LockError::Unreachable { votes: evidence },
+        Some(Obstacle::Held) => {
+            let retry_after = held_for(plan, tally, votes);
+            (
+                LockError::Contended {
+                    retry_after,
+                    votes: evidence,
+                },
+                Hindrance::Held,
+            )
+        }
+        Some(Obstacle::Split) => {
+            let retry_after = plan.pool.config.node_timeout;
+            (
+                LockError::Contended {
+                    retry_after,
+                    votes: evidence,
+                },
+                Hindrance::Split,
+            )
+        }
+        _ if denied >= tally.blocking() => (LockError::Misconfigured { votes: evidence }, Hindrance::Final),
+        _ => (LockError::Unreachable { votes: evidence }, Hindrance::Unreachable),
     }
 }
 

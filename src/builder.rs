@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::masters::{Masters, Pool};
-use crate::node::{Address, Connector, Server, Slot, Status};
+use crate::node::{Address, Node, Server, Slot, Status};
 use crate::policy::Policy;
 
 /// Collects the masters and their options, then [`connect`](Self::connect)s.
@@ -121,18 +121,15 @@ impl MastersBuilder {
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
         self.config.check(self.urls.len())?;
-        let connectors = self
-            .urls
-            .iter()
-            .map(|url| {
-                Ok(Connector::Redis(Box::new(Server {
-                    address: Address::parse(url)?,
-                    connect_timeout: self.config.connect_timeout,
-                    allow_eviction: self.config.allow_eviction,
-                })))
-            })
-            .collect::<Result<Vec<_>, InvalidInput>>()?;
-        connect(connectors, self.config, Clock::Host).await
+        let mut nodes: Vec<Box<dyn Node>> = Vec::with_capacity(self.urls.len());
+        for url in &self.urls {
+            nodes.push(Box::new(Server {
+                address: Address::parse(url)?,
+                connect_timeout: self.config.connect_timeout,
+                allow_eviction: self.config.allow_eviction,
+            }));
+        }
+        connect(nodes, self.config, Clock::Host).await
     }
 
     #[cfg(feature = "test-util")]
@@ -201,12 +198,12 @@ fn read<T>(
 
 /// Starts a pool and waits until it can be used.
 pub(crate) async fn connect(
-    connectors: Vec<Connector>,
+    nodes: Vec<Box<dyn Node>>,
     config: Config,
     clock: Clock,
 ) -> Result<Masters, ConnectError> {
     let end = Instant::now() + config.connect_timeout;
-    let pool = Pool::start(connectors, config, clock);
+    let pool = Pool::start(nodes, config, clock);
     let mut reached = 0;
     let mut nodes = Vec::with_capacity(pool.slots.len());
     for slot in &pool.slots {

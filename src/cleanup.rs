@@ -5,14 +5,13 @@
 //! after it has been reconnected.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Value;
 
-use crate::clock::Moment;
 use crate::masters::Pool;
 use crate::name::Names;
-use crate::node::{Fault, Obligation};
+use crate::node::Fault;
+use crate::queue::Crowd;
 use crate::round::Round;
 use crate::script::{self, Request};
 use crate::vote::Vote;
@@ -22,8 +21,6 @@ use crate::vote::Vote;
 pub(crate) struct Debris {
     pub(crate) names: Names,
     pub(crate) field: Arc<str>,
-    /// The longest that a master may keep it.
-    pub(crate) lease: Duration,
 }
 
 /// A release under way. Dropped, it carries on in the background.
@@ -38,16 +35,17 @@ struct Books {
     pool: Arc<Pool>,
     request: Arc<Request>,
     names: usize,
-    lease: Duration,
-    incurred: Moment,
+    crowd: Option<Crowd>,
 }
 
 impl Release {
-    /// Sends the release to the masters whose place `asked` accepts.
+    /// Sends the release to the masters whose place `asked` accepts; `crowd` learns whether anybody
+    /// listened.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
         debris: &Debris,
         notify: bool,
+        crowd: Option<Crowd>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         let request = script::release(&debris.names, &debris.field, notify);
@@ -57,8 +55,7 @@ impl Release {
                 pool: Arc::clone(pool),
                 request,
                 names: debris.names.len(),
-                lease: debris.lease,
-                incurred: pool.clock.now(),
+                crowd,
             },
         }
     }
@@ -85,17 +82,18 @@ impl Books {
     fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match answer {
             Ok(value) => match script::parse_released(&value) {
-                Some(names) if names == self.names => return Vote::Granted,
-                Some(_) => return Vote::NotHeld,
+                Some(released) => {
+                    if let Some(crowd) = &self.crowd {
+                        crowd.heard_by(released.listeners);
+                    }
+                    let all = released.names == self.names;
+                    return if all { Vote::Granted } else { Vote::NotHeld };
+                }
                 None => Fault::Unknown(format!("unexpected answer to release: {value:?}").into()),
             },
             Err(fault) => fault,
         };
-        self.pool.slots[place].owe(Obligation {
-            release: Arc::clone(&self.request),
-            incurred: self.incurred,
-            lease: self.lease,
-        });
+        self.pool.slots[place].owe(Arc::clone(&self.request));
         fault.vote()
     }
 }
@@ -123,9 +121,8 @@ impl Attempt {
     }
 
     /// The attempt has become a hold: nothing is to be rolled back.
-    pub(crate) fn settle(mut self) -> Vec<Vote> {
+    pub(crate) fn settle(mut self) {
         self.settled = true;
-        std::mem::take(&mut self.votes)
     }
 }
 
@@ -144,6 +141,6 @@ impl Drop for Attempt {
         let votes = &self.votes;
         let asked = |place: usize| votes[place].may_have_granted();
         // Dropped at once, so it is carried on in the background.
-        drop(Release::begin(&self.pool, &self.debris, notify, asked));
+        drop(Release::begin(&self.pool, &self.debris, notify, None, asked));
     }
 }

@@ -161,6 +161,9 @@ pub enum LockError {
         /// What every master answered.
         votes: Votes,
     },
+    /// [`Masters::close`](crate::Masters::close) was called.
+    #[error("the masters were closed")]
+    Closed,
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
     #[error("timed out after {}{}", humantime::format_duration(*.waited), Because(.last.as_deref()))]
     TimedOut {
@@ -183,7 +186,7 @@ impl LockError {
     /// What every master answered on the last round, where there was one.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Invalid(_) => None,
+            Self::Invalid(_) | Self::Closed => None,
             Self::Contended { votes, .. }
             | Self::Unreachable { votes }
             | Self::Misconfigured { votes }
@@ -198,6 +201,50 @@ impl LockError {
 #[error("the hold's validity has ended")]
 #[non_exhaustive]
 pub struct Lost;
+
+/// Why a hold was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// Its validity ended before a quorum had confirmed an extension.
+    Expired,
+    /// So many masters serve somebody else, or an operator, that no quorum is left for it.
+    TakenAway,
+    /// [`Masters::close`](crate::Masters::close) released it.
+    Closed,
+}
+
+/// The loss of a hold, as [`MultiLockGuard::lost`](crate::MultiLockGuard::lost) reports it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hold was lost ({cause:?}): {votes}")]
+#[non_exhaustive]
+pub struct Loss {
+    /// Why.
+    pub cause: LossCause,
+    /// What every master answered last.
+    pub votes: Votes,
+}
+
+/// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
+/// body returned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<T> {
+    /// The lock was not acquired; the body did not begin.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The hold was lost and the body was dropped at its next await.
+    #[error(transparent)]
+    Lost(Loss),
+    /// The body came to its end, but the hold had been lost by then or its release is not confirmed.
+    #[error("the body has ended, but {error}")]
+    Unlock {
+        /// What the body returned.
+        output: T,
+        /// What became of the lock.
+        error: UnlockError,
+    },
+}
 
 /// What [`MultiLockGuard::extend`](crate::MultiLockGuard::extend) may answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

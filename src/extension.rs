@@ -1,20 +1,163 @@
-//! Extension: a round that raises what is left of a hold, and never brings one back.
+//! Extension: a round that raises what is left of some holds, takes them again where a master has
+//! forgotten them, and never brings one back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::ExtendError;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+
+use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
 use crate::masters::Pool;
 use crate::node::Fault;
 use crate::round::Round;
-use crate::script::{self, Reply};
-use crate::tally::{Ballot, Outcome, Tally};
+use crate::script::{self, Renewal, Reply};
 use crate::validity::Validity;
 use crate::vote::{Vote, Votes};
 
-/// Asks every master to let the hold live for `lease` from now. The hold gains validity only if a
-/// quorum has confirmed while the old validity lasted.
+/// One round for any number of holds. Dropped half-way, the holds keep the validity they have.
+pub(crate) struct Extension {
+    pool: Arc<Pool>,
+    round: Round,
+    extended: Vec<Extended>,
+    retakes: FuturesUnordered<BoxFuture<'static, Retake>>,
+}
+
+/// A hold's part of the round.
+struct Extended {
+    hold: Arc<Hold>,
+    lease: Duration,
+    /// What it gains once a quorum has confirmed.
+    validity: Validity,
+    agreed: usize,
+    against: usize,
+    /// Masters that do not have it (any more).
+    forgotten_by: Vec<usize>,
+    confirmed: bool,
+}
+
+/// An answer to taking a hold again: which hold, which master.
+type Retake = (usize, usize, Option<Result<Value, Fault>>);
+
+impl Extension {
+    /// Asks every master to let each hold live for its lease from now.
+    pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+        let now = pool.clock.now();
+        let extended: Vec<Extended> = holds
+            .into_iter()
+            .map(|(hold, lease)| Extended {
+                validity: Validity::of_lease(now, lease, pool.config.drift_factor),
+                hold,
+                lease,
+                agreed: 0,
+                against: 0,
+                forgotten_by: Vec::new(),
+                confirmed: false,
+            })
+            .collect();
+        let request = script::extend(extended.iter().map(|entry| Renewal {
+            names: &entry.hold.names,
+            owner: &entry.hold.field,
+            count: entry.hold.count(),
+            lease: entry.lease,
+        }));
+        Self {
+            pool: Arc::clone(pool),
+            round: Round::begin(pool, &request, pool.config.node_timeout, |_| true),
+            extended,
+            retakes: FuturesUnordered::new(),
+        }
+    }
+
+    /// Takes in the next answer; false when there are no more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing that was answered is lost.
+    pub(crate) async fn step(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            Some(retake) = self.retakes.next(), if !self.retakes.is_empty() => self.retaken(retake),
+            Some((node, answer)) = self.round.next() => self.answered(node, answer),
+            else => return false,
+        }
+        true
+    }
+
+    fn retaken(&mut self, (index, node, answer): Retake) {
+        if let Some(answer) = answer {
+            self.count(index, node, read(answer.map(|value| script::parse_reply(&value))));
+        }
+    }
+
+    fn answered(&mut self, node: usize, answer: Result<Value, Fault>) {
+        let replies = answer.map(|value| script::parse_extended(&value));
+        for index in 0..self.extended.len() {
+            let reply = match &replies {
+                Ok(Some(replies)) => Ok(replies.get(index).cloned()),
+                Ok(None) => Ok(None),
+                Err(fault) => Err(fault.clone()),
+            };
+            self.count(index, node, read(reply));
+        }
+    }
+
+    fn count(&mut self, index: usize, node: usize, vote: Vote) {
+        let entry = &mut self.extended[index];
+        match &vote {
+            Vote::Granted => entry.agreed += 1,
+            Vote::NotHeld => entry.forgotten_by.push(node),
+            Vote::Refused { .. } | Vote::Revoked => entry.against += 1,
+            _ => {}
+        }
+        entry.hold.note_vote(node, vote);
+        if !entry.confirmed && entry.agreed >= entry.hold.needed {
+            entry.confirmed = entry.hold.prolong(entry.validity, entry.lease);
+        }
+        if entry.against > self.pool.slots.len() - entry.hold.needed {
+            // So many masters serve somebody else that no quorum is left for this hold.
+            entry.hold.lose(LossCause::TakenAway);
+        }
+        // One that still has it shows that the hold is alive; only then may it be put back where it
+        // was forgotten.
+        if entry.agreed > 0 {
+            for node in std::mem::take(&mut entry.forgotten_by) {
+                self.retake(index, node);
+            }
+        }
+    }
+
+    fn retake(&mut self, index: usize, node: usize) {
+        let Extended { hold, lease, .. } = &self.extended[index];
+        let within = self.pool.config.node_timeout;
+        let round = hold.while_valid(node, |count| {
+            let request = script::acquire(&hold.names, &hold.field, count, *lease);
+            Round::begin(&self.pool, &request, within, |place| place == node)
+        });
+        if let Some(mut round) = round {
+            tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
+            let answer = async move { (index, node, round.next().await.map(|(_, answer)| answer)) };
+            self.retakes.push(Box::pin(answer));
+        }
+    }
+
+    /// Whether a hold's extension was confirmed by a quorum in time.
+    pub(crate) fn is_confirmed(&self, index: usize) -> bool {
+        self.extended[index].confirmed
+    }
+
+    /// The holds and whether each was confirmed.
+    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Hold>, bool)> {
+        self.extended
+            .into_iter()
+            .map(|entry| (entry.hold, entry.confirmed))
+    }
+}
+
+/// Extends one hold and goes on as soon as that is certain.
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
 pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
@@ -23,36 +166,25 @@ pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) 
             votes: Votes::default(),
         });
     }
-    let mut tally = Tally::new(pool.slots.len(), hold.needed);
-    let mut votes = vec![Vote::Pending; pool.slots.len()];
-    let mut taken_away = 0;
-    let validity = Validity::of_lease(pool.clock.now(), lease, pool.config.drift_factor);
-    let request = script::extend(&hold.names, &hold.field, hold.count(), lease);
-    let mut round = Round::begin(pool, &request, pool.config.node_timeout, |_| true);
-    while let Some((place, answer)) = round.next().await {
-        let vote = read(answer);
-        hold.note_vote(place, vote.clone());
-        taken_away += usize::from(matches!(vote, Vote::Refused { .. } | Vote::Revoked));
-        tally.count(if vote == Vote::Granted {
-            Ballot::Granted
-        } else {
-            Ballot::None
-        });
-        votes[place] = vote;
-        if tally.outcome() == Outcome::Won && hold.prolong(validity, lease) {
-            let hold = Arc::clone(hold);
-            round.note_stragglers(move |place, answer| hold.note_vote(place, read(answer)));
-            return Ok(());
-        }
-        if taken_away >= tally.blocking() {
-            // So many masters serve somebody else that no quorum is left for this hold.
-            hold.lose();
-        }
-        if hold.remaining().is_zero() {
-            break;
+    let mut extension = Extension::begin(pool, vec![(Arc::clone(hold), lease)]);
+    let mut over = pin!(hold.over());
+    loop {
+        tokio::select! {
+            biased;
+            more = extension.step() => {
+                if extension.is_confirmed(0) {
+                    // The rest may still find masters that forgot it.
+                    pool.runtime.spawn(async move { while extension.step().await {} });
+                    return Ok(());
+                }
+                if !more || hold.remaining().is_zero() {
+                    break;
+                }
+            }
+            _ = &mut over => break,
         }
     }
-    let votes = pool.evidence(&votes);
+    let votes = pool.evidence(&hold.votes());
     let validity = hold.remaining();
     if validity.is_zero() {
         return Err(ExtendError::Lost { votes });
@@ -60,8 +192,8 @@ pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) 
     Err(ExtendError::NotExtended { validity, votes })
 }
 
-fn read(answer: Result<redis::Value, Fault>) -> Vote {
-    match answer.map(|value| script::parse_reply(&value)) {
+fn read(reply: Result<Option<Reply>, Fault>) -> Vote {
+    match reply {
         Ok(Some(Reply::Granted)) => Vote::Granted,
         Ok(Some(Reply::Absent)) => Vote::NotHeld,
         Ok(Some(Reply::Refused { remaining, .. })) => Vote::Refused { remaining },

@@ -4,12 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::cleanup::{Debris, Release};
-use crate::error::{ExtendError, Lost, UnlockError};
+use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::extension;
 use crate::hold::{Hold, Left};
+use crate::inspect::Holder;
 use crate::masters::Pool;
 use crate::owner::Owner;
+use crate::queue::Turn;
 use crate::vote::{Vote, Votes};
 
 /// Proof of a hold, valid for as long as [`validity`](Self::validity) says.
@@ -27,6 +31,8 @@ pub struct MultiLockGuard {
     pool: Arc<Pool>,
     hold: Arc<Hold>,
     owner: Owner,
+    /// Whether this guard wants the hold renewed.
+    renew: bool,
     /// Whether this guard still counts in its hold.
     inside: bool,
 }
@@ -42,14 +48,30 @@ pub enum Unlocked {
 }
 
 impl MultiLockGuard {
-    /// For a guard that the hold has already counted.
-    pub(crate) fn new(pool: &Arc<Pool>, hold: Arc<Hold>, owner: Owner) -> Self {
-        Self {
-            pool: Arc::clone(pool),
-            hold,
-            owner,
-            inside: true,
+    /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile.
+    pub(crate) fn enter(
+        pool: &Arc<Pool>,
+        hold: &Arc<Hold>,
+        owner: &Owner,
+        min_validity: Duration,
+        renew: bool,
+    ) -> Option<Self> {
+        let entered = hold.enter(min_validity, renew)?;
+        if entered.first_to_renew {
+            pool.watchdog.watch(hold);
         }
+        Some(Self {
+            pool: Arc::clone(pool),
+            hold: Arc::clone(hold),
+            owner: owner.clone(),
+            renew,
+            inside: true,
+        })
+    }
+
+    /// Keeps this process's turn at the names for as long as the hold lasts.
+    pub(crate) fn keep_turn(&self, turn: Turn) {
+        self.hold.keep_turn(turn);
     }
 
     /// Time for which no other guard of these names can be valid, from the clock at this call; zero
@@ -93,6 +115,39 @@ impl MultiLockGuard {
     /// shows here and nowhere else.
     pub fn votes(&self) -> Votes {
         self.pool.evidence(&self.hold.votes())
+    }
+
+    /// Resolves when the hold is lost: at the end of its validity at the latest, whatever any renewal
+    /// is doing, and before it once so many masters serve somebody else that no quorum is left. Masters
+    /// that are merely silent never end it early. No validity is left when it resolves.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only looks, so it can be dropped and called again at any point.
+    pub async fn lost(&self) -> Loss {
+        let cause = self.hold.lost().await;
+        Loss {
+            cause,
+            votes: self.votes(),
+        }
+    }
+
+    /// A token that is cancelled when the hold is [`lost`](Self::lost), to be handed to the tasks that
+    /// work under it. Giving the hold up is no loss and does not cancel it.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        let (token, hold) = (CancellationToken::new(), Arc::clone(&self.hold));
+        let cancelled = token.clone();
+        self.pool.runtime.spawn(async move {
+            if hold.over().await {
+                cancelled.cancel();
+            }
+        });
+        token
+    }
+
+    /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
+    pub fn holder(&self) -> Holder {
+        Holder(Arc::clone(&self.hold.field))
     }
 
     /// Makes the hold last for `lease` from now. What is left is only ever raised.
@@ -167,9 +222,13 @@ impl MultiLockGuard {
         }
     }
 
-    /// Gives the guard up and keeps the hold until its lease ends.
+    /// Gives the guard up and keeps the hold until its lease ends: it is renewed no longer.
     pub fn leak(mut self) {
         self.inside = false;
+        if self.hold.stay_for_good(self.renew) {
+            self.pool.watchdog.forget(&self.hold);
+            drop(self.hold.take_turn());
+        }
     }
 
     /// Leaves the hold, once. The last one to leave gets the release, which is already on its way;
@@ -178,15 +237,18 @@ impl MultiLockGuard {
         if !std::mem::take(&mut self.inside) {
             return Err(self.hold.count());
         }
-        if let Left::Inside(count) = self.hold.leave() {
+        if let Left::Inside(count) = self.hold.leave(self.renew) {
             return Err(count);
         }
+        self.pool.watchdog.forget(&self.hold);
+        let turn = self.hold.take_turn();
         let debris = Debris {
             names: self.hold.names.clone(),
             field: Arc::clone(&self.hold.field),
-            lease: self.hold.lease(),
         };
-        Ok(Release::begin(&self.pool, &debris, true, |place| {
+        let crowd = turn.as_ref().map(Turn::crowd);
+        // The next of this process in line asks once its turn has been passed on, so after this.
+        Ok(Release::begin(&self.pool, &debris, true, crowd, |place| {
             self.hold.may_be_on(place)
         }))
     }

@@ -3,15 +3,24 @@
 //! The count of a hold belongs to the client. Entering again and leaving an inner guard change it
 //! here and nowhere else, so nothing that is late or lost on the network can miscount.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
+use crate::error::LossCause;
 use crate::name::Names;
+use crate::queue::Turn;
 use crate::validity::Validity;
 use crate::vote::Vote;
+
+/// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
+/// so that the word comes no later than the end, and no validity is left when it comes.
+const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// One acquisition's hold on its names.
 #[derive(Debug)]
@@ -23,19 +32,44 @@ pub(crate) struct Hold {
     /// Grants that the hold needs to be one.
     pub(crate) needed: usize,
     clock: Clock,
+    acquired: Moment,
     state: Mutex<State>,
+    /// Rings when validity is prolonged or ends before its time.
+    changed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
+    phase: Phase,
     validity: Validity,
     lease: Duration,
     count: u64,
+    /// How many of its guards want it renewed, and for how long at the most.
+    renewing: u64,
+    max_hold: Option<Duration>,
     votes: Vec<Vote>,
-    /// Where something of it may be kept, by what the masters answered to the acquire.
+    /// Where something of it may be kept.
     touched: Vec<bool>,
-    /// The last guard has left or the hold was taken away: validity is zero whatever the clock says.
-    ended: bool,
+    /// This process's turn at the names, passed on when the hold ends.
+    turn: Option<Turn>,
+    /// Under which the watchdog keeps it.
+    due: Option<(Instant, u64)>,
+}
+
+/// Where a hold is in its life. Nothing leads back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Held,
+    /// Its last guard has left.
+    Left,
+    Lost(LossCause),
+}
+
+/// What entering a hold changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entered {
+    /// Nobody wanted it renewed before.
+    pub(crate) first_to_renew: bool,
 }
 
 /// What leaving a hold left behind.
@@ -47,6 +81,19 @@ pub(crate) enum Left {
     Last,
 }
 
+/// What a hold needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upkeep {
+    /// To be extended by this lease.
+    Renewal(Duration),
+    /// To be looked at again when this much time has passed and it may have lapsed.
+    Look(Duration),
+    /// Nothing more: it has been given up.
+    Nothing,
+    /// To be cleaned up: it was lost.
+    Burial,
+}
+
 /// The parts of a new hold.
 #[derive(Debug)]
 pub(crate) struct Granted {
@@ -54,12 +101,15 @@ pub(crate) struct Granted {
     pub(crate) names: Names,
     pub(crate) field: Arc<str>,
     pub(crate) needed: usize,
+    pub(crate) acquired: Moment,
     pub(crate) validity: Validity,
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
+    pub(crate) max_hold: Option<Duration>,
 }
 
 impl Hold {
+    /// A hold that nobody has entered yet.
     pub(crate) fn new(clock: Clock, granted: Granted) -> Self {
         Self {
             client: granted.client,
@@ -67,14 +117,20 @@ impl Hold {
             field: granted.field,
             needed: granted.needed,
             clock,
+            acquired: granted.acquired,
             state: Mutex::new(State {
+                phase: Phase::Held,
                 validity: granted.validity,
                 lease: granted.lease,
-                count: 1,
+                count: 0,
+                renewing: 0,
+                max_hold: granted.max_hold,
                 touched: granted.votes.iter().map(Vote::may_have_granted).collect(),
                 votes: granted.votes,
-                ended: false,
+                turn: None,
+                due: None,
             }),
+            changed: Notify::new(),
         }
     }
 
@@ -100,37 +156,47 @@ impl Hold {
         self.state().touched.get(node).copied().unwrap_or(true)
     }
 
-    /// Notes what a master answered after the outcome was certain.
+    /// Notes what a master answered last.
     pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
         if let Some(slot) = self.state().votes.get_mut(node) {
             *slot = vote;
         }
     }
 
-    /// Enters once more, if more than `min_validity` is left.
-    pub(crate) fn enter(&self, min_validity: Duration) -> bool {
+    /// Enters, if more than `min_validity` is left. Whoever wants the hold renewed has it renewed for
+    /// as long as it is in.
+    pub(crate) fn enter(&self, min_validity: Duration, renew: bool) -> Option<Entered> {
         let mut state = self.state();
-        let valid = state.remaining(self.clock.now()) > min_validity;
-        if valid {
-            state.count += 1;
+        if state.remaining(self.clock.now()) <= min_validity {
+            return None;
         }
-        valid
+        let first_to_renew = renew && state.renewing == 0;
+        state.count += 1;
+        state.renewing += u64::from(renew);
+        Some(Entered { first_to_renew })
     }
 
     /// Leaves once. The last to leave ends the validity before anything is sent.
-    pub(crate) fn leave(&self) -> Left {
+    pub(crate) fn leave(&self, renew: bool) -> Left {
         let mut state = self.state();
         state.count = state.count.saturating_sub(1);
+        state.renewing = state.renewing.saturating_sub(u64::from(renew));
         if state.count > 0 {
             return Left::Inside(state.count);
         }
-        state.ended = true;
+        if state.phase == Phase::Held {
+            state.phase = Phase::Left;
+        }
+        drop(state);
+        self.changed.notify_waiters();
         Left::Last
     }
 
-    /// Ends the validity before its time: the masters serve somebody else.
-    pub(crate) fn lose(&self) {
-        self.state().ended = true;
+    /// One guard fewer wants it renewed, although it never leaves. Whether it is the only one in.
+    pub(crate) fn stay_for_good(&self, renew: bool) -> bool {
+        let mut state = self.state();
+        state.renewing = state.renewing.saturating_sub(u64::from(renew));
+        state.count == 1
     }
 
     /// Takes over the validity of a confirmed extension, unless the old one had already ended: a
@@ -143,7 +209,112 @@ impl Hold {
         }
         state.validity = state.validity.later(validity, now);
         state.lease = state.lease.max(lease);
+        drop(state);
+        self.changed.notify_waiters();
         true
+    }
+
+    /// Does `send` on behalf of the hold, which will put something of it on a master, unless it has
+    /// ended. What is sent here is sent before the release of the hold is.
+    pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64) -> T) -> Option<T> {
+        let mut state = self.state();
+        if state.remaining(self.clock.now()).is_zero() {
+            return None;
+        }
+        if let Some(touched) = state.touched.get_mut(node) {
+            *touched = true;
+        }
+        Some(send(state.count))
+    }
+
+    /// Resolves when the hold is lost; never for one that was given up.
+    pub(crate) async fn lost(&self) -> LossCause {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let left: Duration = match self.look() {
+                Phase::Lost(cause) => return cause,
+                Phase::Left => std::future::pending().await,
+                Phase::Held => self.remaining().saturating_sub(TIMER_SLACK),
+            };
+            tokio::select! {
+                () = sleep(left) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// Resolves when the hold is lost or given up; whether it was lost.
+    pub(crate) async fn over(&self) -> bool {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            match self.look() {
+                Phase::Lost(_) => return true,
+                Phase::Left => return false,
+                Phase::Held => {}
+            }
+            tokio::select! {
+                () = sleep(self.remaining().saturating_sub(TIMER_SLACK)) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// What the watchdog is to do with it.
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        match self.look() {
+            Phase::Left => return Upkeep::Nothing,
+            Phase::Lost(_) => return Upkeep::Burial,
+            Phase::Held => {}
+        }
+        let now = self.clock.now();
+        let state = self.state();
+        let spent = state.max_hold.is_some_and(|max| now.since(self.acquired) >= max);
+        if state.renewing > 0 && !spent {
+            Upkeep::Renewal(state.lease)
+        } else {
+            Upkeep::Look(state.remaining(now))
+        }
+    }
+
+    pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
+        std::mem::replace(&mut self.state().due, due)
+    }
+
+    /// Keeps this process's turn until the hold ends.
+    pub(crate) fn keep_turn(&self, turn: Turn) {
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            state.turn = Some(turn);
+        }
+    }
+
+    /// Takes the turn out, to be passed on by dropping it.
+    pub(crate) fn take_turn(&self) -> Option<Turn> {
+        self.state().turn.take()
+    }
+
+    /// The phase now; a hold with no validity left has lapsed.
+    fn look(&self) -> Phase {
+        let lapsed = {
+            let state = self.state();
+            state.phase == Phase::Held && state.validity.remaining(self.clock.now()) <= TIMER_SLACK
+        };
+        if lapsed {
+            self.lose(LossCause::Expired);
+        }
+        self.state().phase
+    }
+
+    /// Ends the validity before its time.
+    pub(crate) fn lose(&self, cause: LossCause) {
+        let mut state = self.state();
+        if state.phase == Phase::Held {
+            state.phase = Phase::Lost(cause);
+            drop(state);
+            self.changed.notify_waiters();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,10 +324,10 @@ impl Hold {
 
 impl State {
     fn remaining(&self, now: Moment) -> Duration {
-        if self.ended {
-            Duration::ZERO
-        } else {
+        if self.phase == Phase::Held {
             self.validity.remaining(now)
+        } else {
+            Duration::ZERO
         }
     }
 }

@@ -4,18 +4,23 @@ mod acquisition;
 mod builder;
 mod cleanup;
 mod clock;
+mod closing;
 mod config;
 mod error;
 mod extension;
 mod guard;
 mod hold;
 mod inspect;
+mod listening;
 mod lock;
 mod masters;
 mod name;
 mod node;
+mod notice;
 mod owner;
 mod policy;
+mod queue;
+mod renewal;
 mod round;
 mod script;
 #[cfg(feature = "test-util")]
@@ -26,7 +31,11 @@ mod vote;
 mod wait;
 
 pub use builder::MastersBuilder;
-pub use error::{ConnectError, ExtendError, InvalidInput, LockError, Lost, NodeError, Unfit, UnlockError};
+pub use closing::Closing;
+pub use error::{
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError, Unfit,
+    UnlockError,
+};
 pub use guard::{MultiLockGuard, Unlocked};
 pub use inspect::{Forced, Holder, Inspection, NodeState};
 pub use lock::MultiLock;

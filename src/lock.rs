@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::acquisition::{Plan, acquire};
 use crate::config::in_range;
-use crate::error::{InvalidInput, LockError};
+use crate::error::{InvalidInput, LockError, RunError};
 use crate::guard::MultiLockGuard;
 use crate::inspect::{self, Forced, Inspection};
 use crate::masters::Masters;
 use crate::name::Names;
 use crate::owner::Owner;
 use crate::policy::Policy;
-use crate::wait::Pauses;
+use crate::wait::contend;
 
-/// Longer than any process waits.
+/// Longer than any process waits or holds.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A lock on one or more names under one policy: set options by value, then await one verb.
@@ -31,6 +31,7 @@ pub struct MultiLock {
     lease: Option<Duration>,
     wait: Option<Duration>,
     min_validity: Duration,
+    max_hold: Option<Duration>,
     owner: Option<Owner>,
 }
 
@@ -56,14 +57,16 @@ impl Masters {
             lease: None,
             wait: None,
             min_validity: Duration::ZERO,
+            max_hold: None,
             owner: None,
         }
     }
 }
 
 impl MultiLock {
-    /// How long the masters keep the hold unless it is extended; the builder's `lease` (30 s) where
-    /// this is not set. Counted in whole milliseconds.
+    /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
+    /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
+    /// lives. Counted in whole milliseconds.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
@@ -78,6 +81,13 @@ impl MultiLock {
     /// Refuses a hold that would begin with this much validity or less. Zero by default.
     pub fn min_validity(mut self, min: Duration) -> Self {
         self.min_validity = min;
+        self
+    }
+
+    /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
+    /// it is renewed for as long as its guard lives.
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.max_hold = Some(max);
         self
     }
 
@@ -100,7 +110,7 @@ impl MultiLock {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard, LockError> {
-        acquire(&self.plan()?).await
+        acquire(&self.plan()?).await.map_err(|refusal| refusal.error)
     }
 
     /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
@@ -117,13 +127,51 @@ impl MultiLock {
         let plan = self.plan()?;
         let begun = Instant::now();
         let mut last = None;
-        let acquired = self.acquire_in_time(&plan, begun, &mut last).await;
+        let acquired = match self.wait {
+            Some(wait) => timeout_at(begun + wait, until_closed(&plan, &mut last))
+                .await
+                .ok(),
+            None => Some(until_closed(&plan, &mut last).await),
+        };
         acquired.unwrap_or_else(|| {
             Err(LockError::TimedOut {
                 waited: begun.elapsed(),
                 last: last.map(Box::new),
             })
         })
+    }
+
+    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If the hold is lost
+    /// meanwhile, the body is dropped at its next await.
+    ///
+    /// ```no_run
+    /// # async fn charge() -> u32 { 7 }
+    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<u32>> {
+    /// let receipt = masters.red_lock("invoice:42").run(async |_guard| charge().await).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Lock`] when the body never began, [`RunError::Lost`] when it was dropped,
+    /// [`RunError::Unlock`] with what it returned when it came to its end but the lock did not last
+    /// or its release is not confirmed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, the body is dropped and the lock released in the background.
+    pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
+        let guard = self.lock().await?;
+        let output = tokio::select! {
+            // The loss first: no step of the body is taken after it.
+            biased;
+            loss = guard.lost() => return Err(RunError::Lost(loss)),
+            output = body(&guard) => output,
+        };
+        match guard.unlock().await {
+            Ok(_) => Ok(output),
+            Err(error) => Err(RunError::Unlock { output, error }),
+        }
     }
 
     /// What every master keeps under each of the names, and whether enough of them agree.
@@ -157,33 +205,6 @@ impl MultiLock {
         inspect::force(pool, &self.names, plan.needed).await
     }
 
-    /// `None` when the time has passed; `last` is then what stood in the way.
-    async fn acquire_in_time(
-        &self,
-        plan: &Plan,
-        begun: Instant,
-        last: &mut Option<LockError>,
-    ) -> Option<Result<MultiLockGuard, LockError>> {
-        let end = self.wait.map(|wait| begun + wait);
-        let mut pauses = Pauses::new();
-        loop {
-            let error = match within(end, acquire(plan)).await? {
-                Err(
-                    error @ (LockError::Contended { .. }
-                    | LockError::Unreachable { .. }
-                    | LockError::TooLate { .. }),
-                ) => error,
-                decided => return Some(decided),
-            };
-            if matches!(error, LockError::Unreachable { .. }) {
-                tracing::warn!(names = %self.names, %error, "still waiting for a lock");
-            }
-            let pause = pauses.after(&error);
-            *last = Some(error);
-            within(end, sleep(pause)).await?;
-        }
-    }
-
     /// The options, checked. No master has been asked yet.
     fn plan(&self) -> Result<Plan, InvalidInput> {
         self.names.check()?;
@@ -193,22 +214,27 @@ impl MultiLock {
         if let Some(wait) = self.wait {
             in_range("wait", wait, Duration::ZERO, MAX_WAIT)?;
         }
+        if let Some(max) = self.max_hold {
+            in_range("max_hold", max, lease, MAX_WAIT)?;
+        }
         Ok(Plan {
             pool: Arc::clone(&self.masters.pool),
             names: self.names.clone(),
             policy: self.policy,
             needed: self.policy.checked(self.masters.len())?,
             lease,
-            lease_was_asked: self.lease.is_some(),
+            renew: self.lease.is_none(),
+            max_hold: self.max_hold,
             min_validity: self.min_validity,
             owner: self.owner.clone().unwrap_or_default(),
         })
     }
 }
 
-async fn within<F: Future>(end: Option<Instant>, future: F) -> Option<F::Output> {
-    match end {
-        Some(end) => timeout_at(end, future).await.ok(),
-        None => Some(future.await),
+async fn until_closed(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
+    tokio::select! {
+        biased;
+        () = plan.pool.closing.cancelled() => Err(LockError::Closed),
+        acquired = contend(plan, last) => acquired,
     }
 }

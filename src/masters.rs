@@ -1,16 +1,21 @@
 //! The N masters and what every round, guard and background task shares.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::node::{Connector, Keeping, Roster, Slot};
+use crate::listening::Ears;
+use crate::node::{Keeping, Node, Roster, Slot};
+use crate::notice::Topics;
+use crate::queue::Lines;
+use crate::renewal::Watchdog;
 use crate::vote::{Vote, Votes};
 
 /// N independent Redis masters, their connections and their background work.
@@ -43,33 +48,40 @@ impl fmt::Debug for Masters {
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) ears: Arc<Ears>,
+    pub(crate) lines: Arc<Lines>,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     /// This client's half of every owner field.
     pub(crate) client: Uuid,
     next_owner: AtomicU64,
+    /// Cancelled by [`Masters::close`].
+    pub(crate) closing: CancellationToken,
     /// Where background work goes, also from a drop outside the runtime.
     pub(crate) runtime: Handle,
-    /// Keeps the connections up; ends with the pool.
-    _keepers: Vec<AbortOnDropHandle<()>>,
+    /// What keeps the connections up and the holds alive; ends with the pool.
+    background: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
 impl Pool {
     /// Starts connecting to every master in the background. Needs a tokio runtime.
-    pub(crate) fn start(connectors: Vec<Connector>, config: Config, clock: Clock) -> Arc<Self> {
+    pub(crate) fn start(nodes: Vec<Box<dyn Node>>, config: Config, clock: Clock) -> Arc<Self> {
         let runtime = Handle::current();
-        let roster = Arc::new(Roster::new(connectors.len()));
-        let slots: Vec<_> = connectors
+        let roster = Arc::new(Roster::new(nodes.len()));
+        let topics = Arc::new(Topics::new(nodes.len()));
+        let slots: Vec<_> = nodes
             .iter()
             .enumerate()
-            .map(|(place, connector)| Arc::new(Slot::new(place, connector.label(), clock)))
+            .map(|(place, node)| Arc::new(Slot::new(place, node.label())))
             .collect();
-        let keepers = slots
+        let mut background: Vec<_> = slots
             .iter()
-            .zip(connectors)
-            .map(|(slot, connector)| {
+            .zip(nodes)
+            .map(|(slot, node)| {
                 let keeping = Keeping {
-                    connector,
+                    node,
+                    topics: Arc::clone(&topics),
                     roster: Arc::clone(&roster),
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
@@ -77,21 +89,52 @@ impl Pool {
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
             .collect();
-        Arc::new(Self {
-            slots,
-            config,
-            clock,
-            client: Uuid::new_v4(),
-            next_owner: AtomicU64::new(1),
-            runtime,
-            _keepers: keepers,
+        let ears = Ears {
+            slots: slots.clone(),
+            topics,
+            runtime: runtime.clone(),
+            node_timeout: config.node_timeout,
+        };
+        let watchdog = Arc::new(Watchdog::new());
+        Arc::new_cyclic(|pool| {
+            let watching = runtime.spawn(Arc::clone(&watchdog).run(Weak::clone(pool)));
+            background.push(AbortOnDropHandle::new(watching));
+            Self {
+                slots,
+                ears: Arc::new(ears),
+                lines: Arc::default(),
+                watchdog,
+                config,
+                clock,
+                client: Uuid::new_v4(),
+                next_owner: AtomicU64::new(1),
+                closing: CancellationToken::new(),
+                runtime,
+                background: Mutex::new(background),
+            }
         })
+    }
+
+    /// Ends all background work, and with it every connection.
+    pub(crate) async fn stop(&self) {
+        let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in background {
+            task.abort();
+            let _ = task.await;
+        }
+        for slot in &self.slots {
+            slot.close();
+        }
     }
 
     /// A field that no hold of any client ever had before.
     pub(crate) fn fresh_field(&self) -> Arc<str> {
         let number = self.next_owner.fetch_add(1, Ordering::Relaxed);
         format!("{}:{number}", self.client).into()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.is_cancelled()
     }
 
     pub(crate) fn evidence(&self, votes: &[Vote]) -> Votes {

@@ -1,8 +1,11 @@
 //! Who holds.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
 use crate::hold::Hold;
@@ -18,8 +21,15 @@ use crate::name::Names;
 /// nothing late can touch a newer hold.
 #[derive(Clone, Default)]
 pub struct Owner {
+    actor: Arc<Actor>,
+}
+
+#[derive(Default)]
+struct Actor {
     /// Weak, so that an owner that outlives its guards keeps nothing alive.
-    holds: Arc<Mutex<Vec<Weak<Hold>>>>,
+    holds: Mutex<Vec<Weak<Hold>>>,
+    /// Rings when it has got another hold.
+    entered: Notify,
 }
 
 /// What an owner already has of the names it asks for.
@@ -39,9 +49,30 @@ impl Owner {
         Self::default()
     }
 
+    /// The owner that the running tokio task is, as the running thread is in Java; outside of a task,
+    /// the running thread. It lasts for as long as the task has a guard, or the owner itself.
+    ///
+    /// Two calls in one task give the same owner; a task that it spawns is another.
+    pub fn task() -> Self {
+        static ACTORS: LazyLock<Mutex<HashMap<Runner, Weak<Actor>>>> = LazyLock::new(Mutex::default);
+        let runner =
+            tokio::task::try_id().map_or_else(|| Runner::Thread(std::thread::current().id()), Runner::Task);
+        let mut actors = ACTORS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(actor) = actors.get(&runner).and_then(Weak::upgrade) {
+            return Self { actor };
+        }
+        // Looked through only when it has doubled, so the map stays in step with the living.
+        if actors.len() == actors.capacity() {
+            actors.retain(|_, actor| actor.strong_count() > 0);
+        }
+        let owner = Self::default();
+        actors.insert(runner, Arc::downgrade(&owner.actor));
+        owner
+    }
+
     /// Where this owner stands with `names` on the masters of `client`. Lapsed holds do not count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names) -> Standing {
-        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         let touching = holds
             .iter()
@@ -56,14 +87,28 @@ impl Owner {
     }
 
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
-        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.push(Arc::downgrade(hold));
+        drop(holds);
+        self.actor.entered.notify_waiters();
     }
+
+    /// Resolves when a task of this owner gets another hold, from the moment it is enabled.
+    pub(crate) fn entered(&self) -> Notified<'_> {
+        self.actor.entered.notified()
+    }
+}
+
+/// What runs code, in the sense of [`Owner::task`].
+#[derive(PartialEq, Eq, Hash)]
+enum Runner {
+    Task(tokio::task::Id),
+    Thread(std::thread::ThreadId),
 }
 
 impl PartialEq for Owner {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.holds, &other.holds)
+        Arc::ptr_eq(&self.actor, &other.actor)
     }
 }
 
@@ -71,6 +116,6 @@ impl Eq for Owner {}
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({:p})", Arc::as_ptr(&self.holds))
+        write!(f, "Owner({:p})", Arc::as_ptr(&self.actor))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -22,13 +23,27 @@ pub(crate) struct Round {
     pool: Arc<Pool>,
     request: Arc<Request>,
     sent: Instant,
-    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    calls: FuturesUnordered<Call>,
     /// Answers that took no network.
     at_once: VecDeque<Answer>,
     /// Who was asked and has not answered, over which connection.
     waiting: Vec<Option<Arc<Link>>>,
     within: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// One master's part of it.
+struct Call {
+    place: usize,
+    answer: BoxFuture<'static, Result<Value, Fault>>,
+}
+
+impl Future for Call {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        self.answer.as_mut().poll(cx).map(|answer| (self.place, answer))
+    }
 }
 
 impl Round {
@@ -62,10 +77,10 @@ impl Round {
     }
 
     fn call(&mut self, place: usize, link: Arc<Link>, by: By) {
-        let mut call = link
-            .call(&self.request, by)
-            .map(move |answer| (place, answer))
-            .boxed();
+        let mut call = Call {
+            place,
+            answer: link.call(&self.request, by),
+        };
         self.waiting[place] = Some(link);
         // The first poll sends.
         match (&mut call).now_or_never() {
@@ -160,11 +175,13 @@ impl Round {
 
 /// Acts on what an answer says about the server, beside what it says about the request.
 fn heed(link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
-    if let (Some(link), Err(fault)) = (link, &answer)
-        && fault.class() == Some(Class::NotMaster)
-    {
-        // Its role has changed: connect again and look who it is now.
-        link.replace();
+    if let Some(link) = link {
+        match &answer {
+            Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_)) => {}
+            // Its role has changed: connect again and look who it is now.
+            Err(fault) if fault.class() == Some(Class::NotMaster) => link.replace(),
+            _ => link.answered(),
+        }
     }
     answer
 }

@@ -98,24 +98,37 @@ fn keys(names: &Names) -> Vec<String> {
     names.iter().map(str::to_owned).collect()
 }
 
-/// `lua/acquire.lua` for a hold that begins.
-pub(crate) fn acquire(names: &Names, owner: &str, lease: Duration) -> Arc<Request> {
-    let lease = lease.as_millis().to_string();
+/// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
+pub(crate) fn acquire(names: &Names, owner: &str, count: u64, lease: Duration) -> Arc<Request> {
+    let (count, lease) = (count.to_string(), lease.as_millis().to_string());
     Request::new(
         &ACQUIRE,
         &keys_and_marks(names),
-        &[owner.as_bytes(), b"1", lease.as_bytes()],
+        &[owner.as_bytes(), count.as_bytes(), lease.as_bytes()],
     )
 }
 
-/// `lua/extend.lua`.
-pub(crate) fn extend(names: &Names, owner: &str, count: u64, lease: Duration) -> Arc<Request> {
-    let (count, lease) = (count.to_string(), lease.as_millis().to_string());
-    Request::new(
-        &EXTEND,
-        &keys_and_marks(names),
-        &[owner.as_bytes(), count.as_bytes(), lease.as_bytes()],
-    )
+/// One hold's part of `lua/extend.lua`.
+#[derive(Debug)]
+pub(crate) struct Renewal<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) owner: &'a str,
+    pub(crate) count: u64,
+    pub(crate) lease: Duration,
+}
+
+/// `lua/extend.lua`, for any number of holds.
+pub(crate) fn extend<'a>(renewals: impl Iterator<Item = Renewal<'a>>) -> Arc<Request> {
+    let (mut keys, mut args) = (Vec::new(), Vec::new());
+    for renewal in renewals {
+        keys.extend(keys_and_marks(renewal.names));
+        args.push(renewal.owner.to_owned());
+        args.push(renewal.count.to_string());
+        args.push(renewal.lease.as_millis().to_string());
+        args.push(renewal.names.len().to_string());
+    }
+    let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
+    Request::new(&EXTEND, &keys, &args)
 }
 
 /// `lua/release.lua`.
@@ -177,9 +190,31 @@ pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
     }
 }
 
-pub(crate) fn parse_released(value: &Value) -> Option<usize> {
+/// One reply for each hold that was to be extended.
+pub(crate) fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
+    let Value::Array(replies) = value else {
+        return None;
+    };
+    replies.iter().map(parse_reply).collect()
+}
+
+/// What release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub(crate) names: usize,
+    /// Connections that heard of it.
+    pub(crate) listeners: usize,
+}
+
+pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     match value {
-        Value::Int(names) => usize::try_from(*names).ok(),
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(names), Value::Int(listeners)] => Some(Released {
+                names: usize::try_from(*names).ok()?,
+                listeners: usize::try_from(*listeners).ok()?,
+            }),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -251,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_script_is_sent_whole_with_the_same_arguments() {
-        let request = acquire(&"a".into(), "me:1", Duration::from_secs(1));
+        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1));
         let texts = |command: &redis::Cmd| -> Vec<String> {
             command
                 .args_iter()
@@ -288,6 +323,7 @@ mod tests {
         fn no_answer_makes_the_parsers_panic(value in any_value()) {
             let _ = parse_reply(&value);
             let _ = parse_released(&value);
+            let _ = parse_extended(&value);
             let _ = parse_owners(&value);
             let _ = parse_entries(&value);
         }

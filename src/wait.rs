@@ -1,55 +1,197 @@
-//! Between two rounds: how long to sleep before the next one.
+//! Between two rounds: the turn in this process, release notices, the holder's remaining time, jitter.
+//!
+//! A waiter asks the masters only when something has happened that may have changed their answer.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
+use tokio::time::{Instant, sleep};
 
+use crate::acquisition::{Hindrance, Plan, Refusal, acquire};
 use crate::error::LockError;
+use crate::guard::MultiLockGuard;
+use crate::listening::{Heard, Listening};
+use crate::owner::Standing;
+use crate::queue::Turn;
 
-/// The first window from which a pause is drawn, and the widest.
-const NARROWEST: Duration = Duration::from_millis(4);
-const WIDEST: Duration = Duration::from_millis(100);
+/// A notice may be lost, and silence is not noticed: a waiter that has heard nothing for so long asks
+/// again.
+const FALLBACK: Duration = Duration::from_secs(5);
+/// After the end of a lease, until every master has seen it end too.
+const AFTER_LEASE: Duration = Duration::from_millis(2);
+/// Left to others by a process that has had the names several times in a row: the time in which
+/// somebody who heard the release surely asks.
+const STEP_BACK: Duration = Duration::from_millis(5);
+
+/// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
+/// in `last`, for the caller whose patience ends.
+///
+/// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
+pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
+    let Some(turn) = turn(plan).await else {
+        // The same owner is inside by now. Should it leave before this task has entered, begin again.
+        return match acquire(plan).await {
+            Err(refusal) if refusal.hindrance != Hindrance::Final => Box::pin(contend(plan, last)).await,
+            settled => settled.map_err(|refusal| refusal.error),
+        };
+    };
+    if turn.must_step_back() {
+        sleep(STEP_BACK).await;
+        turn.start_over();
+    }
+    let (mut pauses, mut race) = (Pauses::new(), Race::default());
+    loop {
+        let mut entered = pin!(plan.owner.entered());
+        entered.as_mut().enable();
+        let heard = turn.listening().map(|listening| listening.heard());
+        let asked = Instant::now();
+        let refusal = match acquire(plan).await {
+            Ok(guard) => {
+                turn.count();
+                guard.keep_turn(turn);
+                return Ok(guard);
+            }
+            Err(refusal) if refusal.hindrance == Hindrance::Final => return Err(refusal.error),
+            Err(refusal) => refusal,
+        };
+        if refusal.hindrance == Hindrance::Unreachable {
+            tracing::warn!(names = %plan.names, error = %refusal.error, "still waiting for a lock");
+        }
+        turn.start_over();
+        race.lost(asked.elapsed());
+        tokio::select! {
+            () = rest(plan, &turn, &refusal, heard, &mut pauses, &race) => {}
+            () = entered => {}
+        }
+        *last = Some(refusal.error);
+    }
+}
+
+/// This process's turn; `None` when another task of the same owner has got a hold meanwhile, which is
+/// then entered instead.
+async fn turn(plan: &Plan) -> Option<Turn> {
+    let mut entered = pin!(plan.owner.entered());
+    entered.as_mut().enable();
+    if !matches!(
+        plan.owner.standing(plan.pool.client, &plan.names),
+        Standing::Outside
+    ) {
+        return None;
+    }
+    let place = plan.pool.lines.join(&plan.names);
+    tokio::select! {
+        biased;
+        turn = place.turn() => Some(turn),
+        () = entered => None,
+    }
+}
+
+/// Sleeps until another attempt is worthwhile.
+async fn rest(
+    plan: &Plan,
+    turn: &Turn,
+    refusal: &Refusal,
+    heard: Option<Heard>,
+    pauses: &mut Pauses,
+    race: &Race,
+) {
+    let timer = match (&refusal.error, refusal.hindrance) {
+        (LockError::Contended { retry_after, .. }, Hindrance::Held) => {
+            (*retry_after + AFTER_LEASE).min(FALLBACK)
+        }
+        (_, Hindrance::Unreachable) => pauses.next(OUTAGE),
+        _ => return sleep(pauses.next(SPLIT)).await,
+    };
+    let (Some(listening), Some(heard)) = (turn.listening(), heard) else {
+        // A release between the refusal and the subscription was announced to nobody: ask once more.
+        listening(plan, turn).await;
+        return;
+    };
+    tokio::select! {
+        () = sleep(timer) => {}
+        () = listening.quorum_possible(&heard, &refusal.votes, plan.needed) => {
+            race.start(turn.others_wait()).await;
+        }
+    }
+}
+
+async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
+    if let Some(listening) = turn.listening() {
+        return listening;
+    }
+    let listening = Arc::new(Listening::begin(&plan.pool.ears, &plan.names).await);
+    turn.listen_with(Arc::clone(&listening));
+    listening
+}
+
+/// The waiters of several processes hear of a release at the same time. Those that have lost more
+/// often ask sooner, so that all get their turn and do not split the votes.
+#[derive(Debug, Default)]
+struct Race {
+    lost: u32,
+    round_trip: Duration,
+}
+
+impl Race {
+    fn lost(&mut self, round_trip: Duration) {
+        self.lost += 1;
+        self.round_trip = round_trip;
+    }
+
+    /// Waits for a moment, if there is a race: if this process has lost one, beyond the two refusals
+    /// that every waiter begins with, or knows that others wait.
+    async fn start(&self, others_wait: bool) {
+        let lost = self.lost.saturating_sub(2);
+        if lost == 0 && !others_wait {
+            return;
+        }
+        let window = (self.round_trip * 2 / (1 + lost / 8)).max(self.round_trip);
+        let head_start = window.mul_f64(rand::rng().random_range(0.0..1.0));
+        // Timers tick in milliseconds. Nearer than that, chance alone spreads the contenders.
+        if head_start >= Duration::from_millis(1) {
+            sleep(head_start).await;
+        }
+    }
+}
+
+/// The widest window from which a pause is drawn: among contenders, and while masters are out.
+const SPLIT: Duration = Duration::from_millis(100);
+const OUTAGE: Duration = Duration::from_secs(1);
+/// The first window.
+const NARROWEST: Duration = Duration::from_millis(2);
 
 /// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in
 /// it: contenders that met in one round are spread over the next, so one of them soon wins. In step,
 /// they would split the votes for ever.
 #[derive(Debug)]
-pub(crate) struct Pauses {
+struct Pauses {
     window: Duration,
 }
 
 impl Pauses {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { window: NARROWEST }
     }
 
-    /// How long to sleep after `obstacle`: never past the moment when the holder's lease ends.
-    pub(crate) fn after(&mut self, obstacle: &LockError) -> Duration {
-        let pause = self.window.mul_f64(rand::rng().random_range(0.0..1.0));
-        self.window = (self.window * 2).min(WIDEST);
-        match obstacle {
-            LockError::Contended { retry_after, .. } => pause.min(*retry_after),
-            _ => pause,
-        }
+    fn next(&mut self, widest: Duration) -> Duration {
+        let window = self.window.min(widest);
+        self.window = (self.window * 2).min(widest);
+        window.mul_f64(rand::rng().random_range(0.0..1.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vote::Votes;
 
     #[test]
-    fn pauses_grow_to_their_limit_and_end_with_the_lease() {
-        let held = |retry_after| LockError::Contended {
-            retry_after,
-            votes: Votes::default(),
-        };
+    fn pauses_grow_to_their_limit() {
         let mut pauses = Pauses::new();
         for round in 0..100 {
-            let most = (NARROWEST * 2_u32.saturating_pow(round)).min(WIDEST);
-            assert!(pauses.after(&held(Duration::from_secs(9))) < most);
+            let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
+            assert!(pauses.next(SPLIT) < most);
         }
-        assert!(pauses.after(&held(Duration::from_nanos(1))) <= Duration::from_nanos(1));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::poll;
 use multilock::sim::{Cluster, Master};
-use multilock::{LockError, Masters, MultiLockGuard, Owner, UnlockError};
+use multilock::{ExtendError, LockError, Masters, MultiLockGuard, Owner, UnlockError};
 use tokio::time::{Instant, advance, sleep, timeout};
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -279,7 +279,7 @@ async fn force_undone() {
     cluster.master(2).hold_requests(false);
     assert!(matches!(
         guard.extend(ms(1000)).await,
-        Err(multilock::ExtendError::Lost { .. })
+        Err(ExtendError::Lost { .. })
     ));
     settle().await;
     assert!(!guard.is_valid());
@@ -413,4 +413,144 @@ async fn split_vote() {
             "{count} contenders: the first won after {first:?}"
         );
     }
+}
+
+/// 3: an acquire to one master is delayed past the end of validity; an extension then finds it there.
+///
+/// Rule: a lapse is terminal, however many masters continue afterwards.
+#[tokio::test(start_paused = true)]
+async fn no_revival() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.master(0).hold_requests(true);
+    let guard = masters
+        .red_lock("a")
+        .lease(ms(300))
+        .try_lock()
+        .await
+        .expect("1 and 2 grant");
+    // The extension reaches 1 at once, 2 and the straggling acquire reach theirs too late.
+    cluster.master(2).hold_replies(true);
+    sleep(ms(270)).await;
+    let extension = tokio::spawn(async move {
+        let extended = guard.extend(ms(300)).await;
+        (guard, extended)
+    });
+    settle().await;
+    sleep(ms(40)).await;
+    cluster.master(0).hold_requests(false);
+    cluster.master(2).hold_replies(false);
+    let (guard, extended) = extension.await.expect("no panic");
+    assert!(matches!(extended, Err(ExtendError::Lost { .. })), "{extended:?}");
+    assert!(!guard.is_valid());
+    assert!(matches!(
+        guard.extend(ms(300)).await,
+        Err(ExtendError::Lost { .. })
+    ));
+    settle().await;
+    assert!(
+        cluster.iter().all(|master| master.keys().is_empty()),
+        "released everywhere"
+    );
+    assert!(!guard.is_valid(), "never valid again");
+}
+
+/// 13: answers to commands take long, notices do not: the notice of a release overtakes the refusal
+/// of an acquire that was sent before it.
+///
+/// Rule: notices count from the moment of sending; subscribe, have the acknowledgement, ask once more.
+#[tokio::test(start_paused = true)]
+async fn notice_overtakes() {
+    let cluster = Cluster::new(3);
+    let builder = || Masters::builder().node_timeout(ms(500));
+    let holder = cluster.connect(builder()).await.expect("connects");
+    let waiter = cluster.connect(builder()).await.expect("connects");
+    let guard = holder
+        .red_lock("a")
+        .lease(ms(20_000))
+        .try_lock()
+        .await
+        .expect("free");
+    for master in cluster.iter() {
+        master.set_delay(Duration::ZERO, ms(200));
+        master.set_notice_delay(Some(Duration::ZERO));
+    }
+    let waiting = tokio::spawn(async move {
+        let guard = waiter.red_lock("a").lock().await.expect("its turn comes");
+        (Instant::now(), guard)
+    });
+    // First refusal at 200 ms, subscribed at 400 ms, the second attempt is executed at 400 ms and its
+    // refusal is on its way when the release is announced.
+    sleep(ms(500)).await;
+    guard.unlock().await.expect("held");
+    let released = Instant::now() - ms(200);
+    let (won, second) = waiting.await.expect("no panic");
+    assert!(won - released < ms(600), "woken after {:?}", won - released);
+    second.unlock().await.expect("held");
+}
+
+/// 14: an extension is delayed beyond the unlock.
+///
+/// Rule: extension creates nothing.
+#[tokio::test(start_paused = true)]
+async fn extend_after_unlock() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters
+        .red_lock("a")
+        .lease(ms(5000))
+        .try_lock()
+        .await
+        .expect("free");
+    settle().await;
+    // It leaves over a connection that breaks, and is delivered from there after everything else.
+    cluster.master(0).keep_abandoned(true);
+    cluster.master(0).deny_client_kill(true);
+    cluster.master(0).hold_requests(true);
+    guard.extend(ms(5000)).await.expect("1 and 2 continue");
+    cluster.master(0).reset_connections();
+    settle().await;
+    cluster.master(0).hold_requests(false);
+    sleep(ms(500)).await;
+    guard.unlock().await.expect("held");
+    settle().await;
+    assert!(
+        cluster.master(0).deliver_abandoned() > 0,
+        "the schedule needs a late extension"
+    );
+    assert!(
+        cluster.iter().all(|master| master.keys().is_empty()),
+        "nothing was created"
+    );
+}
+
+/// A master is frozen for longer than the lease while an acquire is on its way to it; when it thaws it
+/// executes what it was sent, although nobody has wanted it for long.
+///
+/// Rule: what is owed to a master stays owed until it has been told, whatever the time.
+#[tokio::test(start_paused = true)]
+async fn orphan_after_thaw() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.master(0).keep_abandoned(true);
+    cluster.master(0).freeze();
+    for _ in 0..4 {
+        let guard = masters
+            .red_lock("a")
+            .lease(ms(1000))
+            .try_lock()
+            .await
+            .expect("1 and 2 grant");
+        guard.unlock().await.expect("held");
+        sleep(ms(60)).await;
+    }
+    sleep(ms(5000)).await;
+    // The old socket is read before anything that arrives later.
+    assert!(
+        cluster.master(0).deliver_abandoned() > 0,
+        "the schedule needs a late acquire"
+    );
+    cluster.master(0).thaw();
+    sleep(ms(600)).await;
+    assert_eq!(cluster.master(0).keys(), Vec::<String>::new());
 }

@@ -3,29 +3,22 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Fault, Wire};
+use super::{By, Fault, Wire};
 use crate::script::Request;
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
 
-/// How a script is named in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    Sha,
-    Source,
-}
-
 /// A connection in use.
 #[derive(Debug)]
 pub(crate) struct Link {
-    wire: Wire,
+    wire: Box<dyn Wire>,
     closed: AtomicBool,
     silent: AtomicU32,
     /// When the deadline that was counted last passed.
@@ -34,7 +27,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(wire: Wire) -> Self {
+    pub(super) fn new(wire: Box<dyn Wire>) -> Self {
         Self {
             wire,
             closed: AtomicBool::new(false),
@@ -44,24 +37,33 @@ impl Link {
         }
     }
 
-    /// One script call. The command is on its way once the future has been polled; dropping the
-    /// future afterwards does not call it back.
-    pub(crate) fn call(
-        self: &Arc<Self>,
-        request: &Arc<Request>,
-        by: By,
-    ) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (link, request) = (Arc::clone(self), Arc::clone(request));
-        Box::pin(async move {
-            if link.is_closed() {
-                return Err(Fault::NotSent("connection closed".into()));
-            }
-            let answer = link.wire.clone().call(&request, by).await;
-            if !matches!(answer, Err(Fault::Unknown(_))) {
-                link.silent.store(0, Ordering::Relaxed);
-            }
-            answer
-        })
+    /// One script call.
+    pub(crate) fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
+        if self.is_closed() {
+            return Box::pin(ready(Err(closed())));
+        }
+        self.wire.call(request, by)
+    }
+
+    /// Asks for the release notices of some channels; done when the master has confirmed.
+    pub(crate) fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        if self.is_closed() {
+            return Box::pin(ready(Err(closed())));
+        }
+        self.wire.subscribe(channels)
+    }
+
+    /// Asks for them no longer.
+    pub(crate) fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        if self.is_closed() {
+            return Box::pin(ready(Err(closed())));
+        }
+        self.wire.unsubscribe(channels)
+    }
+
+    /// Notes that the master is there.
+    pub(crate) fn answered(&self) {
+        self.silent.store(0, Ordering::Relaxed);
     }
 
     /// Notes that a call sent at `sent` got no answer by its deadline. Calls that were under way
@@ -94,4 +96,8 @@ impl Link {
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
+}
+
+fn closed() -> Fault {
+    Fault::NotSent("connection closed".into())
 }

@@ -1,9 +1,10 @@
 //! One master as the rest of the crate sees it.
 //!
-//! The seam is narrow: a [`Connector`] makes a [`Connection`], whose [`Wire`] carries one script call
-//! and brings its reply or a [`Fault`]. A real server stands behind it, or, for tests, a master in
-//! memory that runs the same Lua files. Everything above the seam (keeping a connection up, what is
-//! owed to a master that is out of reach, votes) is the same code for both.
+//! The seam is narrow: a [`Node`] makes a [`Connection`], whose [`Wire`] carries one script call and
+//! brings its reply or a [`Fault`], and carries release notices the other way. A real server stands
+//! behind it, or, for tests, a master in memory that runs the same Lua files. Everything above the
+//! seam (keeping a connection up, what is owed to a master that is out of reach, votes) is the same
+//! code for both.
 
 mod address;
 mod fault;
@@ -13,15 +14,16 @@ mod server;
 mod slot;
 mod stream;
 
+use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use redis::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use address::Address;
 pub(crate) use fault::{Class, Fault};
-pub(crate) use link::{By, Link};
-pub(crate) use obligation::Obligation;
+pub(crate) use link::Link;
 pub(crate) use server::Server;
 pub(crate) use slot::{Keeping, Roster, Slot, Status};
 
@@ -29,35 +31,45 @@ use crate::error::NodeError;
 use crate::script::Request;
 
 /// How to reach one master.
-#[derive(Clone, Debug)]
-pub(crate) enum Connector {
-    Redis(Box<Server>),
-    #[cfg(feature = "test-util")]
-    Memory(crate::sim::Master),
+pub(crate) trait Node: fmt::Debug + Send + Sync {
+    /// The master's address, without credentials.
+    fn label(&self) -> Arc<str>;
+
+    /// Connects and sets up. Messages that arrive on subscribed channels go to `listener`.
+    fn connect<'a>(
+        &'a self,
+        predecessor: Option<&'a Peer>,
+        listener: Listener,
+    ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
 
-impl Connector {
-    pub(crate) fn label(&self) -> Arc<str> {
-        match self {
-            Self::Redis(server) => Arc::clone(&server.address.label),
-            #[cfg(feature = "test-util")]
-            Self::Memory(master) => master.label(),
-        }
-    }
+/// Is told the channel of every message; must not block.
+pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 
-    async fn connect(&self, predecessor: Option<&Peer>) -> Result<Connection, NodeError> {
-        match self {
-            Self::Redis(server) => server.connect(predecessor).await,
-            #[cfg(feature = "test-util")]
-            Self::Memory(master) => master.connect(predecessor).await,
-        }
-    }
+/// Carries calls, in order. Everything is on its way once its future has been polled; dropping the
+/// future afterwards does not call it back.
+pub(crate) trait Wire: fmt::Debug + Send + Sync {
+    /// One script call.
+    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>>;
+
+    /// Asks for the messages of some channels; done when the master has confirmed.
+    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// Asks for them no longer.
+    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>>;
+}
+
+/// How a script is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Sha,
+    Source,
 }
 
 /// A connection that has been set up.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) wire: Wire,
+    pub(crate) wire: Box<dyn Wire>,
     /// The task that moves its bytes. It ends when the connection does; dropping it ends the
     /// connection, and not a byte is written after that.
     pub(crate) driver: AbortOnDropHandle<()>,
@@ -76,25 +88,4 @@ pub(crate) struct Peer {
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
-}
-
-/// Carries calls, in order.
-#[derive(Clone, Debug)]
-pub(crate) enum Wire {
-    Redis(redis::aio::MultiplexedConnection),
-    #[cfg(feature = "test-util")]
-    Memory(crate::sim::Wire),
-}
-
-impl Wire {
-    async fn call(self, request: &Request, by: By) -> Result<Value, Fault> {
-        match self {
-            Self::Redis(link) => match by {
-                By::Sha => server::call(link, &request.command).await,
-                By::Source => server::call(link, &request.with_source()).await,
-            },
-            #[cfg(feature = "test-util")]
-            Self::Memory(wire) => wire.call(request, by).await,
-        }
-    }
 }

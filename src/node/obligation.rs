@@ -2,19 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::clock::{Clock, Moment};
 use crate::script::Request;
 
-/// A release to be sent as soon as the master can be reached, unless the lease has ended by then.
-#[derive(Clone, Debug)]
-pub(crate) struct Obligation {
-    pub(crate) release: Arc<Request>,
-    pub(crate) incurred: Moment,
-    /// After this the master has forgotten by itself.
-    pub(crate) lease: Duration,
-}
+/// A release to be sent as soon as the master can be reached, however long that takes: a master that
+/// was frozen for longer than the lease executes the acquire it was sent when it thaws.
+pub(super) type Obligation = Arc<Request>;
 
 /// What is owed to one master, oldest first. Bounded: over it the oldest is left to its lease.
 #[derive(Debug, Default)]
@@ -36,13 +29,9 @@ impl Obligations {
         self.queue.push_back(obligation);
     }
 
-    /// Takes out all that still matter.
-    pub(super) fn take(&mut self, clock: Clock) -> Vec<Obligation> {
-        let now = clock.now();
-        self.queue
-            .drain(..)
-            .filter(|owed| now.since(owed.incurred) < owed.lease)
-            .collect()
+    /// Takes all of them out.
+    pub(super) fn take(&mut self) -> Vec<Obligation> {
+        self.queue.drain(..).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -55,24 +44,13 @@ mod tests {
     use super::*;
     use crate::script;
 
-    fn owed(lease: Duration) -> Obligation {
-        Obligation {
-            release: script::release(&"a".into(), "me:1", true),
-            incurred: Clock::Host.now(),
-            lease,
-        }
-    }
-
     #[test]
-    fn bounded_and_forgotten_with_the_lease() {
+    fn bounded() {
         let mut obligations = Obligations::default();
-        obligations.add(owed(Duration::ZERO));
-        obligations.add(owed(Duration::from_secs(60)));
-        assert_eq!(obligations.take(Clock::Host).len(), 1);
-        assert!(obligations.is_empty());
         for _ in 0..MOST + 10 {
-            obligations.add(owed(Duration::from_secs(60)));
+            obligations.add(script::release(&"a".into(), "me:1", true));
         }
-        assert_eq!(obligations.take(Clock::Host).len(), MOST);
+        assert_eq!(obligations.take().len(), MOST);
+        assert!(obligations.is_empty());
     }
 }

@@ -1,17 +1,21 @@
 //! The real master: a Redis or Valkey server, and the set-up that each connection to it goes through.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisError, RedisResult, Value};
+use futures::future::{BoxFuture, FutureExt};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, Value,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::fault::{Class, Fault};
-use super::{Connection, Identity, Peer, Wire, stream};
+use super::{By, Connection, Identity, Listener, Node, Peer, Wire, stream};
 use crate::error::{NodeError, Unfit};
-use crate::script;
+use crate::script::{self, Request};
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
@@ -29,12 +33,27 @@ pub(crate) struct Server {
     pub(crate) allow_eviction: bool,
 }
 
+impl Node for Server {
+    fn label(&self) -> Arc<str> {
+        Arc::clone(&self.address.label)
+    }
+
+    fn connect<'a>(
+        &'a self,
+        predecessor: Option<&'a Peer>,
+        listener: Listener,
+    ) -> BoxFuture<'a, Result<Connection, NodeError>> {
+        self.set_up(predecessor, listener).boxed()
+    }
+}
+
 impl Server {
-    /// Connects and sets up: log in, learn who the server is, refuse one that will not do, end the
-    /// predecessor of this connection, load the scripts.
-    pub(super) async fn connect(&self, predecessor: Option<&Peer>) -> Result<Connection, NodeError> {
-        let (mut link, driver) = match self.log_in(ProtocolVersion::RESP3).await {
-            Err(error) if no_resp3(&error) => self.log_in(ProtocolVersion::RESP2).await,
+    /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
+    /// connection, load the scripts.
+    async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
+        let (mut link, driver) = match self.log_in(Some(listener)).await {
+            // Without RESP3 no notices arrive, and waiters wake by their timers.
+            Err(error) if error.kind() == ErrorKind::RESP3NotSupported => self.log_in(None).await,
             result => result,
         }
         .map_err(|error| refused_or_unavailable(&error))?;
@@ -54,7 +73,7 @@ impl Server {
             let _ = link.send_packed_command(&load).await;
         }
         Ok(Connection {
-            wire: Wire::Redis(link),
+            wire: Box::new(ServerWire(link)),
             driver,
             peer,
         })
@@ -62,19 +81,32 @@ impl Server {
 
     async fn log_in(
         &self,
-        protocol: ProtocolVersion,
+        listener: Option<Listener>,
     ) -> RedisResult<(MultiplexedConnection, AbortOnDropHandle<()>)> {
         let info = &self.address.info;
         let stream = stream::open(info.addr(), self.connect_timeout).await?;
         let settings = info
             .redis_settings()
             .clone()
-            .set_protocol(protocol)
+            .set_protocol(if listener.is_some() {
+                ProtocolVersion::RESP3
+            } else {
+                ProtocolVersion::RESP2
+            })
             .set_lib_name("multilock", env!("CARGO_PKG_VERSION"));
-        let config = AsyncConnectionConfig::new()
+        let mut config = AsyncConnectionConfig::new()
             .set_pipeline_buffer_size(PIPELINE_DEPTH)
             // Every call has a deadline of its own.
             .set_response_timeout(None);
+        if let Some(listener) = listener {
+            config = config.set_push_sender(move |push: PushInfo| {
+                if let (PushKind::Message, Some(Value::BulkString(channel))) = (push.kind, push.data.first())
+                {
+                    listener(&String::from_utf8_lossy(channel));
+                }
+                Ok::<(), SendError>(())
+            });
+        }
         let (link, driver) = MultiplexedConnection::new_with_config(&settings, stream, config).await?;
         Ok((link, AbortOnDropHandle::new(tokio::spawn(driver))))
     }
@@ -168,22 +200,46 @@ fn refused_or_unavailable(error: &RedisError) -> NodeError {
     }
 }
 
-/// Whether the server does not speak RESP3, as opposed to not letting us in.
-fn no_resp3(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::RESP3NotSupported
-}
-
 fn at_least(version: &str, (major, minor): (u32, u32)) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     (next(), next()) >= (major, minor)
 }
 
-/// One call over a real connection.
-pub(super) async fn call(mut link: MultiplexedConnection, command: &redis::Cmd) -> Result<Value, Fault> {
-    match link.send_packed_command(command).await {
-        Ok(value) => Fault::check(value),
-        Err(error) => Err(Fault::from_error(&error)),
+/// Calls over a real connection.
+#[derive(Debug)]
+struct ServerWire(MultiplexedConnection);
+
+impl Wire for ServerWire {
+    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
+        let (mut link, request) = (self.0.clone(), Arc::clone(request));
+        Box::pin(async move {
+            let reply = match by {
+                By::Sha => link.send_packed_command(&request.command).await,
+                By::Source => link.send_packed_command(&request.with_source()).await,
+            };
+            reply
+                .map_err(|error| Fault::from_error(&error))
+                .and_then(Fault::check)
+        })
+    }
+
+    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        let (mut link, channels) = (self.0.clone(), channels.to_vec());
+        Box::pin(async move {
+            link.subscribe(channels)
+                .await
+                .map_err(|error| Fault::from_error(&error))
+        })
+    }
+
+    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        let (mut link, channels) = (self.0.clone(), channels.to_vec());
+        Box::pin(async move {
+            link.unsubscribe(channels)
+                .await
+                .map_err(|error| Fault::from_error(&error))
+        })
     }
 }
 

@@ -9,10 +9,11 @@ use futures::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::obligation::Obligations;
-use super::{By, Class, Connection, Connector, Fault, Identity, Link, Obligation, Peer};
-use crate::clock::Clock;
+use super::obligation::{Obligation, Obligations};
+use super::{By, Class, Connection, Fault, Identity, Link, Listener, Node, Peer};
 use crate::error::{NodeError, Unfit};
+use crate::notice::Topics;
+use crate::script::Request;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -65,7 +66,6 @@ pub(crate) enum Status {
 pub(crate) struct Slot {
     place: usize,
     label: Arc<str>,
-    clock: Clock,
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Status>,
     owed: Mutex<Obligations>,
@@ -73,20 +73,20 @@ pub(crate) struct Slot {
 }
 
 /// What a slot's keeper needs beside the slot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Keeping {
-    pub(crate) connector: Connector,
+    pub(crate) node: Box<dyn Node>,
     pub(crate) roster: Arc<Roster>,
+    pub(crate) topics: Arc<Topics>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
 }
 
 impl Slot {
-    pub(crate) fn new(place: usize, label: Arc<str>, clock: Clock) -> Self {
+    pub(crate) fn new(place: usize, label: Arc<str>) -> Self {
         Self {
             place,
             label,
-            clock,
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
             status: watch::Sender::new(Status::Connecting),
             owed: Mutex::new(Obligations::default()),
@@ -107,9 +107,14 @@ impl Slot {
         self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// From here on nothing is sent; for when its keeper has been stopped.
+    pub(crate) fn close(&self) {
+        self.down(NodeError::Unavailable("closed".into()));
+    }
+
     /// Leaves a release with the keeper, to be sent when the master can be reached.
-    pub(crate) fn owe(&self, obligation: Obligation) {
-        self.owed().add(obligation);
+    pub(crate) fn owe(&self, release: Arc<Request>) {
+        self.owed().add(release);
         self.owing.notify_one();
     }
 
@@ -127,7 +132,8 @@ impl Slot {
     async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> Connection {
         let mut delays = delays();
         loop {
-            let attempt = timeout(keeping.connect_timeout, keeping.connector.connect(predecessor)).await;
+            let connecting = keeping.node.connect(predecessor, self.listener(keeping));
+            let attempt = timeout(keeping.connect_timeout, connecting).await;
             let error = match attempt {
                 Ok(Ok(connection)) => {
                     match keeping
@@ -149,6 +155,22 @@ impl Slot {
         }
     }
 
+    fn listener(&self, keeping: &Keeping) -> Listener {
+        let (place, topics) = (self.place, Arc::clone(&keeping.topics));
+        Arc::new(move |channel| topics.announce(place, channel))
+    }
+
+    /// Listens again to what its predecessor listened to.
+    async fn resume(&self, link: &Link, keeping: &Keeping) {
+        let channels = keeping.topics.channels();
+        if channels.is_empty() {
+            return;
+        }
+        let resumed = timeout(keeping.node_timeout, link.subscribe(&channels)).await;
+        tracing::debug!(node = %self.label, channels = channels.len(), ?resumed, "subscribed again");
+        keeping.topics.announce_gap();
+    }
+
     /// Uses one connection until it ends or is to be replaced.
     async fn serve(&self, keeping: &Keeping, connection: Connection) {
         let Connection { wire, mut driver, .. } = connection;
@@ -156,6 +178,7 @@ impl Slot {
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;
         self.up(Arc::clone(&link));
+        self.resume(&link, keeping).await;
         let mut delays = delays();
         loop {
             let rest = self.owed().is_empty().then(|| delays = self::delays());
@@ -185,7 +208,7 @@ impl Slot {
 
     /// Sends every release that is owed; what is not confirmed stays owed.
     async fn pay(&self, link: &Arc<Link>, within: Duration) {
-        let owed = self.owed().take(self.clock);
+        let owed = self.owed().take();
         if owed.is_empty() {
             return;
         }
@@ -238,9 +261,9 @@ impl Slot {
 
 /// Sends one release; whether the master is done with it for good.
 async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
-    let mut answer = link.call(&obligation.release, By::Sha).await;
+    let mut answer = link.call(obligation, By::Sha).await;
     if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
-        answer = link.call(&obligation.release, By::Source).await;
+        answer = link.call(obligation, By::Source).await;
     }
     answer.is_ok()
 }

@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt};
 use redis::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lua::LuaHost;
-use super::pipe::{self, Envelope, Pipe};
-use super::store::Store;
+use super::pipe::{self, Ask, Envelope, Pipe};
+use super::store::{Bytes, Store};
 use crate::error::NodeError;
-use crate::node::{By, Connection, Identity, Peer, Wire};
+use crate::node::{Connection, Identity, Listener, Node, Peer};
 use crate::script;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
@@ -47,6 +48,7 @@ struct Inner {
 }
 
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch that a test may throw by itself")]
 struct State {
     up: bool,
     /// Counts starts; part of the identity.
@@ -60,9 +62,11 @@ struct State {
     weather: Weather,
     error: Option<String>,
     lost_replies: usize,
+    notices_lost: bool,
     client_kill_denied: bool,
     keep_abandoned: bool,
     abandoned: Vec<(i64, VecDeque<Envelope>)>,
+    pipes: Vec<Weak<Pipe>>,
 }
 
 /// What the network and the process scheduler do to a master at the moment.
@@ -73,6 +77,8 @@ pub(super) struct Weather {
     replies_held: bool,
     pub(super) request_delay: Duration,
     pub(super) reply_delay: Duration,
+    /// Where it differs from that of replies.
+    notice_delay: Option<Duration>,
 }
 
 impl Weather {
@@ -82,6 +88,10 @@ impl Weather {
 
     pub(super) fn replies_pass(self) -> bool {
         !self.frozen && !self.replies_held
+    }
+
+    pub(super) fn notice_delay(self) -> Duration {
+        self.notice_delay.unwrap_or(self.reply_delay)
     }
 }
 
@@ -103,6 +113,16 @@ impl Master {
             state.weather.request_delay = to_server;
             state.weather.reply_delay = to_client;
         });
+    }
+
+    /// Makes release notices take this long instead of what replies take; `None` to undo it.
+    pub fn set_notice_delay(&self, delay: Option<Duration>) {
+        self.change(|state| state.weather.notice_delay = delay);
+    }
+
+    /// Loses every release notice from now on, or delivers them again.
+    pub fn lose_notices(&self, lose: bool) {
+        self.change(|state| state.notices_lost = lose);
     }
 
     /// Holds requests back on their way, or lets them go on.
@@ -215,6 +235,16 @@ impl Master {
         Some(Duration::from_millis(left))
     }
 
+    /// The channels that any client listens to, as `PUBSUB CHANNELS` shows them.
+    pub fn channels(&self) -> Vec<String> {
+        let mut state = self.state();
+        state
+            .receivers()
+            .into_keys()
+            .map(|channel| String::from_utf8_lossy(&channel).into_owned())
+            .collect()
+    }
+
     /// How many times each of the crate's scripts was executed.
     pub fn executed(&self) -> BTreeMap<&'static str, u64> {
         self.state().executed.clone()
@@ -250,11 +280,7 @@ impl Master {
         }
     }
 
-    pub(crate) fn label(&self) -> Arc<str> {
-        Arc::clone(&self.inner.label)
-    }
-
-    pub(crate) async fn connect(&self, predecessor: Option<&Peer>) -> Result<Connection, NodeError> {
+    async fn accept(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
         let mut changed = self.watch();
         loop {
             changed.borrow_and_update();
@@ -286,11 +312,12 @@ impl Master {
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
+        let pipe = Arc::new(Pipe::new(listener));
+        state.pipes.push(Arc::downgrade(&pipe));
         drop(state);
-        let pipe = Arc::new(Pipe::default());
         let driver = tokio::spawn(pipe::drive(self.clone(), Arc::clone(&pipe), client_id, resets));
         Ok(Connection {
-            wire: Wire::Memory(pipe::Wire::new(pipe)),
+            wire: Box::new(pipe::Wire(pipe)),
             driver: AbortOnDropHandle::new(driver),
             peer: Peer { identity, client_id },
         })
@@ -318,21 +345,33 @@ impl Master {
         if let Some(error) = &state.error {
             return Some(Err(error.clone()));
         }
-        let script = envelope.script;
-        if envelope.by == By::Sha && !state.scripts.contains(script.name) {
+        let (script, keys, args) = match &envelope.ask {
+            Ask::Script {
+                script, keys, args, ..
+            } => (*script, keys, args),
+            Ask::Listen { pipe, channels, on } => {
+                pipe.listen(channels, *on);
+                return Some(Ok(Value::Okay));
+            }
+        };
+        if envelope.ask.by_sha() && !state.scripts.contains(script.name) {
             return Some(Err("NOSCRIPT No matching script. Please use EVAL.".into()));
         }
         state.scripts.insert(script.name);
         *state.executed.entry(script.name).or_default() += 1;
-        let reply = self.inner.lua.eval(
-            &mut state.store,
-            now,
-            script.source,
-            &envelope.keys,
-            &envelope.args,
-        );
-        // Nobody can subscribe to a master in memory yet.
-        state.store.outbox.clear();
+        state.store.receivers = state.receivers();
+        let reply = self
+            .inner
+            .lua
+            .eval(&mut state.store, now, script.source, keys, args);
+        let published = std::mem::take(&mut state.store.outbox);
+        if !state.notices_lost {
+            for pipe in state.pipes.iter().filter_map(Weak::upgrade) {
+                for (channel, _) in &published {
+                    pipe.publish(&String::from_utf8_lossy(channel));
+                }
+            }
+        }
         if state.lost_replies > 0 {
             state.lost_replies -= 1;
             return None;
@@ -360,6 +399,34 @@ impl Master {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node for Master {
+    fn label(&self) -> Arc<str> {
+        Arc::clone(&self.inner.label)
+    }
+
+    fn connect<'a>(
+        &'a self,
+        predecessor: Option<&'a Peer>,
+        listener: Listener,
+    ) -> BoxFuture<'a, Result<Connection, NodeError>> {
+        self.accept(predecessor, listener).boxed()
+    }
+}
+
+impl State {
+    /// How many connections listen to each channel.
+    fn receivers(&mut self) -> BTreeMap<Bytes, usize> {
+        self.pipes.retain(|pipe| pipe.strong_count() > 0);
+        let mut receivers = BTreeMap::new();
+        for pipe in self.pipes.iter().filter_map(Weak::upgrade) {
+            for channel in pipe.channels() {
+                *receivers.entry(channel.into_bytes()).or_default() += 1;
+            }
+        }
+        receivers
     }
 }
 

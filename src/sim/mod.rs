@@ -26,13 +26,12 @@ mod store;
 use std::time::Duration;
 
 pub use master::{Keep, Master};
-pub(crate) use pipe::Wire;
 
 use crate::builder::{self, MastersBuilder};
 use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::masters::Masters;
-use crate::node::Connector;
+use crate::node::Node;
 
 /// N independent masters in memory.
 #[derive(Clone, Debug)]
@@ -95,6 +94,7 @@ impl Cluster {
             .iter()
             .zip(distances)
             .map(|(master, distance)| master.at_distance(distance));
-        builder::connect(seen.map(Connector::Memory).collect(), config, Clock::Tokio).await
+        let nodes = seen.map(|master| Box::new(master) as Box<dyn Node>).collect();
+        builder::connect(nodes, config, Clock::Tokio).await
     }
 }

@@ -1,65 +1,185 @@
-//! A connection to a master in memory: requests one way, replies the other, each in order.
+//! A connection to a master in memory: requests one way, replies and notices the other, in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::BoxFuture;
 use redis::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::master::Master;
 use super::store::Bytes;
-use crate::node::{By, Fault};
+use crate::node::{self, By, Fault, Listener};
 use crate::script::{Request, Script};
+
+/// What a client asks for.
+pub(super) enum Ask {
+    Script {
+        script: &'static Script,
+        by: By,
+        keys: Vec<Bytes>,
+        args: Vec<Bytes>,
+    },
+    Listen {
+        pipe: Arc<Pipe>,
+        channels: Vec<String>,
+        on: bool,
+    },
+}
+
+impl Ask {
+    fn script(request: &Request, by: By) -> Self {
+        // `EVALSHA sha numkeys key… arg…`, taken apart.
+        let mut words = request.command.args_iter().skip(2).map(|word| match word {
+            redis::Arg::Simple(bytes) => bytes.to_vec(),
+            _ => Bytes::new(),
+        });
+        let count = words
+            .next()
+            .and_then(|count| String::from_utf8(count).ok()?.parse().ok())
+            .unwrap_or(0);
+        let keys = words.by_ref().take(count).collect();
+        Self::Script {
+            script: request.script,
+            by,
+            keys,
+            args: words.collect(),
+        }
+    }
+
+    pub(super) fn by_sha(&self) -> bool {
+        matches!(self, Self::Script { by: By::Sha, .. })
+    }
+}
 
 /// A request on its way.
 pub(super) struct Envelope {
-    pub(super) script: &'static Script,
-    pub(super) by: By,
-    pub(super) keys: Vec<Bytes>,
-    pub(super) args: Vec<Bytes>,
+    pub(super) ask: Ask,
     sent: Instant,
     reply: oneshot::Sender<Result<Value, Fault>>,
 }
 
-/// What is on its way to the master.
-#[derive(Default)]
+/// What is on its way, and what the client listens to.
 pub(super) struct Pipe {
+    listener: Listener,
+    /// `None` once the connection has ended.
     requests: Mutex<Option<VecDeque<Envelope>>>,
-    arrived: Notify,
+    channels: Mutex<BTreeSet<String>>,
+    notices: Mutex<VecDeque<(Instant, String)>>,
+    moved: Notify,
+}
+
+impl Pipe {
+    pub(super) fn new(listener: Listener) -> Self {
+        Self {
+            listener,
+            requests: Mutex::new(Some(VecDeque::new())),
+            channels: Mutex::default(),
+            notices: Mutex::default(),
+            moved: Notify::new(),
+        }
+    }
+
+    pub(super) fn listen(&self, channels: &[String], on: bool) {
+        let mut listening = lock(&self.channels);
+        for channel in channels {
+            if on {
+                listening.insert(channel.clone());
+            } else {
+                listening.remove(channel);
+            }
+        }
+    }
+
+    /// What it listens to; nothing once the connection has ended.
+    pub(super) fn channels(&self) -> Vec<String> {
+        if lock(&self.requests).is_none() {
+            return Vec::new();
+        }
+        lock(&self.channels).iter().cloned().collect()
+    }
+
+    pub(super) fn publish(&self, channel: &str) {
+        if lock(&self.channels).contains(channel) {
+            lock(&self.notices).push_back((Instant::now(), channel.to_owned()));
+            self.moved.notify_one();
+        }
+    }
+
+    /// When the next request was sent.
+    fn next_request(&self) -> Option<Instant> {
+        lock(&self.requests)
+            .as_ref()?
+            .front()
+            .map(|envelope| envelope.sent)
+    }
+
+    /// When the next notice was published.
+    fn next_notice(&self) -> Option<Instant> {
+        lock(&self.notices).front().map(|(published, _)| *published)
+    }
+
+    fn take_request(&self) -> Option<Envelope> {
+        lock(&self.requests).as_mut()?.pop_front()
+    }
+
+    fn send(&self, ask: Ask) -> oneshot::Receiver<Result<Value, Fault>> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(requests) = &mut *lock(&self.requests) {
+            requests.push_back(Envelope {
+                ask,
+                sent: Instant::now(),
+                reply,
+            });
+        }
+        self.moved.notify_one();
+        answer
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The client's end.
 #[derive(Clone)]
-pub(crate) struct Wire(Arc<Pipe>);
+pub(super) struct Wire(pub(super) Arc<Pipe>);
 
 impl Wire {
-    pub(super) fn new(pipe: Arc<Pipe>) -> Self {
-        *pipe.requests() = Some(VecDeque::new());
-        Self(pipe)
+    fn listen(&self, channels: &[String], on: bool) -> BoxFuture<'static, Result<(), Fault>> {
+        let (pipe, channels) = (Arc::clone(&self.0), channels.to_vec());
+        Box::pin(async move {
+            let answer = pipe.send(Ask::Listen {
+                pipe: Arc::clone(&pipe),
+                channels,
+                on,
+            });
+            answered(answer).await.map(|_| ())
+        })
+    }
+}
+
+impl node::Wire for Wire {
+    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
+        let (pipe, request) = (Arc::clone(&self.0), Arc::clone(request));
+        Box::pin(async move { answered(pipe.send(Ask::script(&request, by))).await })
     }
 
-    /// Sends at the first poll.
-    pub(crate) async fn call(self, request: &Request, by: By) -> Result<Value, Fault> {
-        let (reply, answer) = oneshot::channel();
-        let (keys, args) = keys_and_args(request);
-        let envelope = Envelope {
-            script: request.script,
-            by,
-            keys,
-            args,
-            sent: Instant::now(),
-            reply,
-        };
-        if let Some(requests) = &mut *self.0.requests() {
-            requests.push_back(envelope);
-        }
-        self.0.arrived.notify_one();
-        answer
-            .await
-            .unwrap_or_else(|_| Err(Fault::Unknown("connection closed".into())))
+    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        self.listen(channels, true)
     }
+
+    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
+        self.listen(channels, false)
+    }
+}
+
+async fn answered(answer: oneshot::Receiver<Result<Value, Fault>>) -> Result<Value, Fault> {
+    answer
+        .await
+        .unwrap_or_else(|_| Err(Fault::Unknown("connection closed".into())))
 }
 
 impl fmt::Debug for Wire {
@@ -68,27 +188,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-impl Pipe {
-    fn requests(&self) -> MutexGuard<'_, Option<VecDeque<Envelope>>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// `EVALSHA sha numkeys key… arg…`, taken apart.
-fn keys_and_args(request: &Request) -> (Vec<Bytes>, Vec<Bytes>) {
-    let mut words = request.command.args_iter().skip(2).map(|word| match word {
-        redis::Arg::Simple(bytes) => bytes.to_vec(),
-        _ => Bytes::new(),
-    });
-    let count = words
-        .next()
-        .and_then(|count| String::from_utf8(count).ok()?.parse().ok())
-        .unwrap_or(0);
-    let keys = words.by_ref().take(count).collect();
-    (keys, words.collect())
-}
-
-/// Moves requests and replies until the connection ends, by the master or by dropping this.
+/// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
 pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: u64) {
     let mut changed = master.watch();
     let mut replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)> = VecDeque::new();
@@ -107,16 +207,12 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         }
         let weather = master.weather();
         let now = Instant::now();
-        let mut due: Option<Instant> = None;
+        let mut due = Due { now, next: None };
         while weather.requests_pass()
-            && let Some(sent) = front(&pipe)
+            && let Some(sent) = pipe.next_request()
+            && due.is_due(sent + weather.request_delay)
         {
-            let at = sent + weather.request_delay;
-            if at > now {
-                due = Some(at);
-                break;
-            }
-            let Some(envelope) = pipe.requests().as_mut().and_then(VecDeque::pop_front) else {
+            let Some(envelope) = pipe.take_request() else {
                 break;
             };
             match master.execute(&envelope) {
@@ -129,26 +225,41 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         unanswered.retain(|envelope| !envelope.reply.is_closed());
         while weather.replies_pass()
             && let Some((executed, ..)) = replies.front()
+            && due.is_due(*executed + weather.reply_delay)
+            && let Some((_, envelope, reply)) = replies.pop_front()
         {
-            let at = *executed + weather.reply_delay;
-            if at > now {
-                due = Some(due.map_or(at, |other| other.min(at)));
-                break;
-            }
-            if let Some((_, envelope, reply)) = replies.pop_front() {
-                let _ = envelope.reply.send(reply);
+            let _ = envelope.reply.send(reply);
+        }
+        while weather.replies_pass()
+            && let Some(published) = pipe.next_notice()
+            && due.is_due(published + weather.notice_delay())
+        {
+            let next = lock(&pipe.notices).pop_front();
+            if let Some((_, channel)) = next {
+                (pipe.listener)(&channel);
             }
         }
         tokio::select! {
-            () = pipe.arrived.notified() => {}
+            () = pipe.moved.notified() => {}
             _ = changed.changed() => {}
-            () = sleep_until(due.unwrap_or(now)), if due.is_some() => {}
+            () = sleep_until(due.next.unwrap_or(now)), if due.next.is_some() => {}
         }
     }
 }
 
-fn front(pipe: &Pipe) -> Option<Instant> {
-    pipe.requests().as_ref()?.front().map(|envelope| envelope.sent)
+/// What can be done now, and when there is more to do.
+struct Due {
+    now: Instant,
+    next: Option<Instant>,
+}
+
+impl Due {
+    fn is_due(&mut self, at: Instant) -> bool {
+        if at > self.now {
+            self.next = Some(self.next.map_or(at, |other| other.min(at)));
+        }
+        at <= self.now
+    }
 }
 
 struct Abandoned {
@@ -159,7 +270,7 @@ struct Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        if let Some(requests) = self.pipe.requests().take() {
+        if let Some(requests) = lock(&self.pipe.requests).take() {
             self.master.abandon(self.client, requests);
         }
     }

@@ -1,0 +1,155 @@
+//! Listening for releases on the masters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt, join_all};
+use tokio::runtime::Handle;
+use tokio::time::{Duration, timeout};
+
+use crate::name::{Names, channel};
+use crate::node::{Fault, Slot};
+use crate::notice::{Topic, Topics};
+use crate::vote::Vote;
+
+/// What listening needs of the pool of masters.
+#[derive(Clone, Debug)]
+pub(crate) struct Ears {
+    pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) runtime: Handle,
+    pub(crate) node_timeout: Duration,
+}
+
+/// A subscription to the releases of some names, on every master. Dropping the last one of a channel
+/// unsubscribes.
+pub(crate) struct Listening {
+    ears: Arc<Ears>,
+    topics: Vec<(String, Arc<Topic>)>,
+}
+
+/// What had been heard at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    notices: Vec<u64>,
+    gaps: u64,
+}
+
+type Calls = Vec<BoxFuture<'static, Result<(), Fault>>>;
+
+impl Listening {
+    /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
+    /// deadline. What is lost meanwhile is made up for by timers.
+    pub(crate) async fn begin(ears: &Arc<Ears>, names: &Names) -> Self {
+        let mut listening = Self {
+            ears: Arc::clone(ears),
+            topics: Vec::with_capacity(names.len()),
+        };
+        let mut calls = Calls::new();
+        for name in names.iter() {
+            let channel = channel(name);
+            let topic = ears
+                .topics
+                .join(&channel, || calls.extend(ears.subscribe(&channel)));
+            listening.topics.push((channel, topic));
+        }
+        let _ = timeout(ears.node_timeout, join_all(calls)).await;
+        listening
+    }
+
+    /// What has been heard by now. Taken before an attempt is sent, it tells afterwards what was
+    /// heard since.
+    pub(crate) fn heard(&self) -> Heard {
+        Heard {
+            notices: (0..self.ears.slots.len())
+                .map(|node| self.notices(node))
+                .collect(),
+            gaps: self.gaps(),
+        }
+    }
+
+    /// Waits until a quorum has become possible: until so many masters that granted, or that refused
+    /// and have announced a release since, or until listening was interrupted.
+    pub(crate) async fn quorum_possible(&self, since: &Heard, votes: &[Vote], needed: usize) {
+        loop {
+            // Bells first, so that none is missed between the look and the wait.
+            let mut bells: Vec<_> = self
+                .topics
+                .iter()
+                .map(|(_, topic)| Box::pin(topic.bell()))
+                .collect();
+            for bell in &mut bells {
+                bell.as_mut().enable();
+            }
+            let open = votes.iter().enumerate().filter(|(node, vote)| {
+                **vote == Vote::Granted
+                    || since
+                        .notices
+                        .get(*node)
+                        .is_some_and(|old| self.notices(*node) > *old)
+            });
+            if open.count() >= needed || self.gaps() > since.gaps {
+                return;
+            }
+            futures::future::select_all(bells).await;
+        }
+    }
+
+    fn notices(&self, node: usize) -> u64 {
+        self.topics.iter().map(|(_, topic)| topic.heard(node)).sum()
+    }
+
+    fn gaps(&self) -> u64 {
+        self.topics.iter().map(|(_, topic)| topic.gaps()).sum()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut calls = Calls::new();
+        for (channel, _) in &self.topics {
+            self.ears
+                .topics
+                .leave(channel, || calls.extend(self.ears.unsubscribe(channel)));
+        }
+        if !calls.is_empty() {
+            self.ears
+                .runtime
+                .spawn(timeout(self.ears.node_timeout, join_all(calls)));
+        }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.topics.iter().map(|(channel, _)| channel))
+            .finish()
+    }
+}
+
+impl Ears {
+    fn subscribe(&self, channel: &str) -> Calls {
+        let channels = [channel.to_owned()];
+        self.slots
+            .iter()
+            .filter_map(|slot| Some(sent(slot.link().ok()?.subscribe(&channels))))
+            .collect()
+    }
+
+    fn unsubscribe(&self, channel: &str) -> Calls {
+        let channels = [channel.to_owned()];
+        self.slots
+            .iter()
+            .filter_map(|slot| Some(sent(slot.link().ok()?.unsubscribe(&channels))))
+            .collect()
+    }
+}
+
+/// The first poll sends.
+fn sent(mut call: BoxFuture<'static, Result<(), Fault>>) -> BoxFuture<'static, Result<(), Fault>> {
+    match (&mut call).now_or_never() {
+        Some(done) => std::future::ready(done).boxed(),
+        None => call,
+    }
+}

@@ -1,0 +1,128 @@
+//! Release notices: which channels this process listens to, and what was heard on them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The channels that somebody in this process listens to.
+#[derive(Debug)]
+pub(crate) struct Topics {
+    nodes: usize,
+    topics: Mutex<HashMap<String, (Arc<Topic>, usize)>>,
+}
+
+/// One channel, on all masters.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    /// Notices heard from each master.
+    heard: Box<[AtomicU64]>,
+    /// Times that listening was interrupted, so that notices may have been missed.
+    gaps: AtomicU64,
+    bell: Notify,
+}
+
+impl Topics {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            nodes,
+            topics: Mutex::default(),
+        }
+    }
+
+    /// Joins the listeners of a channel; `act` runs before anybody else can join or leave, so that
+    /// subscriptions are sent in the order of the changes.
+    pub(crate) fn join(&self, channel: &str, act: impl FnOnce()) -> Arc<Topic> {
+        let mut topics = self.topics();
+        let (topic, listeners) = topics
+            .entry(channel.to_owned())
+            .or_insert_with(|| (Arc::new(Topic::new(self.nodes)), 0));
+        *listeners += 1;
+        let topic = Arc::clone(topic);
+        act();
+        topic
+    }
+
+    /// Leaves them; `act` runs if that was the last one.
+    pub(crate) fn leave(&self, channel: &str, act: impl FnOnce()) {
+        let mut topics = self.topics();
+        if let Some((_, listeners)) = topics.get_mut(channel) {
+            *listeners -= 1;
+            if *listeners == 0 {
+                topics.remove(channel);
+                act();
+            }
+        }
+    }
+
+    pub(crate) fn channels(&self) -> Vec<String> {
+        self.topics().keys().cloned().collect()
+    }
+
+    /// A notice has come from the master at `node`.
+    pub(crate) fn announce(&self, node: usize, channel: &str) {
+        if let Some((topic, _)) = self.topics().get(channel) {
+            topic.heard[node].fetch_add(1, Ordering::Relaxed);
+            topic.bell.notify_waiters();
+        }
+    }
+
+    /// Some notices may have been missed: everybody should look again.
+    pub(crate) fn announce_gap(&self) {
+        for (topic, _) in self.topics().values() {
+            topic.gaps.fetch_add(1, Ordering::Relaxed);
+            topic.bell.notify_waiters();
+        }
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<String, (Arc<Topic>, usize)>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Topic {
+    fn new(nodes: usize) -> Self {
+        Self {
+            heard: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+            gaps: AtomicU64::new(0),
+            bell: Notify::new(),
+        }
+    }
+
+    pub(crate) fn heard(&self, node: usize) -> u64 {
+        self.heard[node].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn gaps(&self) -> u64 {
+        self.gaps.load(Ordering::Relaxed)
+    }
+
+    /// Rings whenever something was heard after this was called.
+    pub(crate) fn bell(&self) -> tokio::sync::futures::Notified<'_> {
+        self.bell.notified()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_joins_and_the_last_leaves() {
+        let topics = Topics::new(3);
+        let mut sent = Vec::new();
+        let topic = topics.join("a", || sent.push("subscribe"));
+        topics.join("a", || {});
+        topics.announce(1, "a");
+        topics.announce(1, "b");
+        assert_eq!((topic.heard(0), topic.heard(1), topic.gaps()), (0, 1, 0));
+        topics.announce_gap();
+        assert_eq!(topic.gaps(), 1);
+        topics.leave("a", || sent.push("too early"));
+        topics.leave("a", || sent.push("unsubscribe"));
+        topics.leave("a", || sent.push("twice"));
+        assert_eq!(sent, ["subscribe", "unsubscribe"]);
+        assert!(topics.channels().is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! One contender per process and name.
+//!
+//! Tasks of one process that want the same names stand in a line; only its head asks the masters. The
+//! turn stays with whoever holds, so behind a local holder nobody asks at all; when it releases, the
+//! next in line asks over the same connections, right behind the release.
+//!
+//! That would let one process keep a name for ever. So a line counts how often it passed a name on
+//! among its own tasks, and when others are listening for a release it steps back after
+//! [`MOST_IN_A_ROW`] and lets them go first.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::listening::Listening;
+use crate::name::Names;
+
+/// Grants that a process may pass on to its own tasks while another process waits.
+pub(crate) const MOST_IN_A_ROW: u32 = 4;
+
+/// The lines of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    lines: Mutex<HashMap<Names, Arc<Line>>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// First come, first served.
+    turn: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Shared by all who stand in line, one after the other.
+    listening: Option<Arc<Listening>>,
+    in_a_row: u32,
+    /// Whether somebody else listened to the last release.
+    others_wait: bool,
+}
+
+/// A place in a line. Dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    lines: Arc<Lines>,
+    names: Names,
+    line: Arc<Line>,
+}
+
+/// The head of a line. Dropping it passes the turn on.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    // Before the place, so that the next in line still finds the line.
+    _permit: OwnedSemaphorePermit,
+    place: Place,
+}
+
+impl Lines {
+    /// Joins the end of the line for `names`.
+    pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
+        let line = Arc::clone(self.lines().entry(names.clone()).or_insert_with(|| {
+            Arc::new(Line {
+                turn: Arc::new(Semaphore::new(1)),
+                state: Mutex::default(),
+            })
+        }));
+        Place {
+            lines: Arc::clone(self),
+            names: names.clone(),
+            line,
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<Names, Arc<Line>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Waits until everybody ahead has had the turn.
+    pub(crate) async fn turn(self) -> Turn {
+        match Arc::clone(&self.line.turn).acquire_owned().await {
+            Ok(permit) => Turn {
+                _permit: permit,
+                place: self,
+            },
+            // A semaphore that nobody closes does not fail.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = self.lines.lines();
+        // The map's reference and this one: nobody else stands here.
+        if Arc::strong_count(&self.line) <= 2 {
+            lines.remove(&self.names);
+        }
+        drop(lines);
+    }
+}
+
+impl Turn {
+    /// What the line listens with, if it does.
+    pub(crate) fn listening(&self) -> Option<Arc<Listening>> {
+        self.state().listening.clone()
+    }
+
+    pub(crate) fn listen_with(&self, listening: Arc<Listening>) {
+        self.state().listening = Some(listening);
+    }
+
+    /// Whether this process has had the names so often in a row that others come first.
+    pub(crate) fn must_step_back(&self) -> bool {
+        let state = self.state();
+        state.others_wait && state.in_a_row >= MOST_IN_A_ROW
+    }
+
+    /// Whether somebody else listened to this process's last release.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.state().others_wait
+    }
+
+    /// The names were had.
+    pub(crate) fn count(&self) {
+        self.state().in_a_row += 1;
+    }
+
+    /// Others had their chance.
+    pub(crate) fn start_over(&self) {
+        self.state().in_a_row = 0;
+    }
+
+    /// For the release, which learns whether others wait.
+    pub(crate) fn crowd(&self) -> Crowd {
+        Crowd(Arc::downgrade(&self.place.line))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.place.line.state()
+    }
+}
+
+/// Tells a line whether others wait for its names.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd(Weak<Line>);
+
+impl Crowd {
+    /// So many connections heard of the release on one master.
+    pub(crate) fn heard_by(&self, listeners: usize) {
+        if let Some(line) = self.0.upgrade() {
+            let mut state = line.state();
+            let ours = usize::from(state.listening.is_some());
+            state.others_wait = listeners > ours;
+        }
+    }
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

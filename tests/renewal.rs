@@ -1,0 +1,438 @@
+//! Holding: a hold is renewed until it is given up, and its loss is known at once.
+
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Keep};
+use multilock::{LockError, LossCause, Masters, MultiLockGuard, Owner, RunError, Unlocked, Vote};
+use tokio::time::{Instant, sleep, timeout};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// The lease less one percent and two milliseconds.
+const VALIDITY: Duration = Duration::from_millis(2968);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    cluster
+        .connect(Masters::builder().lease(LEASE))
+        .await
+        .expect("connects")
+}
+
+fn holders(cluster: &Cluster) -> usize {
+    cluster
+        .iter()
+        .filter(|master| !master.fields("a").is_empty())
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_lasts_for_as_long_as_its_guard() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    for _ in 0..600 {
+        sleep(ms(500)).await;
+        assert!(
+            guard.validity() > ms(1800),
+            "renewed every third: {:?}",
+            guard.validity()
+        );
+    }
+    let renewals = cluster.master(0).executed()["extend"];
+    assert!(
+        (290..=330).contains(&renewals),
+        "{renewals} in 300 s, a third of the lease is 1 s"
+    );
+    guard.unlock().await.expect("held");
+    sleep(ms(2000)).await;
+    assert_eq!(
+        cluster.master(0).executed()["extend"],
+        renewals,
+        "nothing is renewed any more"
+    );
+    assert_eq!(holders(&cluster), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_is_not_renewed() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
+    let begun = Instant::now();
+    let loss = guard.lost().await;
+    assert_eq!(loss.cause, LossCause::Expired);
+    assert!(
+        begun.elapsed() <= ms(988) && begun.elapsed() >= ms(980),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!guard.is_valid());
+    assert!(!cluster.master(0).executed().contains_key("extend"));
+}
+
+/// Redisson stops renewing here.
+#[tokio::test(start_paused = true)]
+async fn an_inner_fixed_lease_does_not_stop_the_renewal_of_the_outer_hold() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let outer = masters.red_lock("a").owner(&me).lock().await.expect("free");
+    let inner = masters
+        .red_lock("a")
+        .owner(&me)
+        .lease(ms(1000))
+        .lock()
+        .await
+        .expect("entered");
+    sleep(ms(10_000)).await;
+    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
+    sleep(ms(10_000)).await;
+    assert!(outer.is_valid());
+    // And the other way round: a renewed inner guard keeps a fixed outer hold alive while it lives.
+    outer.unlock().await.expect("held");
+    let outer = masters
+        .red_lock("a")
+        .owner(&me)
+        .lease(ms(1000))
+        .lock()
+        .await
+        .expect("free");
+    let inner = masters.red_lock("a").owner(&me).lock().await.expect("entered");
+    sleep(ms(10_000)).await;
+    assert!(outer.is_valid());
+    inner.unlock().await.expect("inner");
+    sleep(ms(1100)).await;
+    assert!(!outer.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_silent_master_changes_nothing() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    cluster.master(1).freeze();
+    for _ in 0..100 {
+        sleep(ms(500)).await;
+        assert!(guard.validity() > ms(1800), "{:?}", guard.validity());
+    }
+    cluster.master(1).thaw();
+    sleep(ms(3000)).await;
+    assert_eq!(holders(&cluster), 3, "it holds there again");
+}
+
+/// `lost` fires by the end of validity, and never while any is left.
+#[tokio::test(start_paused = true)]
+async fn a_silent_majority_ends_the_hold_at_the_end_of_its_validity() {
+    for frozen_after in [0, 500, 999, 1000, 1001, 1700] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        sleep(ms(frozen_after)).await;
+        cluster.master(0).freeze();
+        cluster.master(1).freeze();
+        let (frozen, left) = (Instant::now(), guard.validity());
+        let loss = guard.lost().await;
+        assert!(!guard.is_valid(), "no validity is left when the word comes");
+        assert_eq!(loss.cause, LossCause::Expired);
+        assert!(
+            frozen.elapsed() <= left,
+            "late by {:?}",
+            frozen.elapsed().checked_sub(left)
+        );
+        assert!(
+            frozen.elapsed() + ms(3) >= left,
+            "{:?} before the end",
+            left - frozen.elapsed()
+        );
+        // Nothing brings it back.
+        cluster.master(0).thaw();
+        cluster.master(1).thaw();
+        sleep(ms(5000)).await;
+        assert!(!guard.is_valid());
+        assert_eq!(holders(&cluster), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_comes_back_in_time_keeps_the_hold() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    for _ in 0..5 {
+        cluster.master(0).freeze();
+        cluster.master(1).freeze();
+        sleep(ms(1800)).await;
+        assert!(guard.is_valid());
+        cluster.master(0).thaw();
+        cluster.master(1).thaw();
+        sleep(ms(2500)).await;
+        assert!(guard.validity() > ms(1500), "{:?}", guard.validity());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_regains_the_masters_it_started_without_or_that_forgot_it() {
+    let cluster = Cluster::new(5);
+    let masters = connect(&cluster).await;
+    cluster.master(3).crash();
+    cluster.master(4).crash();
+    sleep(ms(10)).await;
+    let guard = masters.red_lock("a").lock().await.expect("three are up");
+    assert_eq!(holders(&cluster), 3);
+    cluster.master(3).restart(Keep::Nothing);
+    cluster.master(4).restart(Keep::Data);
+    sleep(ms(2000)).await;
+    assert_eq!(holders(&cluster), 5);
+    for place in 0..5 {
+        cluster.master(place).crash();
+        cluster.master(place).restart(Keep::Nothing);
+        sleep(ms(2500)).await;
+        assert_eq!(holders(&cluster), 5, "taken again on {place}");
+        assert!(guard.is_valid());
+    }
+    assert_eq!(guard.votes().granted(), 5);
+    guard.unlock().await.expect("held");
+    sleep(ms(100)).await;
+    assert_eq!(holders(&cluster), 0, "also where it was taken again");
+}
+
+/// Retaking must not outrun the release.
+#[tokio::test(start_paused = true)]
+async fn a_retake_on_its_way_does_not_survive_the_unlock() {
+    for after in 0..12 {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        sleep(ms(100)).await;
+        cluster.master(2).command(&["DEL", "a"]).expect("forgotten");
+        for master in cluster.iter() {
+            master.set_delay(ms(2), ms(2));
+        }
+        sleep(ms(890 + after)).await;
+        guard.unlock().await.expect("held");
+        sleep(ms(100)).await;
+        assert_eq!(holders(&cluster), 0, "after {after} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_serve_somebody_else_end_it_early() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    sleep(ms(100)).await;
+    for place in [0, 1] {
+        cluster.master(place).command(&["DEL", "a"]).expect("gone");
+        cluster
+            .master(place)
+            .command(&["HSET", "a", "another:1", "1"])
+            .expect("another's");
+        cluster
+            .master(place)
+            .command(&["PEXPIRE", "a", "60000"])
+            .expect("another's");
+    }
+    let begun = Instant::now();
+    let loss = guard.lost().await;
+    assert_eq!(loss.cause, LossCause::TakenAway);
+    assert!(
+        begun.elapsed() <= ms(1000),
+        "at the next renewal: {:?}",
+        begun.elapsed()
+    );
+    let refused = loss
+        .votes
+        .iter()
+        .filter(|node| matches!(node.vote, Vote::Refused { .. }))
+        .count();
+    assert_eq!(refused, 2, "{}", loss.votes);
+    sleep(ms(100)).await;
+    assert_eq!(
+        cluster.master(0).fields("a")[0],
+        "another:1",
+        "somebody else's hold is untouched"
+    );
+    assert!(cluster.master(2).fields("a").is_empty(), "the rest is released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_was_forced_out_learns_of_it_at_its_next_renewal() {
+    let cluster = Cluster::new(3);
+    let (masters, operator) = (connect(&cluster).await, connect(&cluster).await);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    sleep(ms(100)).await;
+    let forced = operator.red_lock("a").force_release().await.expect("all answer");
+    assert_eq!(forced.former, vec![guard.holder()]);
+    let loss = timeout(ms(1100), guard.lost())
+        .await
+        .expect("at the next renewal");
+    assert_eq!(loss.cause, LossCause::TakenAway);
+    sleep(ms(5000)).await;
+    assert_eq!(holders(&cluster), 0, "its renewal does not undo the force");
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_renewal() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters
+        .red_lock("a")
+        .max_hold(ms(10_000))
+        .lock()
+        .await
+        .expect("free");
+    let begun = Instant::now();
+    guard.lost().await;
+    let held = begun.elapsed();
+    assert!(held >= ms(10_000) && held <= ms(10_000) + VALIDITY, "{held:?}");
+    let error = masters
+        .red_lock("a")
+        .max_hold(ms(1))
+        .try_lock()
+        .await
+        .expect_err("shorter than the lease");
+    assert!(
+        error
+            .to_string()
+            .starts_with("max_hold: 1ms is not allowed; allowed: 3s to"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_holds_are_renewed_in_few_calls() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    for number in 0..2000 {
+        guards.push(
+            masters
+                .red_lock(format!("name-{number}"))
+                .try_lock()
+                .await
+                .expect("free"),
+        );
+        if number % 10 == 0 {
+            sleep(ms(1)).await;
+        }
+    }
+    sleep(ms(3000)).await;
+    let before = cluster.master(0).executed()["extend"];
+    sleep(ms(10_000)).await;
+    let calls = cluster.master(0).executed()["extend"] - before;
+    // 20,000 renewals in ten periods of a second.
+    assert!(calls <= 10 * 64, "{calls} calls");
+    assert!(guards.iter().all(|guard| guard.validity() > ms(1800)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_tells_the_result_and_the_fate_of_the_lock_apart() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a");
+    let output = lock.run(async |guard| guard.hold_count()).await;
+    assert_eq!(output, Ok(1));
+
+    // Lost meanwhile: the body stops at its first await after the loss.
+    let mut steps = 0;
+    let outcome = lock
+        .run(async |_| {
+            loop {
+                steps += 1;
+                if steps == 5 {
+                    cluster.master(0).freeze();
+                    cluster.master(1).freeze();
+                }
+                sleep(ms(500)).await;
+            }
+        })
+        .await;
+    let outcome: Result<(), RunError<()>> = outcome;
+    assert!(
+        matches!(&outcome, Err(RunError::Lost(loss)) if loss.cause == LossCause::Expired),
+        "{outcome:?}"
+    );
+    assert!((7..=11).contains(&steps), "{steps}");
+    cluster.master(0).thaw();
+    cluster.master(1).thaw();
+    sleep(ms(1000)).await;
+
+    // Came to its end, but nobody could be told: the result is not lost.
+    let outcome = lock
+        .run(async |_| {
+            cluster.master(0).freeze();
+            cluster.master(1).freeze();
+            "receipt"
+        })
+        .await;
+    assert!(
+        matches!(
+            &outcome,
+            Err(RunError::Unlock {
+                output: "receipt",
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
+    // Never began.
+    let outcome = lock.clone().wait(ms(100)).run(async |_| "receipt").await;
+    assert!(
+        matches!(&outcome, Err(RunError::Lock(LockError::TimedOut { .. }))),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_cancelled_by_a_loss_and_not_by_an_unlock() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    let token = guard.cancellation_token();
+    guard.unlock().await.expect("held");
+    sleep(ms(10_000)).await;
+    assert!(!token.is_cancelled(), "a manual unlock is no loss");
+    let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
+    let token = guard.cancellation_token();
+    timeout(ms(1000), token.cancelled())
+        .await
+        .expect("by the end of validity");
+    assert!(!guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_an_owner() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a");
+    let inside = lock.clone();
+    let guard: MultiLockGuard = tokio::spawn(async move {
+        let outer = inside
+            .clone()
+            .owner(&Owner::task())
+            .try_lock()
+            .await
+            .expect("free");
+        let inner = inside
+            .clone()
+            .owner(&Owner::task())
+            .try_lock()
+            .await
+            .expect("the same task");
+        assert_eq!(inner.hold_count(), 2);
+        let other = inside.clone();
+        let other = tokio::spawn(async move { other.owner(&Owner::task()).try_lock().await });
+        assert!(
+            matches!(other.await.expect("no panic"), Err(LockError::Contended { .. })),
+            "another task"
+        );
+        outer
+    })
+    .await
+    .expect("guards move between tasks");
+    assert_eq!(guard.hold_count(), 1);
+    assert_eq!(Owner::task(), Owner::task(), "outside of a task it is the thread");
+}
