@@ -2,8 +2,8 @@
 MAKEFLAGS += --no-print-directory
 export CARGO_TERM_QUIET := true
 
-# For `make demo`: NODES=n masters, BREAK=1 to break a lock, ARGS for anything else.
-DEMO_ARGS := $(if $(NODES),--nodes $(NODES)) $(if $(BREAK),--break-lock) $(ARGS)
+# For `make demo`: NODES=url,url,... for masters of your own, BREAK=1 to leave a lock out, ARGS for anything else.
+DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-compose lint cluster-up cluster-down need-cargo
@@ -12,8 +12,8 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
 		printf '%-14s %s\n' "$$name" "$$text"; done
 
-demo: need-cargo ## Show the locks at work on real masters (NODES=5, BREAK=1)
-	@scripts/install-redis.sh
+demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,url,...)
+	@$(if $(NODES),,scripts/install-redis.sh)
 	@cargo run --release -q --example demo -- $(DEMO_ARGS)
 
 # The remark comes first, so that the last lines are always the test runners' own.
