@@ -48,7 +48,10 @@ struct Inner {
 }
 
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch that a test may throw by itself")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch that a test may throw by itself"
+)]
 struct State {
     up: bool,
     /// Counts starts; part of the identity.
