@@ -128,8 +128,8 @@ async fn a_dead_holder_is_followed_at_the_end_of_its_lease() {
         .leak();
     let begun = Instant::now();
     let guard = waiter.red_lock("a").lock().await.expect("its turn comes");
-    let waited = begun.elapsed();
-    assert!(waited >= ms(1900) && waited <= ms(2050), "{waited:?}");
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= ms(1900) && elapsed <= ms(2050), "{elapsed:?}");
     guard.unlock().await.expect("held");
 }
 
