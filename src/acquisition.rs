@@ -156,9 +156,8 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             break;
         }
     }
-    let left = validity.remaining(pool.clock.now());
-    if tally.outcome() != Outcome::Won || left <= plan.min_validity {
-        let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes, left);
+    if tally.outcome() != Outcome::Won {
+        let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
         tracing::debug!(names = %plan.names, %error, "round lost");
         // Dropping the attempt rolls it back.
         return Err(Refusal {
@@ -181,7 +180,7 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             max_hold: plan.max_hold,
         },
     ));
-    // From here on the guard rolls back what the attempt would have.
+    // Entered only with validity left, by the clock after the last answer that was needed.
     let Some(guard) = MultiLockGuard::enter(pool, &hold, &plan.owner, plan.min_validity, plan.renew) else {
         let votes = attempt.votes.clone();
         let error = LockError::TooLate {
@@ -197,7 +196,7 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     attempt.settle();
     let late = Arc::clone(&hold);
     round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).0));
-    tracing::debug!(names = %plan.names, granted = tally.granted(), ?left, "lock acquired");
+    tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     plan.owner.remember(&hold);
     if !plan.renew {
         // To notice its end; one that is renewed is looked after already.
@@ -226,23 +225,8 @@ fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
 }
 
 /// Why the round did not give a hold.
-fn explain(
-    plan: &Plan,
-    tally: &Tally,
-    denied: usize,
-    votes: &[Vote],
-    left: Duration,
-) -> (LockError, Hindrance) {
+fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockError, Hindrance) {
     let evidence = plan.pool.evidence(votes);
-    if tally.outcome() == Outcome::Won {
-        return (
-            LockError::TooLate {
-                validity: left,
-                votes: evidence,
-            },
-            Hindrance::Split,
-        );
-    }
     match tally.obstacle() {
         Some(Obstacle::Held) => {
             let retry_after = held_for(plan, tally, votes);

@@ -331,3 +331,68 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(lease: Duration) -> Hold {
+        let now = Clock::Host.now();
+        let granted = Granted {
+            client: Uuid::nil(),
+            names: "a".into(),
+            field: "me:1".into(),
+            needed: 1,
+            acquired: now,
+            validity: Validity::of_lease(now, lease, 0.0),
+            lease,
+            votes: vec![Vote::Granted],
+            max_hold: None,
+        };
+        Hold::new(Clock::Host, granted)
+    }
+
+    #[test]
+    fn a_lapse_is_terminal() {
+        let lapsed = hold(Duration::from_millis(5));
+        assert!(lapsed.enter(Duration::ZERO, true).is_some());
+        std::thread::sleep(Duration::from_millis(5));
+        let lease = Duration::from_secs(30);
+        let longer = Validity::of_lease(Clock::Host.now(), lease, 0.0);
+        assert!(!lapsed.prolong(longer, lease));
+        assert!(lapsed.enter(Duration::ZERO, true).is_none());
+        assert!(lapsed.while_valid(0, |_| ()).is_none());
+        assert_eq!(
+            (lapsed.remaining(), lapsed.upkeep()),
+            (Duration::ZERO, Upkeep::Burial)
+        );
+    }
+
+    #[test]
+    fn the_last_to_leave_ends_it() {
+        let lease = Duration::from_secs(30);
+        let hold = hold(lease);
+        assert_eq!(
+            hold.enter(Duration::ZERO, false),
+            Some(Entered {
+                first_to_renew: false
+            })
+        );
+        assert_eq!(
+            hold.enter(Duration::ZERO, true),
+            Some(Entered { first_to_renew: true })
+        );
+        assert_eq!(hold.upkeep(), Upkeep::Renewal(lease));
+        assert_eq!(hold.leave(true), Left::Inside(1));
+        assert!(matches!(hold.upkeep(), Upkeep::Look(_)));
+        assert_eq!(hold.leave(false), Left::Last);
+        assert_eq!(
+            (hold.remaining(), hold.upkeep()),
+            (Duration::ZERO, Upkeep::Nothing)
+        );
+        assert!(
+            hold.while_valid(0, |_| ()).is_none(),
+            "nothing is sent after the release"
+        );
+    }
+}

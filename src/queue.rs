@@ -9,7 +9,7 @@
 //! [`MOST_IN_A_ROW`] and lets them go first.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -136,7 +136,7 @@ impl Turn {
 
     /// For the release, which learns whether others wait.
     pub(crate) fn crowd(&self) -> Crowd {
-        Crowd(Arc::downgrade(&self.place.line))
+        Crowd(Arc::new(self.place.lines.join(&self.place.names)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,18 +144,17 @@ impl Turn {
     }
 }
 
-/// Tells a line whether others wait for its names.
+/// Tells a line whether others wait for its names. It keeps the line, and with it the count, for as
+/// long as the release is under way: a task that takes the names again at once meets it.
 #[derive(Clone, Debug)]
-pub(crate) struct Crowd(Weak<Line>);
+pub(crate) struct Crowd(Arc<Place>);
 
 impl Crowd {
     /// So many connections heard of the release on one master.
     pub(crate) fn heard_by(&self, listeners: usize) {
-        if let Some(line) = self.0.upgrade() {
-            let mut state = line.state();
-            let ours = usize::from(state.listening.is_some());
-            state.others_wait = listeners > ours;
-        }
+        let mut state = self.0.line.state();
+        let ours = usize::from(state.listening.is_some());
+        state.others_wait = listeners > ours;
     }
 }
 

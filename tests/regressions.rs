@@ -252,6 +252,24 @@ async fn noscript_cancel() {
         // And undisturbed it simply works.
         lock.try_lock().await.expect("free").unlock().await.expect("held");
     }
+    // Only a straggler has forgotten it, and says so after the hold has been given up.
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.master(2).forget_script("acquire");
+    cluster.master(2).set_delay(ms(10), ms(10));
+    masters
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect("0 and 1 grant")
+        .unlock()
+        .await
+        .expect("held");
+    sleep(NODE_TIMEOUT).await;
+    assert!(
+        cluster.master(2).keys().is_empty(),
+        "a late acquire must not follow its release"
+    );
 }
 
 /// 15 (without renewal): an operator forces a holder out while it extends and while an acquire of

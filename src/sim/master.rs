@@ -158,6 +158,11 @@ impl Master {
         self.change(|state| state.scripts.clear());
     }
 
+    /// Forgets one script, such as `"acquire"`.
+    pub fn forget_script(&self, name: &str) {
+        self.change(|state| state.scripts.retain(|known| *known != name));
+    }
+
     /// Kills the process: every connection ends, and no new one can be made until [`restart`](Self::restart).
     pub fn crash(&self) {
         self.change(|state| {

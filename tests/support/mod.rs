@@ -2,6 +2,7 @@
 //!
 //! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
+//! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
 //! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
@@ -13,11 +14,16 @@ mod address;
 mod cluster;
 mod container;
 mod exclusive;
+mod locks;
 mod native;
 mod proxy;
 mod server;
 mod spawn;
 
 pub use cluster::Cluster;
+pub use locks::{
+    ACQUIRE, EXTEND, PATIENT, RELEASE, WITHIN, all_executed, connect, eval, field, heard_from_all,
+    held_everywhere, patient, until, until_free, until_within, vote,
+};
 pub use proxy::{Direction, Proxy};
 pub use server::{Keep, Server};

@@ -1,0 +1,740 @@
+//! Connecting: every way to reach a master works, every server that cannot be one of the masters is
+//! refused by name and with the reason, and nothing that is secret is repeated.
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use multilock::{ConnectError, LockError, Masters, NodeError, Unfit, Unlocked, Vote};
+use redis::Value;
+use support::{Cluster, PATIENT, Proxy, Server, connect, held_everywhere, patient, until, until_free, vote};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// Set for a child process of a test, which then takes the other part of it.
+const CHILD: &str = "MULTILOCK_TEST_CHILD";
+
+fn label(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+/// The refusal of `urls`, and how it reads.
+async fn refusal<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> (ConnectError, String) {
+    let error = patient(urls).connect().await.expect_err("must be refused");
+    let text = error.to_string();
+    (error, text)
+}
+
+/// `url` with two masters that are well beside it; the odd one is in the middle.
+fn between(cluster: &Cluster, url: String) -> Vec<String> {
+    vec![cluster.server(0).url(), url, cluster.server(1).url()]
+}
+
+#[track_caller]
+fn assert_unfit(error: &ConnectError, node: &str, why: &Unfit) {
+    let ConnectError::Unfit {
+        node: named, reason, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((&**named, reason), (node, why));
+}
+
+/// Locks and unlocks on all masters.
+async fn works(masters: &Masters) {
+    let guard = masters.multi_lock("works").try_lock().await.expect("free");
+    assert_eq!(guard.votes().granted(), masters.len());
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+async fn text(server: &Server, args: &[&str]) -> String {
+    redis::from_redis_value(server.command(args).await).expect("text")
+}
+
+/// Runs the named test of this file once more, in a process of its own with other variables.
+async fn in_a_child(test: &str, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD, "yes")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output())
+        .await
+        .expect("no panic")
+        .expect("a child process");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{variables:?}: {said}"
+    );
+}
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+#[tokio::test]
+async fn no_nodes() {
+    let (error, text) = refusal(Vec::<String>::new()).await;
+    assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
+    assert_eq!(text, "nodes: 0 is not allowed; allowed: 1 to 64 masters");
+}
+
+#[tokio::test]
+async fn bad_urls() {
+    for url in [
+        "localhost:6379",
+        "http://localhost:6379",
+        "redis://me:secret@localhost/notanumber",
+        "redis://me:secret@localhost:port",
+        "redis://me:secret@localhost/-1",
+        "rediss://me:secret@localhost/#insecure",
+    ] {
+        let (error, text) = refusal(["redis://127.0.0.1:1", url]).await;
+        assert!(
+            matches!(&error, ConnectError::Invalid(invalid) if invalid.field == "node"),
+            "{text}"
+        );
+        assert!(text.contains("allowed: redis://"), "{text}");
+        assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_server_twice() {
+    let cluster = Cluster::start(2).await;
+    let port = cluster.server(0).port();
+    for twin in [
+        cluster.server(0).url(),
+        format!("redis://localhost:{port}"),
+        format!("redis://127.0.0.1:{port}/1"),
+    ] {
+        let urls = [cluster.server(0).url(), cluster.server(1).url(), twin.clone()];
+        let (error, text) = refusal(urls).await;
+        let ConnectError::Unfit {
+            node,
+            reason: Unfit::SameServer { other },
+            ..
+        } = &error
+        else {
+            panic!("{twin}: {text}");
+        };
+        // Whichever of the two was the first.
+        for name in [node, other] {
+            assert!(name.ends_with(&format!(":{port}")), "{text}");
+        }
+        assert!(
+            text.contains("cannot be used: it is the same server as"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_replica() {
+    let cluster = Cluster::start(2).await;
+    let original = Server::start_with(&["--repl-diskless-sync-delay", "0"]).await;
+    let port = original.port().to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]).await;
+    until("it is in step", async || {
+        let info = text(&replica, &["INFO", "replication"]).await;
+        info.contains("master_link_status:up")
+    })
+    .await;
+    let (error, text) = refusal(between(&cluster, replica.url())).await;
+    assert_unfit(&error, &label(&replica), &Unfit::Replica);
+    let node = label(&replica);
+    assert_eq!(
+        text,
+        format!("{node} cannot be used: it is a replica, not a master")
+    );
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster() {
+    let cluster = Cluster::start(2).await;
+    let node = Server::start_with(&["--cluster-enabled", "yes"]).await;
+    let (error, text) = refusal(between(&cluster, node.url())).await;
+    assert_unfit(&error, &label(&node), &Unfit::Cluster);
+    assert!(text.contains("a node of a Redis Cluster"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_evicts() {
+    let cluster = Cluster::start(2).await;
+    let evicting = Server::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
+    let (error, text) = refusal(between(&cluster, evicting.url())).await;
+    let policy = "allkeys-lru".to_owned();
+    assert_unfit(&error, &label(&evicting), &Unfit::Evicts { policy });
+    assert!(text.contains("maxmemory-policy allkeys-lru"), "{text}");
+    let allowed = patient(between(&cluster, evicting.url())).allow_eviction(true);
+    works(&allowed.connect().await.expect("allowed")).await;
+    // A limit alone does not evict, nor does a policy without a limit.
+    evicting
+        .command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    works(&connect(between(&cluster, evicting.url())).await).await;
+    evicting.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    evicting
+        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    works(&connect(between(&cluster, evicting.url())).await).await;
+}
+
+#[tokio::test]
+async fn passwords() {
+    let cluster = Cluster::start(2).await;
+    let locked = Server::start_with(&["--requirepass", "topsecret"]).await;
+    let at = label(&locked);
+    let (without, wrong) = (format!("redis://{at}"), format!("redis://:notsosecret@{at}"));
+    for (url, word) in [(without, "NOAUTH"), (wrong, "WRONGPASS")] {
+        let (error, text) = refusal(between(&cluster, url)).await;
+        let ConnectError::Unfit {
+            node,
+            reason: Unfit::Denied { .. },
+            ..
+        } = &error
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(**node, at);
+        // In whichever words it comes, a reader must see that it is about logging in.
+        let about_login = text.contains(word) || text.to_lowercase().contains("auth");
+        assert!(text.contains("it denies access: ") && about_login, "{text}");
+        assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
+    }
+    works(&connect(between(&cluster, locked.url())).await).await;
+}
+
+#[tokio::test]
+async fn users() {
+    let servers = three_with(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]).await;
+    let masters = connect(servers.iter().map(|server| as_user("app:secret", server))).await;
+    works(&masters).await;
+    let (error, text) = refusal(servers.iter().map(|server| as_user("nobody:secret", server))).await;
+    let denied = matches!(
+        &error,
+        ConnectError::Unfit {
+            reason: Unfit::Denied { .. },
+            ..
+        }
+    );
+    assert!(denied, "{text}");
+    assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
+}
+
+async fn three_with(command: &[&str]) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let server = Server::start_with(&[]).await;
+        server.command(command).await;
+        servers.push(server);
+    }
+    servers
+}
+
+fn as_user(credentials: &str, server: &Server) -> String {
+    format!("redis://{credentials}@{}", label(server))
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_who_the_server_is() {
+    let rules = [
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info",
+    ];
+    let servers = three_with(&rules).await;
+    let (error, text) = refusal(servers.iter().map(|server| as_user("app:secret", server))).await;
+    let ConnectError::Unfit {
+        node,
+        reason: Unfit::Denied { error },
+        ..
+    } = &error
+    else {
+        panic!("{text}");
+    };
+    assert_eq!(**node, label(&servers[0]));
+    assert!(
+        error.contains("NOPERM") && error.to_lowercase().contains("info"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_run_scripts() {
+    let rules = [
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval",
+    ];
+    let servers = three_with(&rules).await;
+    let urls = servers.iter().map(|server| as_user("app:secret", server));
+    let text = match patient(urls).connect().await {
+        Err(error) => error.to_string(),
+        Ok(masters) => {
+            // No wait is set: it would wait for ever if it took this for something that passes.
+            let lock = masters.red_lock("a");
+            let error = tokio::time::timeout(PATIENT, lock.lock())
+                .await
+                .expect("at once")
+                .expect_err("denied");
+            assert!(matches!(error, LockError::Misconfigured { .. }), "{error}");
+            error.to_string()
+        }
+    };
+    assert!(text.contains("NOPERM"), "{text}");
+    assert!(text.contains(&label(&servers[0])), "{text}");
+    for server in &servers {
+        assert_eq!(server.keys().await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn too_few() {
+    let cluster = Cluster::start(1).await;
+    let (refusing, silent) = (
+        Proxy::start(1).await,
+        Proxy::start(cluster.server(0).port()).await,
+    );
+    refusing.cut().await;
+    silent.pause(support::Direction::ToClient);
+    let urls = [refusing.url(), cluster.server(0).url(), silent.url()];
+    let begun = Instant::now();
+    let builder = patient(urls).connect_timeout(Duration::from_millis(500));
+    let error = builder.connect().await.expect_err("one of three");
+    assert!(begun.elapsed() < PATIENT, "{:?}", begun.elapsed());
+    let ConnectError::TooFew {
+        reached: 1,
+        needed: 2,
+        nodes,
+        ..
+    } = &error
+    else {
+        panic!("{error}");
+    };
+    for (place, (node, said)) in nodes.iter().enumerate() {
+        let url = [refusing.url(), cluster.server(0).url(), silent.url()][place].clone();
+        assert_eq!(format!("redis://{node}"), url);
+        assert_eq!(said.is_none(), place == 1, "{error}");
+    }
+    assert!(
+        matches!(&nodes[0].1, Some(NodeError::Unavailable(why)) if why.contains("refused")),
+        "{error}"
+    );
+    assert!(
+        matches!(&nodes[2].1, Some(NodeError::Unavailable(why)) if why.contains("no answer")),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.starts_with("only 1 of 3 masters could be reached, 2 are needed: "),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("{}: connected", label(cluster.server(0)))),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_minority_that_is_down_is_connected_later() {
+    let cluster = Cluster::start(5).await;
+    let (refusing, silent) = (
+        Proxy::start(cluster.server(1).port()).await,
+        Proxy::start(cluster.server(3).port()).await,
+    );
+    refusing.cut().await;
+    silent.pause(support::Direction::ToClient);
+    let mut urls = cluster.urls();
+    (urls[1], urls[3]) = (refusing.url(), silent.url());
+    let builder = patient(urls).connect_timeout(Duration::from_millis(500));
+    let masters = builder.connect().await.expect("three of five");
+    assert_eq!(masters.len(), 5);
+    let guard = masters.red_lock("a").try_lock().await.expect("three of five");
+    for place in [1, 3] {
+        assert!(
+            matches!(vote(&guard.votes(), place), Vote::NotSent { .. }),
+            "{}",
+            guard.votes()
+        );
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    refusing.heal();
+    silent.resume(support::Direction::ToClient);
+    until("all five vote", async || {
+        masters.multi_lock("a").try_lock().await.is_ok()
+    })
+    .await;
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn a_late_comer_that_is_unfit_never_votes() {
+    let cluster = Cluster::start(2).await;
+    let other = Server::start_with(&["--cluster-enabled", "yes"]).await;
+    let proxy = Proxy::start(other.port()).await;
+    proxy.cut().await;
+    let masters = connect(between(&cluster, proxy.url())).await;
+    proxy.heal();
+    until("the vote says why there is none", async || {
+        let guard = masters.red_lock("a").try_lock().await.expect("two are well");
+        match vote(&guard.votes(), 1) {
+            Vote::NotSent { reason } => reason.contains("Redis Cluster"),
+            other => panic!("{other}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_database_of_the_url_is_used() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls().iter().map(|url| format!("{url}/3"))).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for server in cluster.servers() {
+        assert!(!server.exists("a").await, "not in database 0");
+        let keyspace = text(server, &["INFO", "keyspace"]).await;
+        assert!(keyspace.contains("db3:keys=1,expires=1"), "{keyspace}");
+    }
+    // Another database is another name.
+    let elsewhere = connect(cluster.urls()).await;
+    works(&elsewhere).await;
+    let other = elsewhere.multi_lock("a").try_lock().await.expect("free there");
+    assert_eq!(other.unlock().await, Ok(Unlocked::Released));
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    // And a connection that was made anew is in the same one.
+    for server in cluster.servers() {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    }
+    let guard = masters.multi_lock("a").wait(PATIENT).lock().await.expect("free");
+    for server in cluster.servers() {
+        assert!(!server.exists("a").await, "not in database 0");
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn unix_sockets() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(Server::start_with(&["--unixsocket", "{dir}/redis.sock"]).await);
+    }
+    let path = |server: &Server| format!("{}/redis.sock", server.dir().display());
+    let masters = connect(servers.iter().map(|server| format!("unix://{}", path(server)))).await;
+    let guard = masters.multi_lock("a").try_lock().await.expect("free");
+    for (server, vote) in servers.iter().zip(&guard.votes()) {
+        assert!(server.exists("a").await);
+        assert_eq!(*vote.node, path(server));
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    // The same server by its port is the same server.
+    let urls = [
+        servers[0].url(),
+        format!("unix://{}", path(&servers[0])),
+        servers[1].url(),
+    ];
+    let (error, text) = refusal(urls).await;
+    let same = matches!(
+        &error,
+        ConnectError::Unfit {
+            reason: Unfit::SameServer { .. },
+            ..
+        }
+    );
+    assert!(same, "{text}");
+}
+
+/// A server of the size of a test: it answers as `answer` says, a command given in capitals.
+async fn fake(answer: impl Fn(&str) -> String + Send + Sync + Copy + 'static) -> (u16, AbortHandle) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, answer));
+        }
+    });
+    (port, serving.abort_handle())
+}
+
+async fn serve(stream: TcpStream, answer: impl Fn(&str) -> String) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let count: usize = line.trim_end()[1..].parse().expect("an array");
+        let mut words = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            let length: usize = line.trim_end()[1..].parse().expect("a string");
+            let mut word = vec![0; length + 2];
+            stream.read_exact(&mut word).await?;
+            words.push(String::from_utf8_lossy(&word[..length]).to_uppercase());
+        }
+        let answer = answer(&words.join(" "));
+        stream.get_mut().write_all(answer.as_bytes()).await?;
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old() {
+    let cluster = Cluster::start(2).await;
+    let (port, serving) = fake(|command| match command {
+        "INFO" => {
+            bulk("redis_version:5.0.0\r\nrun_id:0123456789\r\nrole:master\r\nloading:0\r\nmaxmemory:0\r\n")
+        }
+        "CLIENT ID" => ":1\r\n".into(),
+        "PING" => "+PONG\r\n".into(),
+        other if other.starts_with("SELECT") => "+OK\r\n".into(),
+        other => {
+            let name = other.split(' ').next().unwrap_or_default();
+            format!("-ERR unknown command `{name}`, with args beginning with: \r\n")
+        }
+    })
+    .await;
+    let (error, text) = refusal(between(&cluster, format!("redis://127.0.0.1:{port}"))).await;
+    let (version, needed) = ("5.0.0".to_owned(), "6.0");
+    assert_unfit(
+        &error,
+        &format!("127.0.0.1:{port}"),
+        &Unfit::TooOld { version, needed },
+    );
+    assert!(text.ends_with("its version 5.0.0 is older than 6.0"), "{text}");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn something_that_is_no_redis() {
+    let cluster = Cluster::start(2).await;
+    let (port, serving) = fake(|_| "HTTP/1.1 400 Bad Request\r\n\r\n".into()).await;
+    let masters = connect(between(&cluster, format!("redis://127.0.0.1:{port}"))).await;
+    let guard = masters.red_lock("a").try_lock().await.expect("two are well");
+    assert!(
+        matches!(vote(&guard.votes(), 1), Vote::NotSent { .. }),
+        "{}",
+        guard.votes()
+    );
+    serving.abort();
+}
+
+#[tokio::test]
+async fn from_the_environment() {
+    if is_child() {
+        let masters = Masters::from_env().await;
+        if let Ok(expected) = std::env::var("MULTILOCK_TEST_EXPECTED") {
+            assert_eq!(masters.expect_err("must be refused").to_string(), expected);
+            return;
+        }
+        let masters = masters.expect("masters that can be used");
+        works(&masters).await;
+        let lock = masters.red_lock("a").lease(Duration::from_secs(13));
+        let error = lock
+            .try_lock()
+            .await
+            .expect_err("beyond the lease that was set")
+            .to_string();
+        assert!(
+            error.starts_with("lease: 13s is not allowed; allowed: 4s"),
+            "{error}"
+        );
+        assert!(error.contains(" to 12s"), "{error}");
+        return;
+    }
+    let cluster = Cluster::start(3).await;
+    let nodes = cluster.urls().join(", ");
+    let test = "from_the_environment";
+    let usual = [
+        ("MULTILOCK_NODES", nodes.as_str()),
+        ("MULTILOCK_NODE_TIMEOUT", "2s"),
+    ];
+    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_LEASE", "12s")]).await;
+    for (variable, value, expected) in [
+        (
+            "MULTILOCK_NODES",
+            "",
+            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas",
+        ),
+        (
+            "MULTILOCK_LEASE",
+            "soon",
+            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms",
+        ),
+        (
+            "MULTILOCK_ALLOW_EVICTION",
+            "perhaps",
+            "MULTILOCK_ALLOW_EVICTION: \"perhaps\" is not allowed; allowed: true or false",
+        ),
+    ] {
+        let variables = [usual[0], (variable, value), ("MULTILOCK_TEST_EXPECTED", expected)];
+        in_a_child(test, &variables).await;
+    }
+    // What the child did was done on these masters.
+    for server in cluster.servers() {
+        until_free([server], "works").await;
+        let stats = server.commandstats().await;
+        assert!(stats.contains_key("evalsha"), "{stats:?}");
+    }
+}
+
+#[cfg(feature = "rustls")]
+mod tls {
+    use super::*;
+
+    use std::fs;
+    use std::path::Path;
+
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use tokio_rustls::rustls::crypto::ring;
+
+    /// A CA in `ca.pem`, and what it signed for `name`: `cert.pem` and `key.pem`.
+    fn certify(dir: &Path, name: &str) {
+        let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
+        // Or two of them would have the same name, and be told apart by their signatures alone.
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, dir.display().to_string());
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let write = |file: &str, pem: String| fs::write(dir.join(file), pem).expect("a file");
+        write(
+            "ca.pem",
+            authority.self_signed(&key).expect("a certificate").pem(),
+        );
+        let issuer = Issuer::new(authority, key);
+        let key = KeyPair::generate().expect("a key");
+        let leaf = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+        write(
+            "cert.pem",
+            leaf.signed_by(&key, &issuer).expect("a certificate").pem(),
+        );
+        write("key.pem", key.serialize_pem());
+    }
+
+    async fn start(certificates: &Path) -> Server {
+        let path = |file: &str| certificates.join(file).to_str().expect("UTF-8").to_owned();
+        let (cert, key, ca) = (path("cert.pem"), path("key.pem"), path("ca.pem"));
+        let files = [
+            "--tls-cert-file",
+            &cert,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &ca,
+        ];
+        let rest = ["--tls-port", "{tls_port}", "--tls-auth-clients", "no"];
+        Server::start_with(&[&rest[..], &files[..]].concat()).await
+    }
+
+    /// The trusted certificates are a variable of the process, and so is the choice of cryptography:
+    /// each part has a process of its own.
+    #[tokio::test]
+    async fn over_tls() {
+        if is_child() {
+            return child().await;
+        }
+        let (ours, theirs) = (
+            tempfile::tempdir().expect("a directory"),
+            tempfile::tempdir().expect("another"),
+        );
+        certify(ours.path(), "localhost");
+        certify(theirs.path(), "localhost");
+        let mut servers = Vec::new();
+        for _ in 0..3 {
+            servers.push(start(ours.path()).await);
+        }
+        let urls = |host: &str| {
+            let urls = servers
+                .iter()
+                .map(|server| format!("rediss://{host}:{}", server.tls_port()));
+            urls.collect::<Vec<_>>().join(",")
+        };
+        let trusted = ours.path().join("ca.pem");
+        let trusted = trusted.to_str().expect("UTF-8");
+        let foreign = theirs.path().join("ca.pem");
+        let foreign = foreign.to_str().expect("UTF-8");
+        let test = "tls::over_tls";
+        let (by_name, by_address) = (urls("localhost"), urls("127.0.0.1"));
+        for (nodes, authority, expected) in [
+            (&by_name, trusted, ""),
+            (&by_name, foreign, "UnknownIssuer"),
+            (&by_address, trusted, "not valid for name"),
+        ] {
+            let variables = [
+                ("MULTILOCK_NODES", nodes.as_str()),
+                ("MULTILOCK_NODE_TIMEOUT", "5s"),
+                ("MULTILOCK_CONNECT_TIMEOUT", "5s"),
+                ("SSL_CERT_FILE", authority),
+                ("SSL_CERT_DIR", ""),
+                ("MULTILOCK_TEST_EXPECTED", expected),
+            ];
+            in_a_child(test, &variables).await;
+        }
+        for server in &servers {
+            let stats = server.commandstats().await;
+            assert_eq!(stats.get("evalsha"), Some(&2), "one lock and unlock: {stats:?}");
+        }
+    }
+
+    async fn child() {
+        let expected = std::env::var("MULTILOCK_TEST_EXPECTED").expect("set by the parent");
+        let error = Masters::from_env()
+            .await
+            .expect_err("no provider yet")
+            .to_string();
+        assert!(
+            error.contains("no rustls crypto provider is installed"),
+            "{error}"
+        );
+        assert!(error.contains("CryptoProvider::install_default()"), "{error}");
+        ring::default_provider().install_default().expect("the first one");
+        let masters = Masters::from_env().await;
+        if expected.is_empty() {
+            works(&masters.expect("masters that can be used")).await;
+        } else {
+            let error = masters.expect_err("not to be trusted");
+            assert!(
+                matches!(error, ConnectError::TooFew { reached: 0, .. }),
+                "{error}"
+            );
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+    }
+}
+
+#[cfg(not(feature = "rustls"))]
+#[tokio::test]
+async fn tls_needs_its_feature() {
+    let (error, text) = refusal(["rediss://localhost:1"]).await;
+    assert!(matches!(error, ConnectError::Invalid(_)), "{text}");
+}
+
+#[tokio::test]
+async fn a_dropped_attempt_leaves_no_connection() {
+    let server = Server::start_with(&[]).await;
+    let proxy = Proxy::start(server.port()).await;
+    proxy.pause(support::Direction::ToClient);
+    let connecting = patient([proxy.url()]).connect();
+    let dropped = tokio::time::timeout(Duration::from_millis(200), connecting).await;
+    assert!(dropped.is_err(), "nothing was answered");
+    proxy.resume(support::Direction::ToClient);
+    until("only the one who asks is connected", async || {
+        let clients = server.command(&["CLIENT", "LIST"]).await;
+        let Value::BulkString(clients) = clients else {
+            panic!("{clients:?}");
+        };
+        String::from_utf8_lossy(&clients).lines().count() == 1
+    })
+    .await;
+}

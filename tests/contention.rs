@@ -1,0 +1,210 @@
+//! Many who want the same: never two inside, everyone gets a turn, and who waits only for so long is
+//! told in time why it was in vain.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use multilock::{LockError, Masters, MultiLock, Policy};
+use support::{Cluster, PATIENT, all_executed, connect, held_everywhere, until_free};
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+/// As long as this at least, and until everyone has had a turn.
+const FOR: Duration = Duration::from_secs(2);
+/// By then everyone must have had one.
+const AT_MOST: Duration = Duration::from_secs(30);
+
+/// Who is inside, seen by the contenders and not by the masters.
+#[derive(Debug, Default)]
+struct Witness {
+    inside: AtomicBool,
+    turns: Vec<AtomicUsize>,
+}
+
+impl Witness {
+    fn of(contenders: usize) -> Arc<Self> {
+        Arc::new(Self {
+            inside: AtomicBool::new(false),
+            turns: (0..contenders).map(|_| AtomicUsize::new(0)).collect(),
+        })
+    }
+
+    fn everyone_had_a_turn(&self) -> bool {
+        self.turns.iter().all(|turns| turns.load(Ordering::SeqCst) > 0)
+    }
+
+    async fn turn(&self, number: usize) {
+        assert!(!self.inside.swap(true, Ordering::SeqCst), "two are inside");
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        self.turns[number].fetch_add(1, Ordering::SeqCst);
+        assert!(
+            self.inside.swap(false, Ordering::SeqCst),
+            "another has left for us"
+        );
+    }
+}
+
+async fn contend(lock: MultiLock, number: usize, witness: Arc<Witness>) {
+    let begun = Instant::now();
+    while begun.elapsed() < FOR || !witness.everyone_had_a_turn() {
+        assert!(begun.elapsed() < AT_MOST, "turns: {:?}", witness.turns);
+        let guard = lock.clone().wait(AT_MOST).lock().await.expect("a turn");
+        witness.turn(number).await;
+        // Gone by an unlock or by a drop.
+        if number.is_multiple_of(2) {
+            guard.unlock().await.expect("held all the time");
+        } else {
+            drop(guard);
+        }
+        // Something else to do: the greedy have a test of their own.
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn all_contend(cluster: &Cluster, clients: &[Masters], tasks: usize, policies: &[Policy]) {
+    let witness = Witness::of(tasks);
+    let contenders = (0..tasks).map(|number| {
+        let lock = clients[number % clients.len()].lock("a", policies[number % policies.len()]);
+        tokio::spawn(contend(lock, number, Arc::clone(&witness)))
+    });
+    for contender in join_all(contenders).await {
+        contender.expect("no rule was broken");
+    }
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_tasks_of_one_client() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    all_contend(&cluster, &[masters], 8, &[Policy::RedLock]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_clients_of_two_tasks() {
+    let cluster = Cluster::start(5).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connect(cluster.urls()).await);
+    }
+    all_contend(&cluster, &clients, 8, &[Policy::RedLock]).await;
+}
+
+/// Any two quorums meet, whatever the policies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_clients_of_different_policies() {
+    let cluster = Cluster::start(5).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connect(cluster.urls()).await);
+    }
+    let policies = [
+        Policy::RedLock,
+        Policy::MultiLock,
+        Policy::AtLeast(4),
+        Policy::RedLock,
+    ];
+    all_contend(&cluster, &clients, 4, &policies).await;
+}
+
+/// One who drops its guard and takes the next at once sends both over the same connections: a release
+/// with an acquire right behind it. The others must not have to be lucky to get in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_greedy_leave_the_others_a_turn() {
+    let cluster = Cluster::start(5).await;
+    let greedy = connect(cluster.urls()).await;
+    let lock = greedy.red_lock("a");
+    let inside = tokio::spawn(async move {
+        loop {
+            let guard = lock.lock().await.expect("a turn");
+            sleep(Duration::from_millis(2)).await;
+            drop(guard);
+        }
+    });
+    let others = connect(cluster.urls()).await;
+    for turn in 0..5 {
+        for policy in [Policy::RedLock, Policy::MultiLock] {
+            let lock = others.lock("a", policy);
+            let guard = timeout(Duration::from_secs(5), lock.lock()).await;
+            let guard = guard.unwrap_or_else(|_| panic!("no turn {turn} for a {policy}"));
+            guard.expect("a turn").unlock().await.expect("held all the time");
+        }
+    }
+    inside.abort();
+    let _ = inside.await;
+}
+
+#[tokio::test]
+async fn a_short_wait_ends_in_time_and_says_why() {
+    const WAIT: Duration = Duration::from_millis(50);
+    /// What the machine may add.
+    const SLACK: Duration = Duration::from_secs(2);
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let rival = connect(cluster.urls()).await;
+    let guard = held_everywhere(&rival.red_lock("a")).await;
+    let mut told = 0;
+    for _ in 0..10 {
+        let begun = Instant::now();
+        let error = masters.red_lock("a").wait(WAIT).lock().await.expect_err("held");
+        let took = begun.elapsed();
+        assert!((WAIT..WAIT + SLACK).contains(&took), "{took:?}");
+        let LockError::TimedOut { waited, last } = &error else {
+            panic!("{error}");
+        };
+        assert!((WAIT..=took).contains(waited), "{waited:?}");
+        match last.as_deref() {
+            Some(LockError::Contended { votes, .. }) => {
+                told += 1;
+                assert!(votes.granted() == 0 && error.votes() == Some(votes), "{error}");
+            }
+            // On a busy machine not even one round may have come to its end.
+            None => {}
+            Some(other) => panic!("{other}"),
+        }
+    }
+    assert!(told > 0, "not one of ten rounds was done within {WAIT:?}");
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("held");
+    // No wait at all is one that has passed already, and still an answer.
+    let nobody = masters.red_lock("a").wait(Duration::ZERO).lock().await;
+    assert!(
+        matches!(nobody, Ok(_) | Err(LockError::TimedOut { .. })),
+        "{nobody:?}"
+    );
+    drop(nobody);
+    until_free(cluster.servers(), "a").await;
+}
+
+/// The wait is over when it is over, also in the middle of a round that would go on for long.
+#[tokio::test]
+async fn a_wait_ends_in_the_middle_of_a_round() {
+    const WAIT: Duration = Duration::from_millis(200);
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    for server in &cluster.servers()[..2] {
+        server.freeze().await;
+    }
+    let begun = Instant::now();
+    let error = masters
+        .red_lock("a")
+        .wait(WAIT)
+        .lock()
+        .await
+        .expect_err("one of three");
+    let took = begun.elapsed();
+    assert!((WAIT..PATIENT).contains(&took), "{took:?}");
+    assert!(matches!(error, LockError::TimedOut { last: None, .. }), "{error}");
+    for server in &cluster.servers()[..2] {
+        server.thaw().await;
+    }
+    // The round that was given up is rolled back wherever it arrives.
+    all_executed(&masters).await;
+    until_free(cluster.servers(), "a").await;
+}

@@ -1,0 +1,430 @@
+//! Giving a lock up: what `unlock` says is what the masters did, what could not be delivered is
+//! delivered later, a drop is a release, and what an operator takes away stays away.
+
+mod support;
+
+use std::time::Duration;
+
+use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
+use redis::Value;
+use support::{
+    ACQUIRE, Cluster, EXTEND, Keep, PATIENT, Server, all_executed, connect, eval, field, held_everywhere,
+    patient, until, until_free, vote,
+};
+
+/// So long that nothing here is freed by its end.
+const LONG: Duration = Duration::from_secs(3600);
+/// A node deadline that is missed on purpose, or that leaves room for a short lease.
+const NODE_TIMEOUT: Duration = Duration::from_millis(400);
+/// Ends while the test looks on.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// With room for short leases, and long ones too.
+async fn hasty(cluster: &Cluster) -> Masters {
+    let builder = patient(cluster.urls()).node_timeout(NODE_TIMEOUT).lease(LONG);
+    builder.connect().await.expect("masters that can be used")
+}
+
+async fn fields(servers: &[Server], name: &str) -> Vec<Option<String>> {
+    let mut fields = Vec::new();
+    for server in servers {
+        fields.push(field(server, name).await);
+    }
+    fields
+}
+
+/// The field under a name that is held on all of the servers.
+async fn common_field(servers: &[Server], name: &str) -> String {
+    let mut fields = fields(servers, name).await;
+    fields.dedup();
+    match fields.as_slice() {
+        [Some(field)] => field.clone(),
+        other => panic!("not the same on every master: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn released() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    for lock in [
+        masters.red_lock("a"),
+        masters.multi_lock("a"),
+        masters.red_lock(["a", "b"]),
+    ] {
+        let guard = lock.try_lock().await.expect("free");
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        until_free(cluster.servers(), "a").await;
+        until_free(cluster.servers(), "b").await;
+    }
+}
+
+#[tokio::test]
+async fn released_by_a_majority_although_a_minority_had_lost_it() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for server in &cluster.servers()[..2] {
+        server.command(&["DEL", "a"]).await;
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn lost_by_expiry_to_a_rival_who_is_left_alone() {
+    let cluster = Cluster::start(5).await;
+    let masters = hasty(&cluster).await;
+    let rival = connect(cluster.urls()).await;
+    let first = masters.red_lock("a").lease(SHORT).wait(PATIENT).lock().await;
+    let first = first.expect("free");
+    // The rival waits its turn, and its turn comes when the lease has ended.
+    let second = rival
+        .multi_lock("a")
+        .wait(PATIENT)
+        .lock()
+        .await
+        .expect("free in the end");
+    assert!(!first.is_valid());
+    let theirs = common_field(cluster.servers(), "a").await;
+    let Err(UnlockError::WasLost { votes }) = first.unlock().await else {
+        panic!("the lease has ended");
+    };
+    assert_eq!(votes.granted(), 0, "{votes}");
+    all_executed(&masters).await;
+    assert_eq!(
+        common_field(cluster.servers(), "a").await,
+        theirs,
+        "the rival's hold is whole"
+    );
+    assert!(second.is_valid());
+    assert_eq!(second.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn lost_by_deletion() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for server in &cluster.servers()[1..4] {
+        server.command(&["DEL", "a"]).await;
+    }
+    assert!(guard.is_valid(), "nobody can know before asking");
+    let Err(UnlockError::WasLost { votes }) = guard.unlock().await else {
+        panic!("three of five did not have it");
+    };
+    let gone = votes.iter().filter(|node| node.vote == Vote::NotHeld).count();
+    assert_eq!(gone, 3, "{votes}");
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn a_multi_lock_is_lost_with_a_single_master() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = masters.multi_lock("a").try_lock().await.expect("free");
+    cluster.server(1).command(&["DEL", "a"]).await;
+    let Err(UnlockError::WasLost { votes }) = guard.unlock().await else {
+        panic!("one did not have it");
+    };
+    assert_eq!(vote(&votes, 1), Vote::NotHeld);
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn unconfirmed_and_yet_delivered() {
+    let cluster = Cluster::start(5).await;
+    let masters = hasty(&cluster).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for server in &cluster.servers()[..3] {
+        server.freeze().await;
+    }
+    let Err(UnlockError::Unconfirmed {
+        free_within, votes, ..
+    }) = guard.unlock().await
+    else {
+        panic!("three of five did not answer");
+    };
+    assert_eq!(free_within, LONG);
+    assert_eq!(votes.granted(), 2, "{votes}");
+    for place in 0..3 {
+        assert!(matches!(vote(&votes, place), Vote::Unknown { .. }), "{votes}");
+    }
+    for server in &cluster.servers()[..3] {
+        server.thaw().await;
+    }
+    // An hour before the lease ends.
+    until_free(cluster.servers(), "a").await;
+    let guard = masters.multi_lock("a").wait(PATIENT).lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn what_is_owed_to_a_dead_master_is_paid_when_it_is_back() {
+    let cluster = Cluster::start(5).await;
+    let masters = hasty(&cluster).await;
+    let (first, second) = (
+        held_everywhere(&masters.red_lock("a")).await,
+        held_everywhere(&masters.red_lock("b")).await,
+    );
+    let dead = cluster.server(3);
+    assert!(dead.exists("a").await && dead.exists("b").await);
+    dead.kill().await;
+    assert_eq!(first.unlock().await, Ok(Unlocked::Released));
+    drop(second);
+    until_free(
+        cluster
+            .servers()
+            .iter()
+            .filter(|server| server.port() != dead.port()),
+        "b",
+    )
+    .await;
+    // It comes back with both, for another hour.
+    dead.restart(Keep::Data).await;
+    until_free([dead], "a").await;
+    until_free([dead], "b").await;
+}
+
+#[tokio::test]
+async fn a_debt_is_no_debt_to_the_next_holder() {
+    let cluster = Cluster::start(3).await;
+    let masters = hasty(&cluster).await;
+    let first = held_everywhere(&masters.red_lock("a")).await;
+    let dead = cluster.server(2);
+    dead.kill().await;
+    assert_eq!(first.unlock().await, Ok(Unlocked::Released));
+    let second = masters.red_lock("a").try_lock().await.expect("free on two");
+    dead.restart(Keep::Nothing).await;
+    // Whoever comes next on the master that was dead keeps what it gets there, debt or not.
+    until("it votes again", async || {
+        let probe = masters.multi_lock("probe").try_lock().await;
+        probe.is_ok()
+    })
+    .await;
+    let third = eval(
+        dead,
+        ACQUIRE,
+        &["a", "multilock_revoked:{a}"],
+        &["somebody:1", "1", "600000"],
+    )
+    .await;
+    assert_eq!(third, Value::Int(1));
+    all_executed(&masters).await;
+    assert_eq!(field(dead, "a").await.as_deref(), Some("somebody:1"));
+    drop(second);
+    until_free(&cluster.servers()[..2], "a").await;
+    all_executed(&masters).await;
+    assert_eq!(field(dead, "a").await.as_deref(), Some("somebody:1"));
+}
+
+#[tokio::test]
+async fn dropping_the_guard_releases() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    drop(held_everywhere(&masters.red_lock("a")).await);
+    until_free(cluster.servers(), "a").await;
+    drop(masters.red_lock("a").try_lock().await.expect("free"));
+    until_free(cluster.servers(), "a").await;
+    all_executed(&masters).await;
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn dropping_the_guard_on_a_plain_thread_releases() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let dropping = std::thread::spawn(move || drop(guard));
+    until("the thread has ended", async || dropping.is_finished()).await;
+    dropping.join().expect("no panic outside a runtime");
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn dropping_the_guard_after_its_runtime_leaves_it_to_the_lease() {
+    let cluster = Cluster::start(3).await;
+    let urls = cluster.urls();
+    let (masters, guard) = tokio::task::spawn_blocking(|| {
+        let other = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let held = other.block_on(async {
+            let masters = connect(urls).await;
+            let guard = masters.multi_lock("a").try_lock().await.expect("free");
+            (masters, guard)
+        });
+        drop(other);
+        held
+    })
+    .await
+    .expect("no panic");
+    let dropping = std::thread::spawn(move || drop((guard, masters)));
+    until("the thread has ended", async || dropping.is_finished()).await;
+    dropping.join().expect("no panic after the runtime's end");
+    for server in cluster.servers() {
+        assert!(
+            (1..=30_000).contains(&server.pttl("a").await),
+            "still there, but not for ever"
+        );
+    }
+}
+
+#[tokio::test]
+async fn leaked_until_its_lease_ends() {
+    let cluster = Cluster::start(3).await;
+    let masters = hasty(&cluster).await;
+    let guard = masters.multi_lock("a").lease(SHORT).wait(PATIENT).lock().await;
+    let leaked = std::time::Instant::now();
+    guard.expect("free").leak();
+    let error = masters.red_lock("a").try_lock().await;
+    if leaked.elapsed() < SHORT / 2 {
+        let error = error.expect_err("leaked, not released");
+        assert!(matches!(error, LockError::Contended { .. }), "{error}");
+    }
+    let next = masters
+        .red_lock("a")
+        .wait(PATIENT)
+        .lock()
+        .await
+        .expect("free by its lease");
+    // The lease began a little before; a release would have been there at once.
+    assert!(leaked.elapsed() >= SHORT / 2, "{:?}", leaked.elapsed());
+    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn taken_away_by_force() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let operator = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let theirs = common_field(cluster.servers(), "a").await;
+
+    let forced = operator
+        .red_lock("a")
+        .force_release()
+        .await
+        .expect("all are well");
+    assert_eq!(forced.votes.granted(), 5);
+    let [former] = forced.former.as_slice() else {
+        panic!("one holder: {forced:?}");
+    };
+    // Enough to find it in a log, too little to release with it.
+    let number = theirs.rsplit_once(':').expect("uuid:number").1;
+    assert_eq!(former.to_string(), format!("{}…:{number}", &theirs[..8]));
+    for server in cluster.servers() {
+        assert!(!server.exists("a").await, "free when the call returns");
+        assert!((1..=30_000).contains(&server.pttl("multilock_revoked:{a}").await));
+    }
+
+    // Somebody new gets in at once.
+    let next = operator.multi_lock("a").try_lock().await.expect("free");
+    let new = common_field(cluster.servers(), "a").await;
+
+    // Whatever the former holder still has on its way comes too late, on every master.
+    let (keys, args) = (["a", "multilock_revoked:{a}"], [theirs.as_str(), "1", "30000"]);
+    for server in cluster.servers() {
+        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
+        let extended = eval(server, EXTEND, &keys, &[&args[..], &["1"]].concat()).await;
+        assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
+    }
+    let error = guard
+        .extend(Duration::from_secs(30))
+        .await
+        .expect_err("taken away");
+    let ExtendError::Lost { votes } = &error else {
+        panic!("{error}");
+    };
+    assert!(votes.iter().any(|node| node.vote == Vote::Revoked), "{votes}");
+    assert!(!guard.is_valid(), "it has learnt of it");
+    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
+    all_executed(&masters).await;
+    assert_eq!(
+        common_field(cluster.servers(), "a").await,
+        new,
+        "the new hold is whole"
+    );
+
+    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
+    // A free name stays free for the former field alone.
+    for server in cluster.servers() {
+        until_free([server], "a").await;
+        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
+        let extended = eval(server, EXTEND, &keys, &[&args[..], &["1"]].concat()).await;
+        assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
+        assert!(!server.exists("a").await);
+    }
+    // The former holder's process is as welcome as anybody's.
+    let again = masters.multi_lock("a").try_lock().await.expect("free");
+    assert_eq!(again.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn force_keeps_out_a_straggler_on_a_master_that_had_nothing_yet() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let theirs = common_field(cluster.servers(), "a").await;
+    // As if the acquire were still on its way to this one.
+    cluster.server(2).command(&["DEL", "a"]).await;
+    masters.red_lock("a").force_release().await.expect("all are well");
+    let (keys, args) = (["a", "multilock_revoked:{a}"], [theirs.as_str(), "1", "30000"]);
+    for server in cluster.servers() {
+        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
+        assert!(!server.exists("a").await);
+    }
+    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
+}
+
+#[tokio::test]
+async fn force_on_what_is_free_or_foreign() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let forced = masters.red_lock("a").force_release().await.expect("all are well");
+    assert!(forced.former.is_empty());
+    for server in cluster.servers() {
+        assert_eq!(
+            server.keys().await,
+            Vec::<String>::new(),
+            "no mark without a holder"
+        );
+        server.command(&["SET", "a", "theirs"]).await;
+    }
+    let forced = masters.red_lock("a").force_release().await.expect("all are well");
+    assert_eq!(forced.votes.granted(), 3);
+    let guard = masters.multi_lock("a").try_lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn force_with_too_few_masters_says_so() {
+    let cluster = Cluster::start(3).await;
+    let masters = hasty(&cluster).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    cluster.server(0).freeze().await;
+    cluster.server(1).freeze().await;
+    let error = masters
+        .red_lock("a")
+        .force_release()
+        .await
+        .expect_err("one of three");
+    let LockError::Unreachable { votes } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(votes.granted(), 1, "{votes}");
+    assert!(
+        !cluster.server(2).exists("a").await,
+        "done where it could be done"
+    );
+    cluster.server(0).thaw().await;
+    cluster.server(1).thaw().await;
+    until("it can be called again", async || {
+        masters.multi_lock("a").force_release().await.is_ok()
+    })
+    .await;
+    until_free(cluster.servers(), "a").await;
+    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
+}

@@ -1,0 +1,180 @@
+//! What a lock costs the masters, counted by the masters: one script call each to take it, one each
+//! to give it up, and nothing at all in between.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use multilock::{Masters, Owner, Policy, Unlocked};
+use support::{Cluster, Server, connect, heard_from_all, held_everywhere, until};
+use tokio::time::sleep;
+
+type Counts = BTreeMap<String, u64>;
+
+/// Commands run, without those of the test itself and of a container's health check.
+async fn counts(server: &Server) -> Counts {
+    let mut counts = server.commandstats().await;
+    for own in ["info", "ping", "config|resetstat", "config", "client|kill"] {
+        counts.remove(own);
+    }
+    counts
+}
+
+/// From here on everything counts.
+async fn start_counting(cluster: &Cluster) {
+    for server in cluster.servers() {
+        server.reset_stats().await;
+        assert_eq!(counts(server).await, Counts::new());
+    }
+}
+
+/// On each master exactly this was run since; a command that a script runs counts, too.
+async fn assert_counts(cluster: &Cluster, expected: &[(&str, u64)]) {
+    let expected: Counts = expected
+        .iter()
+        .map(|(name, calls)| ((*name).to_owned(), *calls))
+        .collect();
+    for server in cluster.servers() {
+        // The last answers may still be on their way; more than this must not come.
+        until("all has arrived", async || {
+            let counts = counts(server).await;
+            expected
+                .iter()
+                .all(|(name, calls)| counts.get(name).is_some_and(|seen| seen >= calls))
+        })
+        .await;
+        assert_eq!(counts(server).await, expected, "on {}", server.port());
+    }
+}
+
+async fn five() -> (Cluster, Masters) {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    (cluster, masters)
+}
+
+/// Inside acquire: one look at the key and the mark, the field, its time to live.
+const ACQUIRE: [(&str, u64); 4] = [("evalsha", 1), ("exists", 1), ("hset", 1), ("pexpire", 1)];
+/// Inside release: whose is it, delete it, tell the waiters.
+const BOTH: [(&str, u64); 7] = [
+    ("evalsha", 2),
+    ("exists", 1),
+    ("hset", 1),
+    ("pexpire", 1),
+    ("hexists", 1),
+    ("del", 1),
+    ("publish", 1),
+];
+
+#[tokio::test]
+async fn one_call_to_take_it_and_one_to_give_it_up() {
+    let (cluster, masters) = five().await;
+    for policy in [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)] {
+        start_counting(&cluster).await;
+        let guard = masters.lock("a", policy).try_lock().await.expect("free");
+        assert_counts(&cluster, &ACQUIRE).await;
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        assert_counts(&cluster, &BOTH).await;
+    }
+    // As many for a waiter who need not wait, and for a guard that is dropped.
+    start_counting(&cluster).await;
+    drop(masters.red_lock("a").lock().await.expect("free"));
+    assert_counts(&cluster, &BOTH).await;
+}
+
+#[tokio::test]
+async fn several_names_cost_no_more_calls() {
+    let (cluster, masters) = five().await;
+    start_counting(&cluster).await;
+    let guard = masters
+        .multi_lock(["a", "b", "c"])
+        .try_lock()
+        .await
+        .expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    for server in cluster.servers() {
+        until("all has arrived", async || {
+            counts(server).await.get("publish") == Some(&3)
+        })
+        .await;
+        assert_eq!(counts(server).await["evalsha"], 2);
+    }
+}
+
+#[tokio::test]
+async fn idling_costs_nothing() {
+    let (cluster, masters) = five().await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    start_counting(&cluster).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_counts(&cluster, &[]).await;
+    // Nor does a hold whose lease has long to go.
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    start_counting(&cluster).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(guard.is_valid());
+    assert_counts(&cluster, &[]).await;
+    drop(guard);
+}
+
+#[tokio::test]
+async fn reentry_costs_nothing() {
+    let (cluster, masters) = five().await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let outer = held_everywhere(&lock).await;
+    start_counting(&cluster).await;
+    for _ in 0..10 {
+        let inner = lock.try_lock().await.expect("entered");
+        let shorter = lock
+            .clone()
+            .lease(Duration::from_secs(12))
+            .lock()
+            .await
+            .expect("entered");
+        assert_eq!(outer.hold_count(), 3);
+        drop(shorter);
+        assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
+    }
+    assert_eq!((outer.is_valid(), outer.hold_count()), (true, 1));
+    assert_counts(&cluster, &[]).await;
+    // Half a second later still nothing.
+    sleep(Duration::from_millis(500)).await;
+    assert_counts(&cluster, &[]).await;
+    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
+}
+
+#[tokio::test]
+async fn refusals_and_extensions_cost_one_call() {
+    let (cluster, masters) = five().await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    start_counting(&cluster).await;
+    guard.extend(Duration::from_secs(30)).await.expect("held");
+    heard_from_all(&guard).await;
+    for server in cluster.servers() {
+        until("it has arrived", async || {
+            counts(server).await.contains_key("hset")
+        })
+        .await;
+        let counts = counts(server).await;
+        assert_eq!(counts["evalsha"], 1, "{counts:?}");
+        assert!(!counts.contains_key("publish"), "{counts:?}");
+    }
+    start_counting(&cluster).await;
+    masters.red_lock("a").try_lock().await.expect_err("held");
+    // Whoever was refused by all has nothing to take back; a master that was not waited for is told.
+    for server in cluster.servers() {
+        until("it has arrived", async || {
+            counts(server).await.contains_key("evalsha")
+        })
+        .await;
+        let counts = counts(server).await;
+        assert!((1..=2).contains(&counts["evalsha"]), "{counts:?}");
+        for never in ["hset", "pexpire", "del", "publish"] {
+            assert!(!counts.contains_key(never), "{counts:?}");
+        }
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
