@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use multilock::{ConnectError, LockError, Masters};
+use multilock::{ConnectError, LockError, Masters, Quarantine};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -58,5 +58,10 @@ async fn connect() -> Result<Masters, ConnectError> {
         return Masters::from_env().await;
     }
     let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    Masters::builder().nodes(local).connect().await
+    // These keep every write they acknowledge (appendfsync always), also through a restart.
+    Masters::builder()
+        .nodes(local)
+        .quarantine(Quarantine::Off)
+        .connect()
+        .await
 }

@@ -1,28 +1,58 @@
 -- acquire: take every name for one owner, all or nothing on this master.
 --
--- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ...
--- ARGV  owner field, hold count, lease in ms
+-- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., and when fenced: fence 1, fence 2, ...
+-- ARGV  owner field, hold count, lease in ms, and when fenced: token, ms that a fence lives
 -- Returns
---   1                        granted: the owner's field stands under every name
---   {0, ms left, holder}     refused; nothing was written (ms left is -1 for a key without a TTL)
---   -1                       revoked: this owner was forced out; nothing was written
+--   1                             granted, not fenced: the owner's field stands under every name
+--   {1, highest}                  granted, and the token was accepted: it is above all that was stored
+--   {3, highest}                  granted, but a token as high had been stored before
+--   {0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
+--   -1                            revoked: this owner was forced out; nothing was written
+-- where highest is the largest token that was stored for any of the names before, in decimal digits.
 --
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
--- stand half-taken. Sent again it answers 1 again and counts nothing twice: the count is absolute.
+-- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
+-- token counts only together with the grant, so it moves in the same script.
 
 local owner, count, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local token, retention = tonumber(ARGV[4]), ARGV[5]
+local last = token and #KEYS / 3 * 2 or #KEYS
 
--- The common case in one call: nobody holds any name and nobody was forced out of one.
-if redis.call('exists', unpack(KEYS)) == 0 then
-  for i = 1, #KEYS, 2 do
+-- What a fence has stored. What is no number that a script handles exactly stands for the largest
+-- that is: nothing is ever above it.
+local function stored(key)
+  local number = tonumber(redis.call('get', key) or 0)
+  if number and number >= 0 and number <= 9007199254740991 then return number end
+  return 9007199254740991
+end
+
+local highest = 0
+for i = last + 1, #KEYS do highest = math.max(highest, stored(KEYS[i])) end
+
+local function granted()
+  if not token then return 1 end
+  local accepted = token > highest
+  for i = last + 1, #KEYS do
+    if accepted then
+      redis.call('set', KEYS[i], ARGV[4], 'px', retention)
+    else
+      redis.call('pexpire', KEYS[i], retention)
+    end
+  end
+  return {accepted and 1 or 3, string.format('%.0f', highest)}
+end
+
+-- The common case in one look: nobody holds any name and nobody was forced out of one.
+if redis.call('exists', unpack(KEYS, 1, last)) == 0 then
+  for i = 1, last, 2 do
     -- The field first: under OOM the script stops here, before anything is written.
     redis.call('hset', KEYS[i], owner, count)
     redis.call('pexpire', KEYS[i], lease)
   end
-  return 1
+  return granted()
 end
 
-for i = 2, #KEYS, 2 do
+for i = 2, last, 2 do
   if redis.call('sismember', KEYS[i], owner) == 1 then return -1 end
 end
 
@@ -39,7 +69,7 @@ local function holder(key)
 end
 
 local refused_for, refused_by = nil, nil
-for i = 1, #KEYS, 2 do
+for i = 1, last, 2 do
   local left = redis.call('pttl', KEYS[i])
   -- pcall: a key of another type is an answer here, not an error.
   if left ~= -2 and redis.pcall('hexists', KEYS[i], owner) ~= 1 then
@@ -49,9 +79,11 @@ for i = 1, #KEYS, 2 do
     end
   end
 end
-if refused_for ~= nil then return {0, refused_for, refused_by} end
+if refused_for ~= nil then
+  return {0, refused_for, refused_by, token and string.format('%.0f', highest) or nil}
+end
 
-for i = 1, #KEYS, 2 do
+for i = 1, last, 2 do
   local left = redis.call('pttl', KEYS[i])
   if left == -2 then
     redis.call('hset', KEYS[i], owner, count)
@@ -62,4 +94,4 @@ for i = 1, #KEYS, 2 do
     redis.call('hset', KEYS[i], owner, count)
   end
 end
-return 1
+return granted()

@@ -1,19 +1,47 @@
--- extend: raise the time to live of what some owners hold. Creates nothing.
+-- extend: raise the time to live of what some owners hold. Creates no hold.
 --
--- KEYS  for each hold: name 1, revocation mark 1, name 2, revocation mark 2, ...
--- ARGV  for each hold: owner field, hold count, lease in ms, number of names
+-- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...
+-- ARGV  ms that a fence lives, then for each hold: owner field, hold count, lease in ms, number of
+--       names, token (0 when it is not fenced), 1 to raise the fence or 0 to keep it up
 -- Returns for each hold
---   1                        continued: every name was held, none has less than the lease left
+--   1                        continued: every name was held, none has less than the lease left; if the
+--                            fence was to be raised, the token was above all that was stored
+--   3                        continued, but the token was not above all that was stored
 --   2                        absent: a name is free here; nothing was written
 --   {0, ms left, type}       another holds a name; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
 --
 -- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
--- may expire between the look and the write. It never creates a key: one that arrives after the
--- unlock must not leave an orphan.
+-- may expire between the look and the write. It never creates a hold: one that arrives after the
+-- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
+-- onto a master where another holds must not outdo that other's token.
 
-local function extend(first, last, owner, count, lease)
-  local absent = false
+local retention = ARGV[1]
+
+-- What a fence has stored. What is no number that a script handles exactly stands for the largest
+-- that is: nothing is ever above it.
+local function stored(key)
+  local number = tonumber(redis.call('get', key) or 0)
+  if number and number >= 0 and number <= 9007199254740991 then return number end
+  return 9007199254740991
+end
+
+-- Makes the fences at least the token; whether the token was above all of them.
+local function fence(first, last, digits)
+  local token, above = tonumber(digits), true
+  for i = first, last do
+    if stored(KEYS[i]) < token then
+      redis.call('set', KEYS[i], digits, 'px', retention)
+    else
+      above = false
+      redis.call('pexpire', KEYS[i], retention)
+    end
+  end
+  return above
+end
+
+local function extend(first, names, fences, owner, count, lease, token, raise)
+  local last, absent = first + 2 * names - 1, false
   for i = first, last, 2 do
     -- pcall: a key of another type is an answer here, not an error.
     if redis.pcall('hexists', KEYS[i], owner) ~= 1 then
@@ -29,13 +57,16 @@ local function extend(first, last, owner, count, lease)
     if redis.call('pttl', KEYS[i]) < lease then redis.call('pexpire', KEYS[i], lease) end
     redis.call('hset', KEYS[i], owner, count)
   end
-  return 1
+  local above = fence(last + 1, last + fences, token)
+  return raise == '1' and not above and 3 or 1
 end
 
 local answers, first = {}, 1
-for i = 1, #ARGV, 4 do
-  local last = first + 2 * tonumber(ARGV[i + 3]) - 1
-  answers[#answers + 1] = extend(first, last, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]))
-  first = last + 1
+for i = 2, #ARGV, 6 do
+  local names, token = tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local fences = token == '0' and 0 or names
+  answers[#answers + 1] =
+    extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5])
+  first = first + 2 * names + fences
 end
 return answers

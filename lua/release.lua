@@ -1,21 +1,35 @@
 -- release: give up every name that this owner holds here, and tell the waiters.
 --
--- KEYS  name 1, name 2, ...
--- ARGV  owner field, notify (1 or 0), channel 1, channel 2, ...
+-- KEYS  name 1, name 2, ..., and when fenced: fence 1, fence 2, ...
+-- ARGV  owner field, notify (1 or 0), token (0 when not fenced), ms that a fence lives,
+--       channel 1, channel 2, ...
 -- Returns {names that were held and are free now, most listeners that a notice reached}
 --
--- Atomic, because between the look and the delete the name may have passed to somebody else. It only
--- deletes, so it works on a master that is out of memory, and may be sent any number of times.
+-- Atomic, because between the look and the delete the name may have passed to somebody else. It
+-- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
+-- The fence is left at the token or above, also on a master that had not accepted it.
 
-local owner, notify = ARGV[1], ARGV[2]
+local owner, notify, token, retention = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local names = token == '0' and #KEYS or #KEYS / 2
+-- What a fence has stored. What is no number that a script handles exactly stands for the largest
+-- that is: nothing is ever above it.
+local function stored(key)
+  local number = tonumber(redis.call('get', key) or 0)
+  if number and number >= 0 and number <= 9007199254740991 then return number end
+  return 9007199254740991
+end
+
 local released, listeners = 0, 0
-for i, key in ipairs(KEYS) do
-  if redis.pcall('hexists', key, owner) == 1 then
-    redis.call('del', key)
+for i = 1, names do
+  if redis.pcall('hexists', KEYS[i], owner) == 1 then
+    redis.call('del', KEYS[i])
     released = released + 1
+    if token ~= '0' and stored(KEYS[names + i]) < tonumber(token) then
+      redis.call('set', KEYS[names + i], token, 'px', retention)
+    end
     if notify == '1' then
       -- pcall: an ACL may deny the channel; waiters then wake by their timers.
-      local reached = redis.pcall('publish', ARGV[2 + i], '0')
+      local reached = redis.pcall('publish', ARGV[4 + i], '0')
       if type(reached) == 'number' then listeners = math.max(listeners, reached) end
     end
   end

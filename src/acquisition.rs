@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cleanup::{Attempt, Debris};
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::extension::extend;
+use crate::fence::FencingToken;
 use crate::guard::MultiLockGuard;
 use crate::hold::{Granted, Hold};
 use crate::masters::Pool;
@@ -13,8 +14,8 @@ use crate::name::Names;
 use crate::node::{Class, Fault};
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
-use crate::round::Round;
-use crate::script::{self, Reply};
+use crate::round::{Round, Trust};
+use crate::script::{self, Fence, Fencing, Renewal, Reply};
 use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
 use crate::vote::Vote;
@@ -30,6 +31,7 @@ pub(crate) struct Plan {
     /// Whether the hold is renewed while its guard lives: the call site set no lease.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
     pub(crate) owner: Owner,
 }
@@ -126,26 +128,45 @@ fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {
     InvalidInput::new("names", &plan.names, allowed)
 }
 
-/// One round with an owner field that was never used before.
+/// One round with an owner field that was never used before; a second one only when a master had seen
+/// a larger fencing token.
 async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let pool = &plan.pool;
     let debris = Debris {
         names: plan.names.clone(),
         field: pool.fresh_field(),
+        token: FencingToken::NONE,
     };
     let field = Arc::clone(&debris.field);
-    let request = script::acquire(&plan.names, &field, 1, plan.lease);
+    let mut token = if plan.fenced {
+        pool.propose_token()
+    } else {
+        FencingToken::NONE
+    };
+    let fence = Fence {
+        token,
+        retention: pool.config.fence_retention,
+    };
+    let request = script::acquire(&plan.names, &field, 1, plan.lease, fence);
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
-    let mut denied = 0;
+    let (mut denied, mut accepted) = (0, 0);
     let begun = pool.clock.now();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
-    let mut round = Round::begin(pool, &request, pool.config.node_timeout, |_| true);
+    let mut round = Round::begin(
+        pool,
+        &request,
+        pool.config.node_timeout,
+        Trust::Quorum(plan.needed),
+        |_| true,
+    );
     while let Some((place, answer)) = round.next().await {
         denied += usize::from(is_denied(&answer));
-        let (vote, ballot) = read(answer);
-        attempt.votes[place] = vote;
-        tally.count(ballot);
+        let answer = read(answer);
+        pool.tokens.saw(answer.highest);
+        accepted += usize::from(answer.accepted);
+        attempt.votes[place] = answer.vote;
+        tally.count(answer.ballot);
         let over = match tally.outcome() {
             Outcome::Pending => false,
             Outcome::Won => true,
@@ -166,6 +187,20 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             votes: attempt.votes.clone(),
         });
     }
+    if plan.fenced && accepted < plan.needed {
+        token = pool.propose_token();
+        if !raise(plan, &field, token, &attempt.votes).await {
+            let votes = attempt.votes.clone();
+            let error = LockError::Unfenced {
+                votes: pool.evidence(&votes),
+            };
+            return Err(Refusal {
+                error,
+                hindrance: Hindrance::Split,
+                votes,
+            });
+        }
+    }
     let hold = Arc::new(Hold::new(
         pool.clock,
         Granted {
@@ -173,6 +208,7 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             names: plan.names.clone(),
             field,
             needed: plan.needed,
+            token,
             acquired: begun,
             validity,
             lease: plan.lease,
@@ -195,7 +231,7 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     };
     attempt.settle();
     let late = Arc::clone(&hold);
-    round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).0));
+    round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).vote));
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     plan.owner.remember(&hold);
     if !plan.renew {
@@ -205,18 +241,87 @@ async fn ask_masters(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     Ok(guard)
 }
 
-fn read(answer: Result<redis::Value, Fault>) -> (Vote, Ballot) {
+/// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
+/// where grant and acceptance met, so the others are not asked.
+async fn raise(plan: &Plan, field: &Arc<str>, token: FencingToken, votes: &[Vote]) -> bool {
+    let pool = &plan.pool;
+    let renewal = Renewal {
+        names: &plan.names,
+        owner: field,
+        count: 1,
+        lease: plan.lease,
+        token,
+    };
+    let request = script::extend(
+        std::iter::once(renewal),
+        pool.config.fence_retention,
+        Fencing::Raise,
+    );
+    let granted = |place: usize| votes[place] == Vote::Granted;
+    let mut round = Round::begin(
+        pool,
+        &request,
+        pool.config.node_timeout,
+        Trust::Quorum(plan.needed),
+        granted,
+    );
+    let mut accepted = 0;
+    while accepted < plan.needed
+        && let Some((_, answer)) = round.next().await
+    {
+        let replies = answer
+            .ok()
+            .and_then(|value| script::parse_extended(&value))
+            .unwrap_or_default();
+        accepted += usize::from(matches!(
+            replies.first(),
+            Some(Reply::Granted { accepted: true, .. })
+        ));
+    }
+    tracing::debug!(names = %plan.names, %token, accepted, "asked for a larger fencing token");
+    accepted >= plan.needed
+}
+
+/// A master's answer to an acquire.
+struct Answer {
+    vote: Vote,
+    ballot: Ballot,
+    /// Granted, and the token was accepted with it.
+    accepted: bool,
+    /// The largest token that the master had stored.
+    highest: u64,
+}
+
+fn read(answer: Result<redis::Value, Fault>) -> Answer {
+    let of = |vote, ballot| Answer {
+        vote,
+        ballot,
+        accepted: false,
+        highest: 0,
+    };
     match answer.map(|value| (script::parse_reply(&value), value)) {
-        Ok((Some(Reply::Granted), _)) => (Vote::Granted, Ballot::Granted),
-        Ok((Some(Reply::Refused { remaining, holder }), _)) => {
-            (Vote::Refused { remaining }, Ballot::Refused(holder))
-        }
-        Ok((Some(Reply::Revoked), _)) => (Vote::Revoked, Ballot::None),
+        Ok((Some(Reply::Granted { accepted, highest }), _)) => Answer {
+            accepted,
+            highest,
+            ..of(Vote::Granted, Ballot::Granted)
+        },
+        Ok((
+            Some(Reply::Refused {
+                remaining,
+                holder,
+                highest,
+            }),
+            _,
+        )) => Answer {
+            highest,
+            ..of(Vote::Refused { remaining }, Ballot::Refused(holder))
+        },
+        Ok((Some(Reply::Revoked), _)) => of(Vote::Revoked, Ballot::None),
         Ok((Some(Reply::Absent) | None, value)) => {
             let reason = format!("unexpected answer to acquire: {value:?}").into();
-            (Vote::Unknown { reason }, Ballot::None)
+            of(Vote::Unknown { reason }, Ballot::None)
         }
-        Err(fault) => (fault.vote(), Ballot::None),
+        Err(fault) => of(fault.vote(), Ballot::None),
     }
 }
 

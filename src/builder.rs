@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::masters::{Masters, Pool};
 use crate::node::{Address, Node, Server, Slot, Status};
@@ -30,8 +30,9 @@ impl Masters {
 
     /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas), and where they
     /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_NODE_TIMEOUT`,
-    /// `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
-    /// `0.01`) and `MULTILOCK_ALLOW_EVICTION` (`true` or `false`).
+    /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
+    /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration) and `MULTILOCK_ALLOW_EVICTION`
+    /// (`true` or `false`).
     ///
     /// # Errors
     ///
@@ -99,6 +100,19 @@ impl MastersBuilder {
     /// any moment. Off by default.
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.config.allow_eviction = allow;
+        self
+    }
+
+    /// How long a master remembers the largest fencing token of a name that is no longer used. 7 days
+    /// by default; longer than any process that holds an old token may be paused.
+    pub fn fence_retention(mut self, retention: Duration) -> Self {
+        self.config.fence_retention = retention;
+        self
+    }
+
+    /// For how long after its start a master has no vote. [`Quarantine::Auto`] by default.
+    pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.config.quarantine = quarantine;
         self
     }
 
@@ -173,6 +187,22 @@ impl MastersBuilder {
             |text| text.parse().ok(),
         )? {
             config.drift_factor = factor;
+        }
+        if let Some(retention) = duration("MULTILOCK_FENCE_RETENTION")? {
+            config.fence_retention = retention;
+        }
+        let quarantine = |text: &str| match text {
+            "auto" => Some(Quarantine::Auto),
+            "off" => Some(Quarantine::Off),
+            text => humantime::parse_duration(text).ok().map(Quarantine::For),
+        };
+        if let Some(quarantine) = read(
+            &variable,
+            "MULTILOCK_QUARANTINE",
+            "auto, off or a duration such as 40s",
+            quarantine,
+        )? {
+            config.quarantine = quarantine;
         }
         if let Some(allow) = read(&variable, "MULTILOCK_ALLOW_EVICTION", "true or false", |text| {
             text.parse().ok()

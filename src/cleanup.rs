@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use crate::fence::FencingToken;
 use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Fault;
 use crate::queue::Crowd;
-use crate::round::Round;
-use crate::script::{self, Request};
+use crate::round::{Round, Trust};
+use crate::script::{self, Fence, Request};
 use crate::vote::Vote;
 
 /// What is to be released.
@@ -21,6 +22,8 @@ use crate::vote::Vote;
 pub(crate) struct Debris {
     pub(crate) names: Names,
     pub(crate) field: Arc<str>,
+    /// The hold's token; none for an attempt that has not got one.
+    pub(crate) token: FencingToken,
 }
 
 /// A release under way. Dropped, it carries on in the background.
@@ -48,9 +51,19 @@ impl Release {
         crowd: Option<Crowd>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        let request = script::release(&debris.names, &debris.field, notify);
+        let fence = Fence {
+            token: debris.token,
+            retention: pool.config.fence_retention,
+        };
+        let request = script::release(&debris.names, &debris.field, notify, fence);
         Self {
-            round: Some(Round::begin(pool, &request, pool.config.node_timeout, asked)),
+            round: Some(Round::begin(
+                pool,
+                &request,
+                pool.config.node_timeout,
+                Trust::All,
+                asked,
+            )),
             books: Books {
                 pool: Arc::clone(pool),
                 request,

@@ -44,6 +44,7 @@ async fn release(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     let debris = Debris {
         names: hold.names.clone(),
         field: Arc::clone(&hold.field),
+        token: hold.token,
     };
     let mut release = Release::begin(pool, &debris, true, None, |place| hold.may_be_on(place));
     while release.next().await.is_some() {}

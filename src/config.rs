@@ -20,6 +20,27 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
     pub(crate) allow_eviction: bool,
+    pub(crate) fence_retention: Duration,
+    pub(crate) quarantine: Quarantine,
+}
+
+/// How long a master that was started again has no vote.
+///
+/// A master that comes back without its data has forgotten who holds, and would help a second holder
+/// to a quorum. Nobody can tell from outside what it has forgotten; but once the longest lease has
+/// passed since its start, nothing that it could have forgotten is alive any more. Until then its
+/// answers do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Quarantine {
+    /// As long as the longest lease needs. The default.
+    #[default]
+    Auto,
+    /// This long, which must not be less.
+    For(Duration),
+    /// None, for masters that keep every acknowledged write through every restart, and for clusters
+    /// that are thrown away.
+    Off,
 }
 
 impl Default for Config {
@@ -31,6 +52,8 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             drift_factor: 0.01,
             allow_eviction: false,
+            fence_retention: Duration::from_secs(7 * 24 * 3600),
+            quarantine: Quarantine::Auto,
         }
     }
 }
@@ -52,6 +75,23 @@ impl Config {
         whole_milliseconds(lease + Duration::from_micros(999))
     }
 
+    /// The time after its start in which a master's votes do not count: the longest lease by the
+    /// fastest clock, and a second because servers tell their uptime in whole ones.
+    pub(crate) fn quarantine(&self) -> Duration {
+        match self.quarantine {
+            Quarantine::Auto => self.shortest_quarantine(),
+            Quarantine::For(quarantine) => quarantine,
+            Quarantine::Off => Duration::ZERO,
+        }
+    }
+
+    fn shortest_quarantine(&self) -> Duration {
+        let lease = self.longest_lease();
+        lease
+            .saturating_add(drift(lease, self.drift_factor))
+            .saturating_add(Duration::from_secs(1))
+    }
+
     pub(crate) fn check(&self, nodes: usize) -> Result<(), InvalidInput> {
         if !(1..=MAX_NODES).contains(&nodes) {
             return Err(InvalidInput::new(
@@ -69,6 +109,15 @@ impl Config {
         in_range("lease", self.lease, self.shortest_lease(), MAX_LEASE)?;
         if let Some(max) = self.max_lease {
             in_range("max_lease", max, self.lease, MAX_LEASE)?;
+        }
+        in_range(
+            "fence_retention",
+            self.fence_retention,
+            self.longest_lease(),
+            MAX_LEASE,
+        )?;
+        if let Quarantine::For(quarantine) = self.quarantine {
+            in_range("quarantine", quarantine, self.shortest_quarantine(), MAX_LEASE)?;
         }
         Ok(())
     }
@@ -193,6 +242,29 @@ mod tests {
                 ..default()
             })
             .starts_with("max_lease: 1s is not allowed; allowed: 30s to ")
+        );
+    }
+
+    /// One millisecond less than a lease may be forgotten.
+    #[test]
+    fn a_quarantine_shorter_than_the_longest_lease_is_refused() {
+        let config = Config {
+            quarantine: Quarantine::For(Duration::from_millis(29_999)),
+            ..Config::default()
+        };
+        assert!(message(&config).starts_with("quarantine: 29s 999ms is not allowed; allowed: 31s 302ms to "));
+        let raised = Config {
+            max_lease: Some(Duration::from_secs(60)),
+            ..Config::default()
+        };
+        assert_eq!(raised.quarantine(), Duration::from_millis(61_602));
+        assert_eq!(
+            Config {
+                quarantine: Quarantine::Off,
+                ..raised
+            }
+            .quarantine(),
+            Duration::ZERO
         );
     }
 

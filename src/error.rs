@@ -145,6 +145,13 @@ pub enum LockError {
         /// What every master answered.
         votes: Votes,
     },
+    /// The masters granted, but too few of them accepted a fencing token: some were lost between
+    /// being asked and being asked for a larger one, or store one that nothing can be above.
+    #[error("too few masters accepted a fencing token: {votes}")]
+    Unfenced {
+        /// What every master answered.
+        votes: Votes,
+    },
     /// So many masters deny what the protocol needs that no quorum can be had until somebody
     /// changes their configuration. Waiting would not help, so [`lock`](crate::MultiLock::lock)
     /// returns it at once.
@@ -189,6 +196,7 @@ impl LockError {
             Self::Invalid(_) | Self::Closed => None,
             Self::Contended { votes, .. }
             | Self::Unreachable { votes }
+            | Self::Unfenced { votes }
             | Self::Misconfigured { votes }
             | Self::TooLate { votes, .. } => Some(votes),
             Self::TimedOut { last, .. } => last.as_ref().and_then(|last| last.votes()),

@@ -13,8 +13,8 @@ use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
 use crate::masters::Pool;
 use crate::node::Fault;
-use crate::round::Round;
-use crate::script::{self, Renewal, Reply};
+use crate::round::{Round, Trust};
+use crate::script::{self, Fence, Fencing, Renewal, Reply};
 use crate::validity::Validity;
 use crate::vote::{Vote, Votes};
 
@@ -58,15 +58,24 @@ impl Extension {
                 confirmed: false,
             })
             .collect();
-        let request = script::extend(extended.iter().map(|entry| Renewal {
+        let renewals = extended.iter().map(|entry| Renewal {
             names: &entry.hold.names,
             owner: &entry.hold.field,
             count: entry.hold.count(),
             lease: entry.lease,
-        }));
+            token: entry.hold.token,
+        });
+        let request = script::extend(renewals, pool.config.fence_retention, Fencing::KeepUp);
+        let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
             pool: Arc::clone(pool),
-            round: Round::begin(pool, &request, pool.config.node_timeout, |_| true),
+            round: Round::begin(
+                pool,
+                &request,
+                pool.config.node_timeout,
+                Trust::Quorum(needed),
+                |_| true,
+            ),
             extended,
             retakes: FuturesUnordered::new(),
         }
@@ -132,10 +141,20 @@ impl Extension {
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let within = self.pool.config.node_timeout;
+        let (within, retention) = (self.pool.config.node_timeout, self.pool.config.fence_retention);
         let round = hold.while_valid(node, |count| {
-            let request = script::acquire(&hold.names, &hold.field, count, *lease);
-            Round::begin(&self.pool, &request, within, |place| place == node)
+            let fence = Fence {
+                token: hold.token,
+                retention,
+            };
+            let request = script::acquire(&hold.names, &hold.field, count, *lease, fence);
+            Round::begin(
+                &self.pool,
+                &request,
+                within,
+                Trust::Quorum(hold.needed),
+                |place| place == node,
+            )
         });
         if let Some(mut round) = round {
             tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
@@ -194,7 +213,7 @@ pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) 
 
 fn read(reply: Result<Option<Reply>, Fault>) -> Vote {
     match reply {
-        Ok(Some(Reply::Granted)) => Vote::Granted,
+        Ok(Some(Reply::Granted { .. })) => Vote::Granted,
         Ok(Some(Reply::Absent)) => Vote::NotHeld,
         Ok(Some(Reply::Refused { remaining, .. })) => Vote::Refused { remaining },
         Ok(Some(Reply::Revoked)) => Vote::Revoked,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cleanup::{Debris, Release};
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::extension;
+use crate::fence::FencingToken;
 use crate::hold::{Hold, Left};
 use crate::inspect::Holder;
 use crate::masters::Pool;
@@ -99,6 +100,13 @@ impl MultiLockGuard {
     pub fn expires_at(&self) -> SystemTime {
         let now = SystemTime::now();
         now.checked_add(self.validity()).unwrap_or(now)
+    }
+
+    /// The number that tells this hold from every earlier and later one of its names: hand it to the
+    /// resource with every write, for the resource to reject a smaller one than it has seen.
+    /// [`FencingToken::NONE`] for a lock that is not [`fenced`](crate::MultiLock::fenced).
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.token
     }
 
     /// How many guards of its owner are in this hold, this one included.
@@ -245,6 +253,7 @@ impl MultiLockGuard {
         let debris = Debris {
             names: self.hold.names.clone(),
             field: Arc::clone(&self.hold.field),
+            token: self.hold.token,
         };
         let crowd = turn.as_ref().map(Turn::crowd);
         // The next of this process in line asks once its turn has been passed on, so after this.

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
 use crate::error::LossCause;
+use crate::fence::FencingToken;
 use crate::name::Names;
 use crate::queue::Turn;
 use crate::validity::Validity;
@@ -31,6 +32,7 @@ pub(crate) struct Hold {
     pub(crate) field: Arc<str>,
     /// Grants that the hold needs to be one.
     pub(crate) needed: usize,
+    pub(crate) token: FencingToken,
     clock: Clock,
     acquired: Moment,
     state: Mutex<State>,
@@ -101,6 +103,7 @@ pub(crate) struct Granted {
     pub(crate) names: Names,
     pub(crate) field: Arc<str>,
     pub(crate) needed: usize,
+    pub(crate) token: FencingToken,
     pub(crate) acquired: Moment,
     pub(crate) validity: Validity,
     pub(crate) lease: Duration,
@@ -116,6 +119,7 @@ impl Hold {
             names: granted.names,
             field: granted.field,
             needed: granted.needed,
+            token: granted.token,
             clock,
             acquired: granted.acquired,
             state: Mutex::new(State {
@@ -343,6 +347,7 @@ mod tests {
             names: "a".into(),
             field: "me:1".into(),
             needed: 1,
+            token: FencingToken::NONE,
             acquired: now,
             validity: Validity::of_lease(now, lease, 0.0),
             lease,

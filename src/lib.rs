@@ -8,6 +8,7 @@ mod closing;
 mod config;
 mod error;
 mod extension;
+mod fence;
 mod guard;
 mod hold;
 mod inspect;
@@ -32,10 +33,12 @@ mod wait;
 
 pub use builder::MastersBuilder;
 pub use closing::Closing;
+pub use config::Quarantine;
 pub use error::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError, Unfit,
     UnlockError,
 };
+pub use fence::FencingToken;
 pub use guard::{MultiLockGuard, Unlocked};
 pub use inspect::{Forced, Holder, Inspection, NodeState};
 pub use lock::MultiLock;

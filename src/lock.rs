@@ -32,6 +32,7 @@ pub struct MultiLock {
     wait: Option<Duration>,
     min_validity: Duration,
     max_hold: Option<Duration>,
+    fenced: bool,
     owner: Option<Owner>,
 }
 
@@ -58,6 +59,7 @@ impl Masters {
             wait: None,
             min_validity: Duration::ZERO,
             max_hold: None,
+            fenced: true,
             owner: None,
         }
     }
@@ -88,6 +90,13 @@ impl MultiLock {
     /// it is renewed for as long as its guard lives.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.max_hold = Some(max);
+        self
+    }
+
+    /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
+    /// masters one key per name. Every lock on a name should have it on, or none.
+    pub fn fenced(mut self, fenced: bool) -> Self {
+        self.fenced = fenced;
         self
     }
 
@@ -225,6 +234,7 @@ impl MultiLock {
             lease,
             renew: self.lease.is_none(),
             max_hold: self.max_hold,
+            fenced: self.fenced,
             min_validity: self.min_validity,
             owner: self.owner.clone().unwrap_or_default(),
         })

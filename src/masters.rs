@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::fence::{FencingToken, Tokens};
 use crate::listening::Ears;
 use crate::node::{Keeping, Node, Roster, Slot};
 use crate::notice::Topics;
@@ -56,6 +57,7 @@ pub(crate) struct Pool {
     /// This client's half of every owner field.
     pub(crate) client: Uuid,
     next_owner: AtomicU64,
+    pub(crate) tokens: Tokens,
     /// Cancelled by [`Masters::close`].
     pub(crate) closing: CancellationToken,
     /// Where background work goes, also from a drop outside the runtime.
@@ -85,6 +87,7 @@ impl Pool {
                     roster: Arc::clone(&roster),
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
+                    quarantine: config.quarantine(),
                 };
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
@@ -108,6 +111,7 @@ impl Pool {
                 clock,
                 client: Uuid::new_v4(),
                 next_owner: AtomicU64::new(1),
+                tokens: Tokens::default(),
                 closing: CancellationToken::new(),
                 runtime,
                 background: Mutex::new(background),
@@ -131,6 +135,21 @@ impl Pool {
     pub(crate) fn fresh_field(&self) -> Arc<str> {
         let number = self.next_owner.fetch_add(1, Ordering::Relaxed);
         format!("{}:{number}", self.client).into()
+    }
+
+    /// A token above all that this client knows of, and all that a master with a vote may have
+    /// forgotten.
+    pub(crate) fn propose_token(&self) -> FencingToken {
+        let voting = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.link().ok())
+            .filter(|link| link.quarantine().is_zero());
+        let floor = voting
+            .map(|link| link.floor().saturating_add(1))
+            .max()
+            .unwrap_or(0);
+        FencingToken(self.tokens.propose(floor))
     }
 
     pub(crate) fn is_closed(&self) -> bool {

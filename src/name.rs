@@ -128,6 +128,11 @@ pub(crate) fn revocation_mark(name: &str) -> String {
     prefixed("multilock_revoked", name)
 }
 
+/// The largest fencing token that was accepted for the name, as Redisson names it.
+pub(crate) fn fence(name: &str) -> String {
+    prefixed("redisson_lock_token", name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,6 +53,14 @@ impl Policy {
     }
 }
 
+/// How many masters with nothing to remember may vote in a quorum of `needed`.
+///
+/// It meets every other holder's quorum, a majority at least, in `needed` + majority − `nodes`
+/// masters; one of them must remember.
+pub(crate) const fn forgetful_allowed(needed: usize, nodes: usize) -> usize {
+    (needed + Policy::RedLock.needed(nodes)).saturating_sub(nodes + 1)
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -66,6 +74,20 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quorum_meets_every_other_where_something_is_remembered() {
+        assert_eq!(forgetful_allowed(3, 5), 0);
+        assert_eq!(forgetful_allowed(3, 4), 1);
+        assert_eq!(forgetful_allowed(5, 5), 2);
+        for nodes in 1..=9_usize {
+            let majority = Policy::RedLock.needed(nodes);
+            for needed in majority..=nodes {
+                let common = needed + majority - nodes;
+                assert!(common > forgetful_allowed(needed, nodes));
+            }
+        }
+    }
 
     #[test]
     fn any_two_quorums_meet() {

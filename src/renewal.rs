@@ -116,8 +116,13 @@ impl Watchdog {
             let next = {
                 let Some(pool) = pool.upgrade() else { return };
                 let (due, next) = self.take_due();
-                for batch in self.sort_out(&pool, due).chunks(BATCH) {
-                    renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
+                // Holds under one policy travel together: whose votes count depends on it.
+                let mut renewals_due = self.sort_out(&pool, due);
+                renewals_due.sort_by_key(|(hold, _)| hold.needed);
+                for policy in renewals_due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
+                    for batch in policy.chunks(BATCH) {
+                        renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
+                    }
                 }
                 next
             };
@@ -183,6 +188,7 @@ fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     let debris = Debris {
         names: hold.names.clone(),
         field: Arc::clone(&hold.field),
+        token: hold.token,
     };
     drop(Release::begin(pool, &debris, true, None, |place| {
         hold.may_be_on(place)

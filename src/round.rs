@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::masters::Pool;
 use crate::node::{By, Class, Fault, Link};
+use crate::policy::forgetful_allowed;
 use crate::script::Request;
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
@@ -29,7 +30,31 @@ pub(crate) struct Round {
     /// Who was asked and has not answered, over which connection.
     waiting: Vec<Option<Arc<Link>>>,
     within: Duration,
+    /// For how much longer which masters have no vote, where that matters.
+    quarantined: Option<Vec<Duration>>,
     deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// Whose answers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Everybody's.
+    All,
+    /// In a vote for this many grants, those of masters that remember.
+    Quorum(usize),
+}
+
+impl Trust {
+    /// For how much longer each master has no vote, if that matters to this one.
+    fn quarantined(self, links: &[Result<Arc<Link>, Fault>]) -> Option<Vec<Duration>> {
+        let Self::Quorum(needed) = self else {
+            return None;
+        };
+        let left =
+            |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| link.quarantine());
+        let count = links.iter().filter(|link| !left(link).is_zero()).count();
+        (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
+    }
 }
 
 /// One master's part of it.
@@ -54,21 +79,24 @@ impl Round {
         pool: &Arc<Pool>,
         request: &Arc<Request>,
         within: Duration,
+        trust: Trust,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         let sent = Instant::now();
+        let links: Vec<_> = pool.slots.iter().map(|slot| slot.link()).collect();
         let mut round = Self {
             pool: Arc::clone(pool),
             request: Arc::clone(request),
             sent,
             calls: FuturesUnordered::new(),
             at_once: VecDeque::new(),
-            waiting: vec![None; pool.slots.len()],
+            waiting: vec![None; links.len()],
             within,
             deadline: None,
+            quarantined: trust.quarantined(&links),
         };
-        for (place, slot) in pool.slots.iter().enumerate().filter(|(place, _)| asked(*place)) {
-            match slot.link() {
+        for (place, link) in links.into_iter().enumerate().filter(|(place, _)| asked(*place)) {
+            match link {
                 Ok(link) => round.call(place, link, By::Sha),
                 Err(fault) => round.at_once.push_back((place, Err(fault))),
             }
@@ -99,7 +127,7 @@ impl Round {
             let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
             match self.waiting[place].take() {
                 Some(link) if forgotten => self.call(place, link, By::Source),
-                link => return Some((place, heed(link.as_deref(), answer))),
+                link => return Some((place, self.weigh(place, heed(link.as_deref(), answer)))),
             }
         }
     }
@@ -117,7 +145,8 @@ impl Round {
         self.pool.runtime.clone().spawn(async move {
             while let Some((place, answer)) = self.arrived().await {
                 let link = self.waiting[place].take();
-                note(place, heed(link.as_deref(), answer));
+                let answer = heed(link.as_deref(), answer);
+                note(place, self.weigh(place, answer));
             }
         });
     }
@@ -132,6 +161,14 @@ impl Round {
                 note(place, answer);
             }
         });
+    }
+
+    /// What a master in quarantine answers does not count.
+    fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+        match self.quarantined.as_ref().map(|quarantined| quarantined[place]) {
+            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),
+            _ => answer,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -177,7 +214,7 @@ impl Round {
 fn heed(link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
     if let Some(link) = link {
         match &answer {
-            Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_)) => {}
+            Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_) | Fault::Quarantined(_)) => {}
             // Its role has changed: connect again and look who it is now.
             Err(fault) if fault.class() == Some(Class::NotMaster) => link.replace(),
             _ => link.answered(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::name::{Names, channel, revocation_mark};
+use crate::fence::FencingToken;
+use crate::name::{Names, channel, fence, revocation_mark};
 
 /// One Lua file.
 pub(crate) struct Script {
@@ -98,14 +99,38 @@ fn keys(names: &Names) -> Vec<String> {
     names.iter().map(str::to_owned).collect()
 }
 
+/// A fencing token as the scripts take it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    pub(crate) token: FencingToken,
+    /// How long a master remembers it.
+    pub(crate) retention: Duration,
+}
+
+impl Fence {
+    /// The keys it needs: none for a lock that is not fenced.
+    fn keys(self, names: &Names) -> Vec<String> {
+        let fenced = self.token != FencingToken::NONE;
+        names.iter().filter(|_| fenced).map(fence).collect()
+    }
+
+    fn retention_ms(self) -> String {
+        self.retention.as_millis().to_string()
+    }
+}
+
 /// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
-pub(crate) fn acquire(names: &Names, owner: &str, count: u64, lease: Duration) -> Arc<Request> {
+pub(crate) fn acquire(names: &Names, owner: &str, count: u64, lease: Duration, fence: Fence) -> Arc<Request> {
     let (count, lease) = (count.to_string(), lease.as_millis().to_string());
-    Request::new(
-        &ACQUIRE,
-        &keys_and_marks(names),
-        &[owner.as_bytes(), count.as_bytes(), lease.as_bytes()],
-    )
+    let (token, retention) = (fence.token.to_string(), fence.retention_ms());
+    let mut keys = keys_and_marks(names);
+    let mut args = vec![owner.as_bytes(), count.as_bytes(), lease.as_bytes()];
+    let fences = fence.keys(names);
+    if !fences.is_empty() {
+        keys.extend(fences);
+        args.extend([token.as_bytes(), retention.as_bytes()]);
+    }
+    Request::new(&ACQUIRE, &keys, &args)
 }
 
 /// One hold's part of `lua/extend.lua`.
@@ -115,28 +140,55 @@ pub(crate) struct Renewal<'a> {
     pub(crate) owner: &'a str,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
+    pub(crate) token: FencingToken,
+}
+
+/// Whether the fence is to move or to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    /// The token must be above all that is stored.
+    Raise,
+    /// The token was accepted before; the master is to have it, and to remember it.
+    KeepUp,
 }
 
 /// `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend<'a>(renewals: impl Iterator<Item = Renewal<'a>>) -> Arc<Request> {
-    let (mut keys, mut args) = (Vec::new(), Vec::new());
+pub(crate) fn extend<'a>(
+    renewals: impl Iterator<Item = Renewal<'a>>,
+    retention: Duration,
+    fencing: Fencing,
+) -> Arc<Request> {
+    let (mut keys, mut args) = (Vec::new(), vec![retention.as_millis().to_string()]);
     for renewal in renewals {
         keys.extend(keys_and_marks(renewal.names));
+        keys.extend(
+            Fence {
+                token: renewal.token,
+                retention,
+            }
+            .keys(renewal.names),
+        );
         args.push(renewal.owner.to_owned());
         args.push(renewal.count.to_string());
         args.push(renewal.lease.as_millis().to_string());
         args.push(renewal.names.len().to_string());
+        args.push(renewal.token.to_string());
+        args.push(u8::from(fencing == Fencing::Raise).to_string());
     }
     let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
     Request::new(&EXTEND, &keys, &args)
 }
 
 /// `lua/release.lua`.
-pub(crate) fn release(names: &Names, owner: &str, notify: bool) -> Arc<Request> {
+pub(crate) fn release(names: &Names, owner: &str, notify: bool, fence: Fence) -> Arc<Request> {
+    let (token, retention) = (fence.token.to_string(), fence.retention_ms());
     let channels: Vec<String> = names.iter().map(channel).collect();
-    let mut args: Vec<&[u8]> = vec![owner.as_bytes(), if notify { b"1" } else { b"0" }];
+    let mut keys = keys(names);
+    keys.extend(fence.keys(names));
+    let notify: &[u8] = if notify { b"1" } else { b"0" };
+    let mut args = vec![owner.as_bytes(), notify, token.as_bytes(), retention.as_bytes()];
     args.extend(channels.iter().map(String::as_bytes));
-    Request::new(&RELEASE, &keys(names), &args)
+    Request::new(&RELEASE, &keys, &args)
 }
 
 /// `lua/inspect.lua`.
@@ -154,13 +206,18 @@ pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>])
     Request::new(&FORCE, &keys_and_marks(names), &args)
 }
 
-/// What acquire and extend may answer.
+/// What acquire and extend may answer. `highest` is the largest token that was stored before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    Granted,
+    Granted {
+        /// Whether the token was above all that was stored, where it had to be.
+        accepted: bool,
+        highest: u64,
+    },
     Refused {
         remaining: Option<Duration>,
         holder: Arc<str>,
+        highest: u64,
     },
     Absent,
     Revoked,
@@ -175,17 +232,40 @@ pub(crate) struct Entry {
 }
 
 pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
-    match value {
-        Value::Int(1) => Some(Reply::Granted),
-        Value::Int(2) => Some(Reply::Absent),
-        Value::Int(-1) => Some(Reply::Revoked),
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(0), Value::Int(left), holder] => Some(Reply::Refused {
-                remaining: milliseconds(*left),
-                holder: text(holder)?.into(),
+    let Value::Array(parts) = value else {
+        return match value {
+            Value::Int(1) => Some(Reply::Granted {
+                accepted: true,
+                highest: 0,
             }),
+            Value::Int(3) => Some(Reply::Granted {
+                accepted: false,
+                highest: 0,
+            }),
+            Value::Int(2) => Some(Reply::Absent),
+            Value::Int(-1) => Some(Reply::Revoked),
             _ => None,
-        },
+        };
+    };
+    let digits = |value: &Value| text(value)?.parse::<u64>().ok();
+    let refused = |left: i64, holder: &Value, highest| {
+        Some(Reply::Refused {
+            remaining: milliseconds(left),
+            holder: text(holder)?.into(),
+            highest,
+        })
+    };
+    match parts.as_slice() {
+        [Value::Int(1), highest] => Some(Reply::Granted {
+            accepted: true,
+            highest: digits(highest)?,
+        }),
+        [Value::Int(3), highest] => Some(Reply::Granted {
+            accepted: false,
+            highest: digits(highest)?,
+        }),
+        [Value::Int(0), Value::Int(left), holder] => refused(*left, holder, 0),
+        [Value::Int(0), Value::Int(left), holder, highest] => refused(*left, holder, digits(highest)?),
         _ => None,
     }
 }
@@ -275,18 +355,34 @@ mod tests {
 
     #[test]
     fn replies_are_read() {
-        assert_eq!(parse_reply(&Value::Int(1)), Some(Reply::Granted));
+        let granted = |accepted, highest| Some(Reply::Granted { accepted, highest });
+        assert_eq!(parse_reply(&Value::Int(1)), granted(true, 0));
+        assert_eq!(parse_reply(&Value::Int(3)), granted(false, 0));
+        assert_eq!(
+            parse_reply(&Value::Array(vec![Value::Int(1), bulk("7")])),
+            granted(true, 7)
+        );
+        let largest = Value::Array(vec![Value::Int(3), bulk("9007199254740991")]);
+        assert_eq!(parse_reply(&largest), granted(false, crate::fence::LARGEST));
         assert_eq!(parse_reply(&Value::Int(2)), Some(Reply::Absent));
         assert_eq!(parse_reply(&Value::Int(-1)), Some(Reply::Revoked));
-        let refused = Value::Array(vec![Value::Int(0), Value::Int(1500), bulk("b:1")]);
-        let holder: Arc<str> = "b:1".into();
-        let remaining = Some(Duration::from_millis(1500));
-        assert_eq!(parse_reply(&refused), Some(Reply::Refused { remaining, holder }));
+        let refused = vec![Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
+        let (remaining, holder) = (Some(Duration::from_millis(1500)), Arc::from("b:1"));
+        let reply = Reply::Refused {
+            remaining,
+            holder,
+            highest: 9,
+        };
+        assert_eq!(parse_reply(&Value::Array(refused)), Some(reply));
     }
 
     #[test]
     fn a_forgotten_script_is_sent_whole_with_the_same_arguments() {
-        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1));
+        let fence = Fence {
+            token: FencingToken(5),
+            retention: Duration::from_secs(9),
+        };
+        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1), fence);
         let texts = |command: &redis::Cmd| -> Vec<String> {
             command
                 .args_iter()
@@ -299,8 +395,16 @@ mod tests {
         let (by_sha, by_source) = (texts(&request.command), texts(&request.with_source()));
         assert_eq!(by_source[..2], ["EVAL".to_owned(), ACQUIRE.source.to_owned()]);
         assert_eq!(by_sha[2..], by_source[2..]);
+        let keys = ["3", "a", "multilock_revoked:{a}", "redisson_lock_token:{a}"];
+        assert_eq!(by_sha[2..6], keys);
+        assert_eq!(by_sha[6..], ["me:1", "1", "1000", "5", "9000"]);
+        let unfenced = Fence {
+            token: FencingToken::NONE,
+            ..fence
+        };
+        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1), unfenced);
         assert_eq!(
-            by_sha[2..],
+            texts(&request.command)[2..],
             ["2", "a", "multilock_revoked:{a}", "me:1", "1", "1000"]
         );
     }

@@ -34,6 +34,12 @@ pub enum Vote {
         /// What happened instead.
         reason: Arc<str>,
     },
+    /// It was started not long ago and may have forgotten who holds: whatever it answered does not
+    /// count.
+    Quarantined {
+        /// For how much longer.
+        remaining: Duration,
+    },
     /// The outcome was certain before this master answered.
     Pending,
 }
@@ -41,7 +47,10 @@ pub enum Vote {
 impl Vote {
     /// Whether the master may hold something for the asker after this answer to an acquire.
     pub(crate) fn may_have_granted(&self) -> bool {
-        matches!(self, Self::Granted | Self::Unknown { .. } | Self::Pending)
+        matches!(
+            self,
+            Self::Granted | Self::Quarantined { .. } | Self::Unknown { .. } | Self::Pending
+        )
     }
 }
 
@@ -60,6 +69,9 @@ impl fmt::Display for Vote {
             Self::Failed { error } => write!(f, "failed: {error}"),
             Self::NotSent { reason } => write!(f, "not sent: {reason}"),
             Self::Unknown { reason } => write!(f, "no answer: {reason}"),
+            Self::Quarantined { remaining } => {
+                write!(f, "in quarantine for {}", humantime::format_duration(*remaining))
+            }
             Self::Pending => f.write_str("not waited for"),
         }
     }

@@ -112,7 +112,7 @@ async fn drop_everywhere(answers: [Answer; 3], policy: Policy, waiting: bool) ->
         for (answer, master) in answers.iter().zip(cluster.iter()) {
             if answer.reachable() {
                 assert_eq!(
-                    master.keys(),
+                    master.locks(),
                     foreign(*answer),
                     "{answers:?} {policy} after {points} polls"
                 );
@@ -125,7 +125,7 @@ async fn drop_everywhere(answers: [Answer; 3], policy: Policy, waiting: bool) ->
         sleep(Duration::from_secs(2)).await;
         for master in cluster.iter() {
             assert_eq!(
-                master.keys(),
+                master.locks(),
                 Vec::<String>::new(),
                 "{answers:?} {policy} after {points} polls"
             );
@@ -186,7 +186,7 @@ async fn unlock_dropped_anywhere() {
             sleep(Duration::from_secs(1)).await;
             for master in cluster.iter() {
                 assert_eq!(
-                    master.keys(),
+                    master.locks(),
                     Vec::<String>::new(),
                     "{first:?} after {points} polls"
                 );

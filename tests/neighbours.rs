@@ -276,13 +276,17 @@ async fn the_scripts_by_hand() {
     let channel = "redisson_lock__channel:{a}";
     let acquire = async |owner: &str, lease: &str| eval(server, ACQUIRE, &keys, &[owner, "1", lease]).await;
     let extend = async |owner: &str, lease: &str| {
-        let Value::Array(mut answers) = eval(server, EXTEND, &keys, &[owner, "1", lease, "1"]).await else {
+        let Value::Array(mut answers) =
+            eval(server, EXTEND, &keys, &["1000", owner, "1", lease, "1", "0", "0"]).await
+        else {
             panic!("one answer for each hold");
         };
         answers.remove(0)
     };
     let release = async |owner: &str| {
-        let Value::Array(mut answer) = eval(server, RELEASE, &keys[..1], &[owner, "1", channel]).await else {
+        let Value::Array(mut answer) =
+            eval(server, RELEASE, &keys[..1], &[owner, "1", "0", "1000", channel]).await
+        else {
             panic!("names and listeners");
         };
         answer.remove(0)

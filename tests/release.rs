@@ -328,7 +328,13 @@ async fn taken_away_by_force() {
     let (keys, args) = (["a", "multilock_revoked:{a}"], [theirs.as_str(), "1", "30000"]);
     for server in cluster.servers() {
         assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
-        let extended = eval(server, EXTEND, &keys, &[&args[..], &["1"]].concat()).await;
+        let extended = eval(
+            server,
+            EXTEND,
+            &keys,
+            &[&["1000"], &args[..], &["1", "0", "0"]].concat(),
+        )
+        .await;
         assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
     }
     let error = guard
@@ -353,7 +359,13 @@ async fn taken_away_by_force() {
     for server in cluster.servers() {
         until_free([server], "a").await;
         assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
-        let extended = eval(server, EXTEND, &keys, &[&args[..], &["1"]].concat()).await;
+        let extended = eval(
+            server,
+            EXTEND,
+            &keys,
+            &[&["1000"], &args[..], &["1", "0", "0"]].concat(),
+        )
+        .await;
         assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
         assert!(!server.exists("a").await);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Keep};
-use multilock::{LockError, LossCause, Masters, MultiLockGuard, Owner, RunError, Unlocked, Vote};
+use multilock::{LockError, LossCause, Masters, MultiLockGuard, Owner, Quarantine, RunError, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -16,7 +16,7 @@ fn ms(milliseconds: u64) -> Duration {
 
 async fn connect(cluster: &Cluster) -> Masters {
     cluster
-        .connect(Masters::builder().lease(LEASE))
+        .connect(Masters::builder().lease(LEASE).quarantine(Quarantine::Off))
         .await
         .expect("connects")
 }

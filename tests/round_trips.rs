@@ -72,15 +72,30 @@ async fn one_call_to_take_it_and_one_to_give_it_up() {
     let (cluster, masters) = five().await;
     for policy in [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)] {
         start_counting(&cluster).await;
-        let guard = masters.lock("a", policy).try_lock().await.expect("free");
+        let lock = masters.lock("a", policy).fenced(false);
+        let guard = lock.try_lock().await.expect("free");
         assert_counts(&cluster, &ACQUIRE).await;
         assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
         assert_counts(&cluster, &BOTH).await;
     }
     // As many for a waiter who need not wait, and for a guard that is dropped.
     start_counting(&cluster).await;
-    drop(masters.red_lock("a").lock().await.expect("free"));
+    let lock = masters.red_lock("a").fenced(false);
+    drop(lock.lock().await.expect("free"));
     assert_counts(&cluster, &BOTH).await;
+}
+
+/// A fencing token travels with the grant: no call more when the masters agree, and without fencing
+/// none of its commands either.
+#[tokio::test]
+async fn a_fencing_token_costs_no_call() {
+    let (cluster, masters) = five().await;
+    start_counting(&cluster).await;
+    let guard = masters.red_lock("a").try_lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    // Looked at with the grant and with the release, stored with the grant.
+    let fenced = [BOTH.as_slice(), &[("get", 2), ("set", 1)]].concat();
+    assert_counts(&cluster, &fenced).await;
 }
 
 #[tokio::test]

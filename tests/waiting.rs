@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use multilock::sim::{Cluster, Keep};
-use multilock::{Closing, LockError, Masters, Owner};
+use multilock::{Closing, LockError, Masters, Owner, Quarantine};
 use tokio::time::{Instant, sleep, timeout};
 
 fn ms(milliseconds: u64) -> Duration {
@@ -14,7 +14,10 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 async fn connect(cluster: &Cluster) -> Masters {
-    cluster.connect(Masters::builder()).await.expect("connects")
+    cluster
+        .connect(Masters::builder().quarantine(Quarantine::Off))
+        .await
+        .expect("connects")
 }
 
 fn acquires(cluster: &Cluster) -> Vec<u64> {
@@ -92,7 +95,7 @@ async fn waiting_asks_hardly_anything() {
     assert!(
         cluster
             .iter()
-            .all(|master| master.keys().is_empty() && master.channels().is_empty())
+            .all(|master| master.locks().is_empty() && master.channels().is_empty())
     );
 }
 
@@ -334,7 +337,7 @@ async fn leaving_the_line_anywhere_leaves_nothing() {
         sleep(ms(100)).await;
         for master in cluster.iter() {
             assert_eq!(
-                (master.keys(), master.channels()),
+                (master.locks(), master.channels()),
                 (vec![], vec![]),
                 "left after {after}"
             );

@@ -80,7 +80,12 @@ async fn play(options: &Options) -> Result<()> {
     let urls = cluster
         .as_ref()
         .map_or_else(|| options.nodes.clone(), Cluster::urls);
-    let masters = Masters::builder().nodes(&urls).lease(LEASE).connect().await;
+    let masters = Masters::builder()
+        .nodes(&urls)
+        .lease(LEASE)
+        .quarantine(multilock::Quarantine::Off)
+        .connect()
+        .await;
     let masters = masters.context("connecting to the masters")?;
 
     let prefix = format!("multilock-demo:{:08x}", Uuid::new_v4().as_fields().0);

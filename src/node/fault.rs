@@ -1,6 +1,7 @@
 //! Why a call to a master gave no reply, and what that means for its vote.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{RedisError, Value};
 
@@ -13,6 +14,8 @@ pub(crate) enum Fault {
     NotSent(Arc<str>),
     /// Nor will there be one until somebody changes a configuration.
     Unfit(Arc<str>),
+    /// Answered, but by a master that has no vote for so long.
+    Quarantined(Duration),
     /// Sent, but nobody can tell whether it was executed.
     Unknown(Arc<str>),
     /// The server answered with an error.
@@ -107,7 +110,7 @@ impl Fault {
         match self {
             Self::Server { class, .. } => Some(*class),
             Self::Unfit(_) => Some(Class::Denied),
-            Self::NotSent(_) | Self::Unknown(_) => None,
+            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) => None,
         }
     }
 
@@ -116,6 +119,9 @@ impl Fault {
         match self {
             Self::NotSent(reason) | Self::Unfit(reason) => Vote::NotSent {
                 reason: Arc::clone(reason),
+            },
+            Self::Quarantined(remaining) => Vote::Quarantined {
+                remaining: *remaining,
             },
             Self::Unknown(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
 use redis::Value;
@@ -19,6 +20,10 @@ const SILENT_ROUNDS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Box<dyn Wire>,
+    /// From when on the master's votes count.
+    counts_from: Instant,
+    /// Below this it may have forgotten fencing tokens, in microseconds since 1970.
+    floor: u64,
     closed: AtomicBool,
     silent: AtomicU32,
     /// When the deadline that was counted last passed.
@@ -27,9 +32,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(wire: Box<dyn Wire>) -> Self {
+    pub(super) fn new(wire: Box<dyn Wire>, quarantine: Duration, floor: u64) -> Self {
         Self {
             wire,
+            counts_from: Instant::now() + quarantine,
+            floor,
             closed: AtomicBool::new(false),
             silent: AtomicU32::new(0),
             last_silence: Mutex::new(None),
@@ -59,6 +66,16 @@ impl Link {
             return Box::pin(ready(Err(closed())));
         }
         self.wire.unsubscribe(channels)
+    }
+
+    /// For how much longer the master has no vote; zero when it has one.
+    pub(crate) fn quarantine(&self) -> Duration {
+        self.counts_from.saturating_duration_since(Instant::now())
+    }
+
+    /// What a fencing token must be above, for all that the master may have forgotten.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// Notes that the master is there.

@@ -16,6 +16,7 @@ mod stream;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redis::Value;
@@ -81,6 +82,11 @@ pub(crate) struct Connection {
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
     pub(crate) client_id: i64,
+    /// How long it has been a master that remembers, as far as it can tell; `None` for one that
+    /// was promoted, whose memory is as old as our acquaintance.
+    pub(crate) memory: Option<Duration>,
+    /// Its wall clock at the connection's set-up, in microseconds since 1970.
+    pub(crate) clock_us: u64,
 }
 
 /// Tells one run of one server from every other.

@@ -41,14 +41,21 @@ impl Obligations {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::fence::FencingToken;
     use crate::script;
 
     #[test]
     fn bounded() {
         let mut obligations = Obligations::default();
+        let fence = script::Fence {
+            token: FencingToken::NONE,
+            retention: Duration::ZERO,
+        };
         for _ in 0..MOST + 10 {
-            obligations.add(script::release(&"a".into(), "me:1", true));
+            obligations.add(script::release(&"a".into(), "me:1", true, fence));
         }
         assert_eq!(obligations.take().len(), MOST);
         assert!(obligations.is_empty());

@@ -125,18 +125,24 @@ impl Server {
         };
         let facts: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
         let fact = |name: &str| facts.get(name).copied().unwrap_or_default();
-        self.judge(fact)?;
+        self.judge(&fact)?;
+        let clock_us = match ask(link, &redis::cmd("TIME")).await? {
+            Value::Array(parts) => microseconds(&parts).unwrap_or(0),
+            other => return Err(unexpected("TIME", &other)),
+        };
         Ok(Peer {
             identity: Identity {
                 run_id: fact("run_id").to_owned(),
                 replication_id: fact("master_replid").to_owned(),
             },
             client_id,
+            memory: memory(&fact),
+            clock_us,
         })
     }
 
     /// Refuses a server that cannot be one of the masters, by what its INFO says.
-    fn judge<'a>(&self, fact: impl Fn(&str) -> &'a str) -> Result<(), NodeError> {
+    fn judge<'a>(&self, fact: &impl Fn(&str) -> &'a str) -> Result<(), NodeError> {
         let version = fact("redis_version");
         if !at_least(version, OLDEST) {
             return Err(Unfit::TooOld {
@@ -181,6 +187,27 @@ async fn ask(link: &mut MultiplexedConnection, command: &redis::Cmd) -> Result<V
         Fault::Server { error, .. } => NodeError::Unavailable(error.to_string()),
         other => NodeError::Unavailable(other.vote().to_string()),
     })
+}
+
+/// How long the server has had its memory: since its start, unless it was a replica meanwhile, which
+/// its second replication id shows.
+fn memory<'a>(fact: impl Fn(&str) -> &'a str) -> Option<Duration> {
+    let promoted = fact("master_replid2").bytes().any(|digit| digit != b'0');
+    let uptime = fact("uptime_in_seconds")
+        .parse()
+        .map_or(Duration::ZERO, Duration::from_secs);
+    (!promoted).then_some(uptime)
+}
+
+/// The answer to TIME: seconds and microseconds.
+fn microseconds(parts: &[Value]) -> Option<u64> {
+    let digits = |part: &Value| match part {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<u64>().ok(),
+        _ => None,
+    };
+    digits(parts.first()?)?
+        .checked_mul(1_000_000)?
+        .checked_add(digits(parts.get(1)?)?)
 }
 
 fn unexpected(command: &str, value: &Value) -> NodeError {
@@ -260,7 +287,7 @@ mod tests {
         ];
         let facts: HashMap<&str, &'static str> = healthy.iter().chain(facts).copied().collect();
         server
-            .judge(|name| facts.get(name).copied().unwrap_or_default())
+            .judge(&|name: &str| facts.get(name).copied().unwrap_or_default())
             .map_err(|error| error.to_string())
     }
 

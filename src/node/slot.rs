@@ -27,7 +27,14 @@ pub(crate) struct Roster {
 }
 
 /// The node that took the place, and the server behind it.
-type Place = Option<(Arc<str>, Identity)>;
+type Place = Option<Guest>;
+
+#[derive(Clone, Debug)]
+struct Guest {
+    label: Arc<str>,
+    identity: Identity,
+    first_seen: Instant,
+}
 
 impl Roster {
     pub(crate) fn new(nodes: usize) -> Self {
@@ -36,20 +43,31 @@ impl Roster {
         }
     }
 
-    /// Takes `place` for a server, unless the same one has another place. A server that does not
-    /// tell its run id cannot be recognised and is let in.
-    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<(), Unfit> {
+    /// Takes `place` for a server, unless the same one has another place; for how long this very run
+    /// of it has had the place. A server that does not tell its run id cannot be recognised and is
+    /// let in.
+    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<Duration, Unfit> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let twin = places.iter().enumerate().find_map(|(other, entry)| {
-            let (label, known) = entry.as_ref()?;
+            let Guest {
+                label,
+                identity: known,
+                ..
+            } = entry.as_ref()?;
             let same = other != place && !known.run_id.is_empty() && known.run_id == identity.run_id;
             same.then(|| Arc::clone(label))
         });
         if let Some(other) = twin {
             return Err(Unfit::SameServer { other });
         }
-        places[place] = Some((Arc::clone(label), identity.clone()));
-        Ok(())
+        let known = places[place].as_ref().filter(|known| known.identity == *identity);
+        let first_seen = known.map_or_else(Instant::now, |known| known.first_seen);
+        places[place] = Some(Guest {
+            label: Arc::clone(label),
+            identity: identity.clone(),
+            first_seen,
+        });
+        Ok(first_seen.elapsed())
     }
 }
 
@@ -80,6 +98,8 @@ pub(crate) struct Keeping {
     pub(crate) topics: Arc<Topics>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
+    /// How long a master's memory must reach back for its votes to count.
+    pub(crate) quarantine: Duration,
 }
 
 impl Slot {
@@ -131,16 +151,21 @@ impl Slot {
     /// Tries until there is a connection that has been set up and owes nothing.
     async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> Connection {
         let mut delays = delays();
+        let mut was_replica = false;
         loop {
             let connecting = keeping.node.connect(predecessor, self.listener(keeping));
             let attempt = timeout(keeping.connect_timeout, connecting).await;
             let error = match attempt {
-                Ok(Ok(connection)) => {
+                Ok(Ok(mut connection)) => {
                     match keeping
                         .roster
                         .claim(self.place, &self.label, &connection.peer.identity)
                     {
-                        Ok(()) => return connection,
+                        Ok(known_for) => {
+                            let memory = connection.peer.memory.filter(|_| !was_replica);
+                            connection.peer.memory = Some(memory.unwrap_or(known_for));
+                            return connection;
+                        }
                         Err(unfit) => unfit.into(),
                     }
                 }
@@ -150,6 +175,7 @@ impl Slot {
                     humantime::format_duration(keeping.connect_timeout)
                 )),
             };
+            was_replica |= error == NodeError::Unfit(Unfit::Replica);
             self.down(error);
             sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
         }
@@ -173,8 +199,22 @@ impl Slot {
 
     /// Uses one connection until it ends or is to be replaced.
     async fn serve(&self, keeping: &Keeping, connection: Connection) {
-        let Connection { wire, mut driver, .. } = connection;
-        let link = Arc::new(Link::new(wire));
+        let Connection {
+            wire,
+            mut driver,
+            peer,
+        } = connection;
+        let memory = peer.memory.unwrap_or_default();
+        let quarantine = keeping.quarantine.saturating_sub(memory);
+        if !quarantine.is_zero() {
+            let remaining = humantime::format_duration(quarantine);
+            tracing::warn!(node = %self.label, %remaining, "master was started not long ago and has no vote yet");
+        }
+        // Everything that it may have forgotten was stored before its start, by clients whose clocks
+        // are at most half a quarantine ahead.
+        let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let floor = (peer.clock_us.saturating_sub(us(memory))).saturating_add(us(keeping.quarantine));
+        let link = Arc::new(Link::new(wire, quarantine, floor));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;
         self.up(Arc::clone(&link));

@@ -19,7 +19,9 @@ use crate::node::{Connection, Identity, Listener, Node, Peer};
 use crate::script;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
-const EPOCH_MS: u64 = 1_800_000_000_000;
+const EPOCH_MS: u64 = 1_700_000_000_000;
+/// For how long a master has been up when it is made.
+const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a restart finds of what was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ struct State {
     up: bool,
     /// Counts starts; part of the identity.
     runs: u64,
+    /// When it was last started again; `None` for long ago.
+    started: Option<Instant>,
     /// Counts the times that all connections were broken.
     resets: u64,
     store: Store,
@@ -180,6 +184,7 @@ impl Master {
             state.scripts.clear();
             state.abandoned.clear();
             state.runs += 1;
+            state.started = Some(Instant::now());
             state.resets += 1;
             state.up = true;
         });
@@ -230,6 +235,14 @@ impl Master {
     /// The names of all keys.
     pub fn keys(&self) -> Vec<String> {
         self.command(&["KEYS", "*"]).unwrap_or_default()
+    }
+
+    /// The names of all keys but the largest fencing tokens, which are meant to outlast the locks.
+    pub fn locks(&self) -> Vec<String> {
+        self.keys()
+            .into_iter()
+            .filter(|key| !key.starts_with("redisson_lock_token:"))
+            .collect()
     }
 
     /// The owner fields and hold counts under a lock's name, in turn.
@@ -320,6 +333,7 @@ impl Master {
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
+        let memory = state.started.map_or(LONG_AGO, |started| started.elapsed());
         let pipe = Arc::new(Pipe::new(listener));
         state.pipes.push(Arc::downgrade(&pipe));
         drop(state);
@@ -327,7 +341,12 @@ impl Master {
         Ok(Connection {
             wire: Box::new(pipe::Wire(pipe)),
             driver: AbortOnDropHandle::new(driver),
-            peer: Peer { identity, client_id },
+            peer: Peer {
+                identity,
+                client_id,
+                memory: Some(memory),
+                clock_us: self.now_ms() * 1000,
+            },
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Vote, Votes};
+use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Quarantine, Vote, Votes};
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,9 @@ pub const WITHIN: Duration = Duration::from_secs(20);
 
 /// A builder on which only a fault makes a node late.
 pub fn patient<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> MastersBuilder {
+    // The masters of a test have just been started.
     Masters::builder()
+        .quarantine(Quarantine::Off)
         .nodes(urls)
         .node_timeout(PATIENT)
         .connect_timeout(PATIENT)

@@ -137,9 +137,10 @@ impl Server {
         self.ask(&["PTTL", key]).await
     }
 
-    /// All keys, sorted.
+    /// All keys, sorted, but the largest fencing tokens, which are meant to outlast the locks.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
+        keys.retain(|key| !key.starts_with("redisson_lock_token:"));
         keys.sort();
         keys
     }

@@ -1,0 +1,217 @@
+//! Fencing tokens: unique, rising with every grant of a name, and one round trip in the common case.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::poll;
+use multilock::sim::{Cluster, Keep, Master};
+use multilock::{FencingToken, LockError, Masters, Owner, Quarantine};
+use tokio::time::sleep;
+
+const FENCE: &str = "redisson_lock_token:{a}";
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off);
+    cluster.connect(builder).await.expect("connects")
+}
+
+fn stored(master: &Master) -> u64 {
+    let text = master.command(&["GET", FENCE]).expect("a string").pop();
+    text.map_or(0, |digits| digits.parse().expect("digits"))
+}
+
+fn store(master: &Master, token: u64) {
+    master
+        .command(&["SET", FENCE, &token.to_string(), "PX", "600000"])
+        .expect("stored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_grant_has_a_larger_token_whoever_gets_it() {
+    let cluster = Cluster::new(3);
+    let clients = [connect(&cluster).await, connect(&cluster).await];
+    let mut last = FencingToken::NONE;
+    for turn in 0..100 {
+        let lock = clients[turn % 2].red_lock("a");
+        let guard = lock.lock().await.expect("free");
+        assert!(guard.fencing_token() > last, "turn {turn}");
+        last = guard.fencing_token();
+        guard.unlock().await.expect("held");
+    }
+    for master in cluster.iter() {
+        assert_eq!(stored(master), last.get(), "kept after the release");
+        let retention = master.time_left(FENCE).expect("expires");
+        assert!(retention > Duration::from_secs(6 * 24 * 3600), "{retention:?}");
+        assert_eq!(
+            master.executed().get("extend"),
+            None,
+            "one round trip is enough when they agree"
+        );
+        assert_eq!(master.executed()["acquire"], 100);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entering_again_gives_the_same_token() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a").owner(&Owner::new());
+    let (outer, inner) = (
+        lock.lock().await.expect("free"),
+        lock.lock().await.expect("entered"),
+    );
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn off_costs_nothing_and_gives_the_smallest() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").fenced(false).lock().await.expect("free");
+    assert_eq!(guard.fencing_token(), FencingToken::NONE);
+    assert!(cluster.iter().all(|master| master.keys() == ["a"]));
+    guard.extend(ms(30_000)).await.expect("continued");
+    guard.unlock().await.expect("held");
+    sleep(ms(10)).await;
+    assert!(cluster.iter().all(|master| master.keys().is_empty()));
+}
+
+/// A client whose clock is hours behind what the masters have seen.
+#[tokio::test(start_paused = true)]
+async fn a_larger_one_on_some_masters_costs_one_more_round() {
+    for ahead in [vec![0], vec![0, 1], vec![0, 1, 2]] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let far = 4_000_000_000_000_000;
+        for place in &ahead {
+            store(cluster.master(*place), far);
+        }
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        assert!(
+            guard.fencing_token().get() > far || ahead.len() == 1,
+            "{}",
+            guard.fencing_token()
+        );
+        let raises = cluster
+            .iter()
+            .map(|master| master.executed().get("extend").copied().unwrap_or(0));
+        assert!(raises.max() <= Some(1), "one raise suffices");
+        let quorum = cluster
+            .iter()
+            .filter(|master| stored(master) == guard.fencing_token().get())
+            .count();
+        assert!(quorum >= 2, "a quorum stores it");
+        let first = guard.fencing_token();
+        guard.unlock().await.expect("held");
+        // Refusals and grants have told what was stored: no further raise.
+        let before: Vec<_> = cluster
+            .iter()
+            .map(|master| master.executed().get("extend").copied())
+            .collect();
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        assert!(guard.fencing_token() > first);
+        let after: Vec<_> = cluster
+            .iter()
+            .map(|master| master.executed().get("extend").copied())
+            .collect();
+        assert_eq!(before, after);
+    }
+}
+
+/// A token that nothing can be above, or no number at all, under one name.
+#[tokio::test(start_paused = true)]
+async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
+    for spoilt in ["9007199254740991", "not a number", "-5", "nan", "1e300"] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        for master in cluster.iter() {
+            master.command(&["SET", FENCE, spoilt]).expect("stored");
+        }
+        let error = masters
+            .red_lock("a")
+            .try_lock()
+            .await
+            .expect_err("no token is larger");
+        assert!(matches!(error, LockError::Unfenced { .. }), "{spoilt}: {error}");
+        sleep(ms(100)).await;
+        assert!(
+            cluster.iter().all(|master| master.fields("a").is_empty()),
+            "rolled back"
+        );
+        let other = masters.red_lock("b").try_lock().await.expect("another name");
+        assert!(other.fencing_token() > FencingToken::NONE);
+        let unfenced = masters
+            .red_lock("a")
+            .fenced(false)
+            .try_lock()
+            .await
+            .expect("without a token");
+        assert_eq!(unfenced.fencing_token(), FencingToken::NONE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_on_several_names_is_above_all_of_their_fences() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let far = 4_000_000_000_000_000;
+    for master in cluster.iter() {
+        store(master, far);
+    }
+    let guard = masters.red_lock(["a", "b", "c"]).lock().await.expect("free");
+    assert!(guard.fencing_token().get() > far);
+    for name in ["a", "b", "c"] {
+        let key = format!("redisson_lock_token:{{{name}}}");
+        let kept = cluster
+            .iter()
+            .filter(|master| master.command(&["GET", &key]) == Ok(vec![guard.fencing_token().to_string()]));
+        assert!(kept.count() >= 2, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_keeps_the_fence_up_where_it_was_forgotten() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    cluster.master(1).command(&["DEL", FENCE]).expect("forgotten");
+    cluster.master(2).crash();
+    cluster.master(2).restart(Keep::Nothing);
+    sleep(Duration::from_secs(25)).await;
+    assert!(
+        cluster
+            .iter()
+            .all(|master| stored(master) == guard.fencing_token().get())
+    );
+}
+
+/// Cancelled during the second round, nothing is left but the fences.
+#[tokio::test(start_paused = true)]
+async fn cancelled_while_raising_leaves_no_hold() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        store(master, 4_000_000_000_000_000);
+        master.set_delay(ms(2), ms(2));
+    }
+    for after in 0..10 {
+        let lock = masters.red_lock("a");
+        {
+            let mut attempt = pin!(lock.try_lock());
+            assert!(poll!(&mut attempt).is_pending());
+            tokio::select! {
+                _ = attempt => {}
+                () = sleep(ms(after)) => {}
+            }
+        }
+        sleep(ms(100)).await;
+        assert!(
+            cluster.iter().all(|master| master.fields("a").is_empty()),
+            "after {after} ms"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Quarantine: a master that may have forgotten who holds has no vote until nothing that it could
+//! have forgotten is alive.
+
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Keep};
+use multilock::{LockError, Masters, MastersBuilder, Quarantine, Vote};
+use tokio::time::{Instant, sleep, timeout};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// The lease, one percent and 2 ms for drift, and a second.
+const QUARANTINE: Duration = Duration::from_millis(4032);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn builder() -> MastersBuilder {
+    Masters::builder().lease(LEASE)
+}
+
+fn restart_empty(cluster: &Cluster, place: usize) {
+    cluster.master(place).crash();
+    cluster.master(place).restart(Keep::Nothing);
+}
+
+/// The counter-example *amnesia*: a hold on 1 and 2; 1 restarts empty; a rival asks 0 and 1.
+async fn amnesia(quarantine: Quarantine) -> (Cluster, multilock::MultiLockGuard, Masters) {
+    let cluster = Cluster::new(3);
+    let holder = cluster
+        .connect(builder().quarantine(quarantine))
+        .await
+        .expect("connects");
+    let rival = cluster
+        .connect(builder().quarantine(quarantine))
+        .await
+        .expect("connects");
+    cluster.master(0).freeze();
+    let guard = holder
+        .red_lock("a")
+        .lease(LEASE)
+        .try_lock()
+        .await
+        .expect("1 and 2 grant");
+    // What was on its way to 0 is lost with its connections.
+    cluster.master(0).reset_connections();
+    restart_empty(&cluster, 1);
+    cluster.master(0).thaw();
+    cluster.master(2).hold_requests(true);
+    sleep(ms(500)).await;
+    (cluster, guard, rival)
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_it_two_hold_at_once() {
+    let (_cluster, guard, rival) = amnesia(Quarantine::Off).await;
+    let second = rival.red_lock("a").try_lock().await.expect("0 and 1 grant");
+    assert!(
+        guard.is_valid() && second.is_valid(),
+        "what the quarantine is for"
+    );
+    assert!(
+        second.fencing_token() > guard.fencing_token(),
+        "the resource still tells them apart"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_it_the_second_waits_until_the_first_cannot_be_valid() {
+    let (cluster, guard, rival) = amnesia(Quarantine::Auto).await;
+    let begun = Instant::now();
+    loop {
+        match rival.red_lock("a").try_lock().await {
+            Ok(second) => {
+                assert!(!guard.is_valid(), "never two at once");
+                assert!(second.is_valid());
+                break;
+            }
+            Err(LockError::Unreachable { votes }) => {
+                let held_up = votes
+                    .iter()
+                    .any(|node| matches!(node.vote, Vote::Quarantined { .. }));
+                assert!(held_up, "{votes}");
+                assert!(
+                    votes.to_string().contains("memory-1: in quarantine for "),
+                    "{votes}"
+                );
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert!(begun.elapsed() < QUARANTINE, "its end is fixed");
+        sleep(ms(50)).await;
+    }
+    cluster.master(2).hold_requests(false);
+}
+
+/// *quarantined_extension*: C holds A and B; D is granted on X; X restarts empty; C's extension finds
+/// B and, taking X again, X, while the message to A is delayed; A's key expires and D gets A.
+#[tokio::test(start_paused = true)]
+async fn an_extension_does_not_count_it_either() {
+    let cluster = Cluster::new(3);
+    let c = cluster.connect(builder()).await.expect("connects");
+    let d = cluster.connect(builder()).await.expect("connects");
+    // D's part on X, as another's key.
+    cluster
+        .master(2)
+        .command(&["SET", "a", "d", "PX", "60000"])
+        .expect("held by D");
+    let guard = c
+        .red_lock("a")
+        .lease(LEASE)
+        .try_lock()
+        .await
+        .expect("A and B grant");
+    sleep(ms(1000)).await;
+    restart_empty(&cluster, 2);
+    sleep(ms(100)).await;
+    cluster.master(0).hold_requests(true);
+    let before = guard.validity();
+    guard.extend(LEASE).await.expect_err("B alone is no quorum");
+    assert!(guard.validity() <= before, "nothing was gained");
+    cluster.master(0).hold_requests(false);
+    guard.lost().await;
+    assert!(!guard.is_valid());
+    sleep(QUARANTINE).await;
+    let second = timeout(ms(5000), d.red_lock("a").lock())
+        .await
+        .expect("in the end")
+        .expect("granted");
+    assert!(second.is_valid() && !guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_lives_through_the_restart_of_a_minority() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    for turn in 0..6 {
+        restart_empty(&cluster, turn % 3);
+        sleep(QUARANTINE + ms(2000)).await;
+        assert!(guard.validity() > ms(1500), "turn {turn}");
+    }
+}
+
+/// All must grant, so any other holder's majority meets some master that remembers.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_bears_some_that_forgot() {
+    let cluster = Cluster::new(5);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    restart_empty(&cluster, 0);
+    restart_empty(&cluster, 1);
+    sleep(ms(300)).await;
+    let _guard = masters
+        .multi_lock("a")
+        .try_lock()
+        .await
+        .expect("two of five may have forgotten");
+    restart_empty(&cluster, 2);
+    sleep(ms(300)).await;
+    let error = masters
+        .multi_lock("b")
+        .try_lock()
+        .await
+        .expect_err("three may not");
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error}");
+    sleep(QUARANTINE).await;
+    let _guard = masters
+        .multi_lock("b")
+        .try_lock()
+        .await
+        .expect("all have their votes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_is_no_restart() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    for master in cluster.iter() {
+        master.reset_connections();
+    }
+    sleep(ms(300)).await;
+    let guard = masters
+        .multi_lock("a")
+        .try_lock()
+        .await
+        .expect("nobody has forgotten anything");
+    guard.unlock().await.expect("held");
+}
+
+/// *fence_key_lost*: one fence key is gone with a restart, and the next client's clock is behind.
+#[tokio::test(start_paused = true)]
+async fn tokens_of_masters_in_quarantine_are_ignored() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    restart_empty(&cluster, 0);
+    cluster
+        .master(0)
+        .command(&["SET", "redisson_lock_token:{a}", "4000000000000000"])
+        .expect("stored");
+    sleep(ms(300)).await;
+    let guard = masters.red_lock("a").try_lock().await.expect("1 and 2 vote");
+    assert!(guard.fencing_token().get() < 4_000_000_000_000_000);
+}
