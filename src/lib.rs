@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquisition;
+mod attempt;
 mod builder;
 mod cleanup;
 mod clock;
@@ -19,6 +20,7 @@ mod name;
 mod node;
 mod notice;
 mod owner;
+mod plan;
 mod policy;
 mod queue;
 mod renewal;

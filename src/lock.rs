@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::acquisition::{Plan, acquire};
+use crate::acquisition::acquire;
 use crate::config::in_range;
 use crate::error::{InvalidInput, LockError, RunError};
 use crate::guard::MultiLockGuard;
@@ -13,6 +13,7 @@ use crate::inspect::{self, Forced, Inspection};
 use crate::masters::Masters;
 use crate::name::Names;
 use crate::owner::Owner;
+use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::wait::contend;
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio::time::{Instant, sleep};
 
-use crate::acquisition::{Hindrance, Plan, Refusal, acquire};
+use crate::acquisition::acquire;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::listening::{Heard, Listening};
 use crate::owner::Standing;
+use crate::plan::{Hindrance, Plan, Refusal};
 use crate::queue::Turn;
 
 /// A notice may be lost, and silence is not noticed: a waiter that has heard nothing for so long asks

@@ -24,7 +24,7 @@ fn restart_empty(cluster: &Cluster, place: usize) {
     cluster.master(place).restart(Keep::Nothing);
 }
 
-/// The counter-example *amnesia*: a hold on 1 and 2; 1 restarts empty; a rival asks 0 and 1.
+/// The counter-example 5: a hold on 1 and 2; 1 restarts empty; a rival asks 0 and 1.
 async fn amnesia(quarantine: Quarantine) -> (Cluster, multilock::MultiLockGuard, Masters) {
     let cluster = Cluster::new(3);
     let holder = cluster
@@ -94,7 +94,7 @@ async fn with_it_the_second_waits_until_the_first_cannot_be_valid() {
     cluster.master(2).hold_requests(false);
 }
 
-/// *quarantined_extension*: C holds A and B; D is granted on X; X restarts empty; C's extension finds
+/// Counter-example 6: C holds A and B; D is granted on X; X restarts empty; C's extension finds
 /// B and, taking X again, X, while the message to A is delayed; A's key expires and D gets A.
 #[tokio::test(start_paused = true)]
 async fn an_extension_does_not_count_it_either() {
@@ -187,7 +187,7 @@ async fn a_broken_connection_is_no_restart() {
     guard.unlock().await.expect("held");
 }
 
-/// *fence_key_lost*: one fence key is gone with a restart, and the next client's clock is behind.
+/// Counter-example 10: one fence key is gone with a restart, and the next client's clock is behind.
 #[tokio::test(start_paused = true)]
 async fn tokens_of_masters_in_quarantine_are_ignored() {
     let cluster = Cluster::new(3);

@@ -136,7 +136,7 @@ impl Server {
                 replication_id: fact("master_replid").to_owned(),
             },
             client_id,
-            memory: memory(&fact),
+            memory: memory(fact),
             clock_us,
         })
     }

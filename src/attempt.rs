@@ -1,0 +1,284 @@
+//! One attempt at a new hold: a round of acquire, and what its answers mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cleanup::{Attempt, Debris};
+use crate::error::LockError;
+use crate::fence::FencingToken;
+use crate::guard::MultiLockGuard;
+use crate::hold::{Granted, Hold};
+use crate::masters::Pool;
+use crate::node::{Class, Fault};
+use crate::plan::{Hindrance, Plan, Refusal};
+use crate::round::{Round, Trust};
+use crate::script::{self, Fence, Fencing, Renewal, Reply};
+use crate::tally::{Ballot, Obstacle, Outcome, Tally};
+use crate::validity::Validity;
+use crate::vote::Vote;
+
+/// One round with an owner field that was never used before; a second one only when a master had seen
+/// a larger fencing token.
+pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
+    let pool = &plan.pool;
+    let debris = Debris {
+        names: plan.names.clone(),
+        field: pool.fresh_field(),
+        token: FencingToken::NONE,
+    };
+    let field = Arc::clone(&debris.field);
+    let mut token = if plan.fenced {
+        pool.propose_token()
+    } else {
+        FencingToken::NONE
+    };
+    let fence = Fence {
+        token,
+        retention: pool.config.fence_retention,
+    };
+    let request = script::acquire(&plan.names, &field, 1, plan.lease, fence);
+    let mut tally = Tally::new(pool.slots.len(), plan.needed);
+    let mut attempt = Attempt::new(pool, debris, tally.blocking());
+    let begun = pool.clock.now();
+    let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
+    let mut round = Round::begin(
+        pool,
+        &request,
+        pool.config.node_timeout,
+        Trust::Quorum(plan.needed),
+        |_| true,
+    );
+    let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;
+    if tally.outcome() != Outcome::Won {
+        let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
+        tracing::debug!(names = %plan.names, %error, "round lost");
+        // Dropping the attempt rolls it back.
+        return Err(Refusal {
+            error,
+            hindrance,
+            votes: attempt.votes.clone(),
+        });
+    }
+    if plan.fenced && accepted < plan.needed {
+        token = pool.propose_token();
+        if !raise(plan, &field, token, &attempt.votes).await {
+            let votes = attempt.votes.clone();
+            let error = LockError::Unfenced {
+                votes: pool.evidence(&votes),
+            };
+            return Err(Refusal {
+                error,
+                hindrance: Hindrance::Split,
+                votes,
+            });
+        }
+    }
+    let hold = Arc::new(Hold::new(
+        pool.clock,
+        Granted {
+            client: pool.client,
+            names: plan.names.clone(),
+            field,
+            needed: plan.needed,
+            token,
+            acquired: begun,
+            validity,
+            lease: plan.lease,
+            votes: attempt.votes.clone(),
+            max_hold: plan.max_hold,
+        },
+    ));
+    // Entered only with validity left, by the clock after the last answer that was needed.
+    let Some(guard) = MultiLockGuard::enter(pool, &hold, &plan.owner, plan.min_validity, plan.renew) else {
+        let votes = attempt.votes.clone();
+        let error = LockError::TooLate {
+            validity: hold.remaining(),
+            votes: pool.evidence(&votes),
+        };
+        return Err(Refusal {
+            error,
+            hindrance: Hindrance::Split,
+            votes,
+        });
+    };
+    attempt.settle();
+    let late = Arc::clone(&hold);
+    round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).vote));
+    tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
+    plan.owner.remember(&hold);
+    if !plan.renew {
+        // To notice its end; one that is renewed is looked after already.
+        pool.watchdog.watch(&hold);
+    }
+    Ok(guard)
+}
+
+/// What the tally does not tell.
+struct Counted {
+    /// Masters that deny what the protocol needs.
+    denied: usize,
+    /// Masters that granted and accepted the token.
+    accepted: usize,
+}
+
+/// Counts answers until the outcome is certain, and, if the round is lost, its reason: held or
+/// unreachable is worth the answers that are on their way.
+async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut Attempt) -> Counted {
+    let mut counted = Counted {
+        denied: 0,
+        accepted: 0,
+    };
+    while let Some((place, answer)) = round.next().await {
+        counted.denied += usize::from(is_denied(&answer));
+        let answer = read(answer);
+        pool.tokens.saw(answer.highest);
+        counted.accepted += usize::from(answer.accepted);
+        attempt.votes[place] = answer.vote;
+        tally.count(answer.ballot);
+        let over = match tally.outcome() {
+            Outcome::Pending => false,
+            Outcome::Won => true,
+            Outcome::Lost => tally.obstacle().is_some(),
+        };
+        if over {
+            break;
+        }
+    }
+    counted
+}
+
+/// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
+/// where grant and acceptance met, so the others are not asked.
+async fn raise(plan: &Plan, field: &Arc<str>, token: FencingToken, votes: &[Vote]) -> bool {
+    let pool = &plan.pool;
+    let renewal = Renewal {
+        names: &plan.names,
+        owner: field,
+        count: 1,
+        lease: plan.lease,
+        token,
+    };
+    let request = script::extend(
+        std::iter::once(renewal),
+        pool.config.fence_retention,
+        Fencing::Raise,
+    );
+    let granted = |place: usize| votes[place] == Vote::Granted;
+    let mut round = Round::begin(
+        pool,
+        &request,
+        pool.config.node_timeout,
+        Trust::Quorum(plan.needed),
+        granted,
+    );
+    let mut accepted = 0;
+    while accepted < plan.needed
+        && let Some((_, answer)) = round.next().await
+    {
+        let replies = answer
+            .ok()
+            .and_then(|value| script::parse_extended(&value))
+            .unwrap_or_default();
+        accepted += usize::from(matches!(
+            replies.first(),
+            Some(Reply::Granted { accepted: true, .. })
+        ));
+    }
+    tracing::debug!(names = %plan.names, %token, accepted, "asked for a larger fencing token");
+    accepted >= plan.needed
+}
+
+/// A master's answer to an acquire.
+struct Answer {
+    vote: Vote,
+    ballot: Ballot,
+    /// Granted, and the token was accepted with it.
+    accepted: bool,
+    /// The largest token that the master had stored.
+    highest: u64,
+}
+
+fn read(answer: Result<redis::Value, Fault>) -> Answer {
+    let of = |vote, ballot| Answer {
+        vote,
+        ballot,
+        accepted: false,
+        highest: 0,
+    };
+    match answer.map(|value| (script::parse_reply(&value), value)) {
+        Ok((Some(Reply::Granted { accepted, highest }), _)) => Answer {
+            accepted,
+            highest,
+            ..of(Vote::Granted, Ballot::Granted)
+        },
+        Ok((
+            Some(Reply::Refused {
+                remaining,
+                holder,
+                highest,
+            }),
+            _,
+        )) => Answer {
+            highest,
+            ..of(Vote::Refused { remaining }, Ballot::Refused(holder))
+        },
+        Ok((Some(Reply::Revoked), _)) => of(Vote::Revoked, Ballot::None),
+        Ok((Some(Reply::Absent) | None, value)) => {
+            let reason = format!("unexpected answer to acquire: {value:?}").into();
+            of(Vote::Unknown { reason }, Ballot::None)
+        }
+        Err(fault) => of(fault.vote(), Ballot::None),
+    }
+}
+
+fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
+    answer.as_ref().err().and_then(Fault::class) == Some(Class::Denied)
+}
+
+/// Why the round did not give a hold.
+fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockError, Hindrance) {
+    let evidence = plan.pool.evidence(votes);
+    match tally.obstacle() {
+        Some(Obstacle::Held) => {
+            let retry_after = held_for(plan, tally, votes);
+            (
+                LockError::Contended {
+                    retry_after,
+                    votes: evidence,
+                },
+                Hindrance::Held,
+            )
+        }
+        Some(Obstacle::Split) => {
+            let retry_after = plan.pool.config.node_timeout;
+            (
+                LockError::Contended {
+                    retry_after,
+                    votes: evidence,
+                },
+                Hindrance::Split,
+            )
+        }
+        _ if denied >= tally.blocking() => (LockError::Misconfigured { votes: evidence }, Hindrance::Final),
+        _ => (LockError::Unreachable { votes: evidence }, Hindrance::Unreachable),
+    }
+}
+
+/// Until so many refusals have expired that a quorum is possible.
+fn held_for(plan: &Plan, tally: &Tally, votes: &[Vote]) -> Duration {
+    let mut terms: Vec<Duration> = votes
+        .iter()
+        .filter_map(|vote| match vote {
+            // A key without an expiry is freed by its holder alone: look again after a lease.
+            Vote::Refused { remaining } => Some(remaining.unwrap_or(plan.lease)),
+            _ => None,
+        })
+        .collect();
+    terms.sort_unstable();
+    let missing = plan.needed.saturating_sub(tally.granted()).max(1);
+    terms
+        .get(missing - 1)
+        .or(terms.last())
+        .copied()
+        .unwrap_or(plan.lease)
+}

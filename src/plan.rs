@@ -1,0 +1,65 @@
+//! What an acquisition is to do, and why one gave no hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{InvalidInput, LockError};
+use crate::masters::Pool;
+use crate::name::Names;
+use crate::owner::Owner;
+use crate::policy::Policy;
+use crate::vote::Vote;
+
+/// The checked options of an acquisition.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) names: Names,
+    pub(crate) policy: Policy,
+    pub(crate) needed: usize,
+    pub(crate) lease: Duration,
+    /// Whether the hold is renewed while its guard lives: the call site set no lease.
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) fenced: bool,
+    pub(crate) min_validity: Duration,
+    pub(crate) owner: Owner,
+}
+
+/// An attempt that gave no hold.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: LockError,
+    pub(crate) hindrance: Hindrance,
+    /// What every master answered, in their order.
+    pub(crate) votes: Vec<Vote>,
+}
+
+/// What has to change before another attempt is worthwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// Somebody has to release, or a lease has to end.
+    Held,
+    /// Contenders have to get out of each other's way.
+    Split,
+    /// Masters have to come back.
+    Unreachable,
+    /// Nothing that waiting would bring.
+    Final,
+}
+
+impl From<InvalidInput> for Refusal {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::from(LockError::from(invalid))
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        Self {
+            error,
+            hindrance: Hindrance::Final,
+            votes: Vec::new(),
+        }
+    }
+}
