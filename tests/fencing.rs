@@ -215,3 +215,121 @@ async fn cancelled_while_raising_leaves_no_hold() {
         );
     }
 }
+
+fn fields(cluster: &Cluster) -> Vec<Vec<String>> {
+    cluster.iter().map(|master| master.fields("a")).collect()
+}
+
+/// Counter-example 7, *raise without owner*: A's raise strays onto a master where B holds.
+///
+/// Rule: the fence moves only in a script in which the caller holds.
+#[tokio::test(start_paused = true)]
+async fn raise_without_owner() {
+    let cluster = Cluster::new(3);
+    let (a, b) = (connect(&cluster).await, connect(&cluster).await);
+    let far = 4_000_000_000_000_000;
+    store(cluster.master(0), far);
+    // B holds 2 alone, as an attempt under way does; A is granted on 0 and 1, and must raise.
+    cluster
+        .master(2)
+        .command(&["HSET", "a", "b:1", "1"])
+        .expect("B's");
+    cluster
+        .master(2)
+        .command(&["PEXPIRE", "a", "60000"])
+        .expect("B's");
+    let guard = a.red_lock("a").try_lock().await.expect("0 and 1");
+    assert!(guard.fencing_token().get() > far, "{}", guard.fencing_token());
+    assert_eq!(stored(cluster.master(2)), 0, "untouched where another holds");
+    let first = guard.fencing_token();
+    guard.unlock().await.expect("held");
+    cluster.master(2).command(&["DEL", "a"]).expect("B gives up");
+    sleep(ms(10)).await;
+    let next = b.red_lock("a").try_lock().await.expect("free");
+    assert!(next.fencing_token() > first);
+}
+
+/// Counter-example 8, *accept without grant*: A is refused on one master and later granted on another
+/// that has meanwhile served B.
+///
+/// Rule: a token counts only where grant and acceptance met.
+#[tokio::test(start_paused = true)]
+async fn accept_without_grant() {
+    let cluster = Cluster::new(3);
+    let a = connect(&cluster).await;
+    // A proposes first, but its requests to 0 and 2 are slow; 1 grants and accepts at once.
+    cluster.master(0).set_delay(ms(20), Duration::ZERO);
+    cluster.master(2).set_delay(ms(20), Duration::ZERO);
+    let lock = a.red_lock("a");
+    let mut attempt = pin!(lock.try_lock());
+    assert!(poll!(&mut attempt).is_pending());
+    cluster.master(0).set_delay(Duration::ZERO, Duration::ZERO);
+    cluster.master(2).set_delay(Duration::ZERO, Duration::ZERO);
+    cluster.master(0).hold_requests(true);
+    cluster.master(2).hold_requests(true);
+    sleep(ms(5)).await;
+    // B's grants on 0 and 2 come before A's requests there, as if over a shorter way.
+    let b_token = 4_000_000_000_000_000;
+    for place in [0, 2] {
+        store(cluster.master(place), b_token);
+    }
+    cluster.master(0).hold_requests(false);
+    cluster.master(2).hold_requests(false);
+    let guard = attempt.await.expect("granted everywhere by now");
+    assert!(
+        guard.fencing_token().get() > b_token,
+        "above B's: {}",
+        guard.fencing_token()
+    );
+}
+
+/// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
+/// executed once more.
+///
+/// Rule: the token must be strictly above what is stored, so the second answer is "granted, not
+/// accepted".
+#[tokio::test(start_paused = true)]
+async fn lost_reply_same_token() {
+    let cluster = Cluster::new(1);
+    let master = cluster.master(0);
+    let acquire = include_str!("../lua/acquire.lua");
+    let keys = ["a", "multilock_revoked:{a}", FENCE];
+    let once = |token: &str| master.eval(acquire, &keys, &["me:1", "1", "30000", token, "600000"]);
+    assert_eq!(
+        once("7"),
+        Ok(vec!["1".into(), "0".into()]),
+        "granted and accepted"
+    );
+    assert_eq!(
+        once("7"),
+        Ok(vec!["3".into(), "7".into()]),
+        "granted, not accepted"
+    );
+    assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
+    let extend = include_str!("../lua/extend.lua");
+    let raise = |token: &str| master.eval(extend, &keys, &["600000", "me:1", "1", "30000", "1", token, "1"]);
+    assert_eq!(raise("7"), Ok(vec!["3".into()]), "not above itself");
+    assert_eq!(raise("8"), Ok(vec!["1".into()]));
+    assert_eq!(stored(master), 8);
+    let stranger = master.eval(extend, &keys, &["600000", "you:1", "1", "30000", "1", "9", "1"]);
+    assert_eq!(stranger.expect("refused")[0], "0");
+    assert_eq!(stored(master), 8, "only its holder moves a fence");
+}
+
+/// Numbers beyond 2^53 would lose digits on their way through Lua.
+#[tokio::test(start_paused = true)]
+async fn digits_survive_up_to_the_largest() {
+    let cluster = Cluster::new(1);
+    let acquire = include_str!("../lua/acquire.lua");
+    let keys = ["a", "multilock_revoked:{a}", FENCE];
+    let largest = "9007199254740991";
+    let args = ["me:1", "1", "30000", largest, "600000"];
+    assert_eq!(
+        cluster.master(0).eval(acquire, &keys, &args),
+        Ok(vec!["1".into(), "0".into()])
+    );
+    assert_eq!(
+        cluster.master(0).eval(acquire, &keys, &args),
+        Ok(vec!["3".into(), largest.into()])
+    );
+}

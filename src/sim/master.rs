@@ -232,6 +232,26 @@ impl Master {
         self.state().store.call(now, &words).map(texts)
     }
 
+    /// Runs one Lua script at once, whatever the faults, as `EVAL` does; its reply as a flat list of
+    /// texts.
+    ///
+    /// # Errors
+    ///
+    /// The server's error line.
+    pub fn eval(&self, script: &str, keys: &[&str], args: &[&str]) -> Result<Vec<String>, String> {
+        let bytes = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| word.as_bytes().to_vec())
+                .collect::<Vec<_>>()
+        };
+        let now = self.now_ms();
+        self.inner
+            .lua
+            .eval(&mut self.state().store, now, script, &bytes(keys), &bytes(args))
+            .map(texts)
+    }
+
     /// The names of all keys.
     pub fn keys(&self) -> Vec<String> {
         self.command(&["KEYS", "*"]).unwrap_or_default()
