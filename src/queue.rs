@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -17,7 +18,10 @@ use crate::listening::Listening;
 use crate::name::Names;
 
 /// Grants that a process may pass on to its own tasks while another process waits.
-pub(crate) const MOST_IN_A_ROW: u32 = 4;
+const MOST_IN_A_ROW: u32 = 4;
+
+/// The shortest time left to others.
+const STEP_BACK: Duration = Duration::from_millis(5);
 
 /// The lines of one process.
 #[derive(Debug, Default)]
@@ -37,6 +41,8 @@ struct State {
     /// Shared by all who stand in line, one after the other.
     listening: Option<Arc<Listening>>,
     in_a_row: u32,
+    /// Of the last attempt.
+    round_trip: Duration,
     /// Whether somebody else listened to the last release.
     others_wait: bool,
 }
@@ -113,10 +119,17 @@ impl Turn {
         self.state().listening = Some(listening);
     }
 
-    /// Whether this process has had the names so often in a row that others come first.
-    pub(crate) fn must_step_back(&self) -> bool {
+    /// How long to leave the names to others, if this process has had them so often in a row that
+    /// others come first: the time in which somebody who hears of the release surely asks.
+    pub(crate) fn must_step_back(&self) -> Option<Duration> {
         let state = self.state();
-        state.others_wait && state.in_a_row >= MOST_IN_A_ROW
+        let others_first = state.others_wait && state.in_a_row >= MOST_IN_A_ROW;
+        others_first.then(|| STEP_BACK.max(state.round_trip * 2))
+    }
+
+    /// An attempt took so long.
+    pub(crate) fn note_round_trip(&self, round_trip: Duration) {
+        self.state().round_trip = round_trip;
     }
 
     /// Whether somebody else listened to this process's last release.

@@ -66,7 +66,7 @@ impl Watchdog {
             Upkeep::Renewal(lease) if confirmed => on_grid(self.origin, now + lease / 3, lease / 3 / SPREAD),
             Upkeep::Renewal(lease) => {
                 // Nothing is given away before the validity ends: several more tries fit in.
-                let retry = (hold.remaining() / 8).clamp(SHORTEST_RETRY, lease / 3);
+                let retry = (hold.remaining() / 8).max(SHORTEST_RETRY).min(lease / 3);
                 tracing::debug!(names = %hold.names, ?retry, "renewal not confirmed");
                 now + retry
             }

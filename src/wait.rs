@@ -22,33 +22,32 @@ use crate::queue::Turn;
 const FALLBACK: Duration = Duration::from_secs(5);
 /// After the end of a lease, until every master has seen it end too.
 const AFTER_LEASE: Duration = Duration::from_millis(2);
-/// Left to others by a process that has had the names several times in a row: the time in which
-/// somebody who heard the release surely asks.
-const STEP_BACK: Duration = Duration::from_millis(5);
-
 /// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
 /// in `last`, for the caller whose patience ends.
 ///
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
-    let Some(turn) = turn(plan).await else {
+    let turn = loop {
+        if let Some(turn) = turn(plan).await {
+            break turn;
+        }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
-        return match acquire(plan).await {
-            Err(refusal) if refusal.hindrance != Hindrance::Final => Box::pin(contend(plan, last)).await,
-            settled => settled.map_err(|refusal| refusal.error),
-        };
+        match acquire(plan).await {
+            Err(refusal) if refusal.hindrance != Hindrance::Final => *last = Some(refusal.error),
+            settled => return settled.map_err(|refusal| refusal.error),
+        }
     };
-    if turn.must_step_back() {
-        sleep(STEP_BACK).await;
+    if let Some(pause) = turn.must_step_back() {
+        sleep(pause).await;
         turn.start_over();
     }
     let (mut pauses, mut race) = (Pauses::new(), Race::default());
     loop {
-        let mut entered = pin!(plan.owner.entered());
-        entered.as_mut().enable();
         let heard = turn.listening().map(|listening| listening.heard());
         let asked = Instant::now();
-        let refusal = match acquire(plan).await {
+        let acquired = acquire(plan).await;
+        turn.note_round_trip(asked.elapsed());
+        let refusal = match acquired {
             Ok(guard) => {
                 turn.count();
                 guard.keep_turn(turn);
@@ -62,30 +61,37 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         }
         turn.start_over();
         race.lost(asked.elapsed());
+        *last = Some(refusal.error.clone());
         tokio::select! {
             () = rest(plan, &turn, &refusal, heard, &mut pauses, &race) => {}
-            () = entered => {}
+            () = inside(plan) => {}
         }
-        *last = Some(refusal.error);
     }
 }
 
 /// This process's turn; `None` when another task of the same owner has got a hold meanwhile, which is
 /// then entered instead.
 async fn turn(plan: &Plan) -> Option<Turn> {
-    let mut entered = pin!(plan.owner.entered());
-    entered.as_mut().enable();
-    if !matches!(
-        plan.owner.standing(plan.pool.client, &plan.names),
-        Standing::Outside
-    ) {
-        return None;
-    }
-    let place = plan.pool.lines.join(&plan.names);
     tokio::select! {
         biased;
-        turn = place.turn() => Some(turn),
-        () = entered => None,
+        () = inside(plan) => None,
+        turn = plan.pool.lines.join(&plan.names).turn() => Some(turn),
+    }
+}
+
+/// Resolves when the owner is inside, by another of its tasks.
+async fn inside(plan: &Plan) {
+    loop {
+        // First listen, then look: nothing falls in between.
+        let mut entered = pin!(plan.owner.entered());
+        entered.as_mut().enable();
+        if !matches!(
+            plan.owner.standing(plan.pool.client, &plan.names),
+            Standing::Outside
+        ) {
+            return;
+        }
+        entered.await;
     }
 }
 
