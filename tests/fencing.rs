@@ -314,6 +314,9 @@ async fn lost_reply_same_token() {
     let stranger = master.eval(extend, &keys, &["600000", "you:1", "1", "30000", "1", "9", "1"]);
     assert_eq!(stranger.expect("refused")[0], "0");
     assert_eq!(stored(master), 8, "only its holder moves a fence");
+    master.command(&["DEL", "a"]).expect("released");
+    assert_eq!(raise("9"), Ok(vec!["2".into()]), "absent");
+    assert_eq!(stored(master), 8, "nor does anybody on a free name");
 }
 
 /// Numbers beyond 2^53 would lose digits on their way through Lua.
