@@ -621,6 +621,13 @@ async fn a_server_that_does_not_know_hello_is_waited_for_by_timers() {
 }
 
 #[tokio::test]
+async fn a_server_whose_hello_is_renamed_is_waited_for_by_timers() {
+    let servers = three(&["--rename-command", "HELLO", ""], &[]).await;
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    turns_come_by_timers(&servers, &urls).await;
+}
+
+#[tokio::test]
 async fn a_waiter_changes_nothing_of_the_hold() {
     let cluster = Cluster::start(3).await;
     let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
