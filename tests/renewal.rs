@@ -436,3 +436,34 @@ async fn a_task_is_an_owner() {
     assert_eq!(guard.hold_count(), 1);
     assert_eq!(Owner::task(), Owner::task(), "outside of a task it is the thread");
 }
+
+/// One who comes back while a renewal is under way is looked after once, not once more each time.
+#[tokio::test(start_paused = true)]
+async fn entering_again_during_a_renewal_does_not_double_it() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    // Not renewed for its own sake, so each inner guard is the only one that wants it.
+    let outer = lock.clone().lease(LEASE).lock().await.expect("free");
+    let mut inner = lock.lock().await.expect("entered");
+    for master in cluster.iter() {
+        master.set_delay(ms(20), ms(20));
+    }
+    for _ in 0..20 {
+        let before = cluster.master(0).executed().get("extend").copied();
+        // A renewal has arrived there, and its answer is on the way.
+        while cluster.master(0).executed().get("extend").copied() == before {
+            sleep(ms(1)).await;
+        }
+        inner.unlock().await.expect("held");
+        inner = lock.lock().await.expect("entered");
+    }
+    sleep(ms(100)).await;
+    let before = cluster.master(0).executed()["extend"];
+    sleep(ms(10_000)).await;
+    let renewals = cluster.master(0).executed()["extend"] - before;
+    assert!(renewals <= 12, "{renewals} in 10 s, a third of the lease is 1 s");
+    inner.unlock().await.expect("held");
+    outer.unlock().await.expect("held");
+}

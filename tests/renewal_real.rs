@@ -1,0 +1,501 @@
+//! Holding on real servers: a hold lasts for as long as its guard, whatever a minority of the masters
+//! does; its loss is known by the end of its validity and not before; nothing of it is left behind.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use multilock::{
+    Closing, LockError, LossCause, Masters, MultiLockGuard, RunError, UnlockError, Unlocked, Vote,
+};
+use support::{
+    Cluster, Direction, Keep, Proxy, Server, all_executed, connect, field, held_everywhere, until,
+    until_free, until_within,
+};
+use tokio::time::{sleep, timeout};
+
+/// Short, and still long enough for a busy machine to renew it every third.
+const LEASE: Duration = Duration::from_millis(1500);
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// What the machine may add to a bound.
+const SLACK: Duration = Duration::from_secs(2);
+/// Timers fire up to a millisecond late, so who waits for the end of a hold ends it a little early.
+const EARLY: Duration = Duration::from_millis(5);
+
+async fn masters_with<S: Into<String>>(urls: impl IntoIterator<Item = S>, lease: Duration) -> Masters {
+    let builder = Masters::builder()
+        .nodes(urls)
+        .lease(lease)
+        .node_timeout(NODE_TIMEOUT)
+        .connect_timeout(support::PATIENT);
+    builder.connect().await.expect("masters that can be used")
+}
+
+/// Waits until every master has the name in the same hands as `guard`.
+async fn until_held_by_all(servers: &[Server], name: &str, owner: &str) {
+    for server in servers {
+        let what = format!("{name} is held on {}", server.port());
+        until(&what, async || {
+            field(server, name).await.as_deref() == Some(owner)
+        })
+        .await;
+    }
+}
+
+async fn owner_of(server: &Server, name: &str) -> String {
+    field(server, name).await.expect("held")
+}
+
+/// Looks at the guard until the time is over.
+async fn assert_valid_for(guard: &MultiLockGuard, time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        assert!(
+            guard.is_valid(),
+            "lost after {:?}: {}",
+            begun.elapsed(),
+            guard.votes()
+        );
+        sleep(Duration::from_millis(20)).await;
+    }
+    let lost = timeout(Duration::ZERO, guard.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+}
+
+/// Connections of anybody but the one who asks.
+async fn connections(server: &Server) -> usize {
+    let list = server.command(&["CLIENT", "LIST"]).await;
+    let list: String = redis::from_redis_value(list).expect("text");
+    list.lines()
+        .filter(|client| !client.contains(" cmd=client"))
+        .count()
+}
+
+async fn channels(server: &Server) -> Vec<String> {
+    redis::from_redis_value(server.command(&["PUBSUB", "CHANNELS"]).await).expect("names")
+}
+
+async fn until_no_connections(servers: &[Server]) {
+    for server in servers {
+        until("no connection is left", async || connections(server).await == 0).await;
+        until("nobody listens", async || channels(server).await.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_short_lease_lasts_for_as_long_as_its_guard() {
+    let cluster = Cluster::start(5).await;
+    let masters = masters_with(cluster.urls(), LEASE).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let owner = owner_of(cluster.server(0), "a").await;
+    assert_valid_for(&guard, Duration::from_secs(5)).await;
+    until_held_by_all(cluster.servers(), "a", &owner).await;
+    for server in cluster.servers() {
+        let left = server.pttl("a").await;
+        assert!(left <= 1500, "no more than the lease: {left}");
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+    // Nothing is renewed any more.
+    let calls = cluster.server(0).commandstats().await["evalsha"];
+    sleep(LEASE).await;
+    assert_eq!(cluster.server(0).commandstats().await["evalsha"], calls);
+}
+
+#[tokio::test]
+async fn one_frozen_master_changes_nothing() {
+    let cluster = Cluster::start(3).await;
+    let masters = masters_with(cluster.urls(), LEASE).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let owner = owner_of(cluster.server(0), "a").await;
+    cluster.server(1).freeze().await;
+    assert_valid_for(&guard, LEASE * 3).await;
+    assert_ne!(
+        support::vote(&guard.votes(), 1),
+        Vote::Granted,
+        "{}",
+        guard.votes()
+    );
+    cluster.server(1).thaw().await;
+    until_held_by_all(cluster.servers(), "a", &owner).await;
+    assert!(guard.is_valid());
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+}
+
+/// Twenty holds at as many points of their periods.
+#[tokio::test]
+async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
+    const HOLDS: u32 = 20;
+    let cluster = Cluster::start(3).await;
+    let masters = masters_with(cluster.urls(), LEASE).await;
+    let mut guards = Vec::new();
+    for number in 0..HOLDS {
+        let lock = masters.red_lock(format!("a{number}"));
+        guards.push(lock.wait(support::WITHIN).lock().await.expect("free"));
+        sleep(LEASE / 3 / HOLDS).await;
+    }
+    cluster.server(0).freeze().await;
+    cluster.server(1).freeze().await;
+    // What had been answered is read by now; from here on no validity can grow.
+    sleep(Duration::from_millis(20)).await;
+    let (frozen, left): (_, Vec<_>) = (
+        Instant::now(),
+        guards.iter().map(MultiLockGuard::validity).collect(),
+    );
+    assert!(left.iter().all(|left| *left > LEASE / 4), "{left:?}");
+    let losses = join_all(guards.iter().zip(left).map(|(guard, left)| async move {
+        let token = guard.cancellation_token();
+        // The validity is there until the word comes, and gone when it has come.
+        let seen = async {
+            loop {
+                let left = guard.validity();
+                if left.is_zero() {
+                    return;
+                }
+                assert!(!token.is_cancelled() || left < EARLY, "told with {left:?} left");
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let (loss, ()) = tokio::join!(guard.lost(), seen);
+        let took = frozen.elapsed();
+        assert!(!guard.is_valid() && guard.ensure_valid().is_err());
+        assert!(took + EARLY >= left, "{:?} too early", left.checked_sub(took));
+        assert!(took < left + SLACK, "late by {:?}", took.checked_sub(left));
+        assert_eq!(loss.cause, LossCause::Expired);
+        until("the token follows", async || token.is_cancelled()).await;
+        loss.votes
+    }))
+    .await;
+    for votes in losses {
+        for place in 0..2 {
+            let vote = support::vote(&votes, place);
+            assert!(
+                matches!(vote, Vote::Unknown { .. } | Vote::NotSent { .. } | Vote::Granted),
+                "{votes}"
+            );
+        }
+    }
+    // Nothing brings them back.
+    cluster.server(0).thaw().await;
+    cluster.server(1).thaw().await;
+    for number in 0..HOLDS {
+        until_free(cluster.servers(), &format!("a{number}")).await;
+    }
+    assert!(guards.iter().all(|guard| !guard.is_valid()));
+    for guard in guards {
+        let error = guard.unlock().await.expect_err("lost");
+        assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_majority_that_comes_back_in_time_keeps_the_hold() {
+    let lease = LEASE * 2;
+    let cluster = Cluster::start(3).await;
+    let masters = masters_with(cluster.urls(), lease).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let owner = owner_of(cluster.server(0), "a").await;
+    for _ in 0..3 {
+        cluster.server(0).freeze().await;
+        cluster.server(2).freeze().await;
+        // A renewal fails in here, and the retries do.
+        assert_valid_for(&guard, lease * 2 / 5).await;
+        cluster.server(0).thaw().await;
+        cluster.server(2).thaw().await;
+        until("renewed", async || guard.validity() > lease * 3 / 4).await;
+    }
+    assert_valid_for(&guard, lease).await;
+    until_held_by_all(cluster.servers(), "a", &owner).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn a_master_restarted_empty_gets_the_hold_back() {
+    let cluster = Cluster::start(3).await;
+    cluster.server(2).kill().await;
+    let masters = masters_with(cluster.urls(), LEASE * 2).await;
+    let guard = masters
+        .red_lock("a")
+        .wait(support::WITHIN)
+        .lock()
+        .await
+        .expect("two are well");
+    let owner = owner_of(cluster.server(0), "a").await;
+    // First where it never was, then where it is forgotten.
+    for place in [2, 0, 1, 2] {
+        cluster.server(place).restart(Keep::Nothing).await;
+        until_held_by_all(cluster.servers(), "a", &owner).await;
+        let left = cluster.server(place).pttl("a").await;
+        assert!((1..=3000).contains(&left), "{left}");
+        assert!(guard.is_valid());
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+}
+
+#[tokio::test]
+async fn a_holder_that_is_forced_out_learns_of_it_at_its_next_renewal() {
+    let lease = LEASE * 4;
+    let cluster = Cluster::start(3).await;
+    let masters = masters_with(cluster.urls(), lease).await;
+    let operator = masters_with(cluster.urls(), lease).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let holder = guard.holder();
+    let forced = operator.red_lock("a").force_release().await.expect("all answer");
+    assert_eq!(forced.former, [holder]);
+    let left = guard.validity();
+    let begun = Instant::now();
+    let loss = timeout(left + SLACK, guard.lost()).await.expect("by the end");
+    assert_eq!(loss.cause, LossCause::TakenAway, "{loss}");
+    assert!(
+        begun.elapsed() < left && !guard.is_valid(),
+        "{:?}",
+        begun.elapsed()
+    );
+    // Another gets in at once and stays, whatever the former holder still sends.
+    let theirs = held_everywhere(&operator.red_lock("a")).await;
+    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
+    assert_valid_for(&theirs, lease / 2).await;
+    let owner = owner_of(cluster.server(0), "a").await;
+    until_held_by_all(cluster.servers(), "a", &owner).await;
+    assert_eq!(theirs.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
+    for server in cluster.servers() {
+        for key in server.keys().await {
+            assert!(server.pttl(&key).await >= 0, "{key} has an end");
+        }
+    }
+}
+
+/// Around the first renewal of two hundred holds, half of which were forgotten by one master, on a slow
+/// network: neither an extension nor a retake that is on its way outlives the unlock.
+#[tokio::test]
+async fn an_unlock_at_any_moment_of_a_renewal_leaves_nothing() {
+    const HOLDS: u32 = 200;
+    const WAY: Duration = Duration::from_millis(10);
+    // An orphan would be seen for so long.
+    let lease = Duration::from_secs(6);
+    let cluster = Cluster::start(3).await;
+    let mut proxies = Vec::new();
+    for server in cluster.servers() {
+        proxies.push(Proxy::start(server.port()).await);
+    }
+    let builder = Masters::builder()
+        .nodes(proxies.iter().map(Proxy::url))
+        .lease(lease)
+        // Only a fault makes a master late here: what is sent is awaited.
+        .node_timeout(Duration::from_secs(2));
+    let masters = builder.connect().await.expect("masters that can be used");
+    let acquired = Instant::now();
+    let locks: Vec<_> = (0..HOLDS)
+        .map(|number| masters.red_lock(format!("a{number}")))
+        .collect();
+    let guards = join_all(locks.iter().map(held_everywhere)).await;
+    for number in (0..HOLDS).step_by(2) {
+        let server = cluster.server(number as usize % 3);
+        server.command(&["DEL", &format!("a{number}")]).await;
+    }
+    for proxy in &proxies {
+        proxy.set_delay(Direction::ToServer, WAY);
+        proxy.set_delay(Direction::ToClient, WAY);
+    }
+    let renewal = acquired + lease / 3;
+    let from = renewal
+        .checked_sub(Duration::from_millis(150))
+        .expect("later than the start");
+    assert!(
+        Instant::now() < from,
+        "too busy a machine: the first renewals are over"
+    );
+    join_all(
+        guards
+            .into_iter()
+            .zip(0..)
+            .map(|(guard, number): (_, u32)| async move {
+                let moment = from + Duration::from_micros(u64::from(number) * 7919 % 400 * 1000);
+                sleep(moment.saturating_duration_since(Instant::now())).await;
+                if number % 4 < 2 {
+                    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+                } else {
+                    drop(guard);
+                }
+            }),
+    )
+    .await;
+    // All that was sent before has been executed after this.
+    all_executed(&masters).await;
+    for _ in 0..5 {
+        for server in cluster.servers() {
+            assert_eq!(server.keys().await, Vec::<String>::new());
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    // The test was about something: there were renewals, and more acquires than locks.
+    let mut taken = 0;
+    for server in cluster.servers() {
+        let calls = server.commandstats().await;
+        assert!(calls["pttl"] > 0, "nothing was renewed: {calls:?}");
+        taken += calls["exists"];
+    }
+    assert!(taken > 3 * (u64::from(HOLDS) + 1), "nothing was taken again");
+}
+
+#[tokio::test]
+async fn run_drops_its_body_when_the_hold_is_lost() {
+    let cluster = Cluster::start(3).await;
+    let masters = masters_with(cluster.urls(), LEASE).await;
+    let steps = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&steps);
+    let servers = cluster.servers();
+    let outcome: Result<(), _> = timeout(
+        support::WITHIN,
+        masters.red_lock("a").run(async |_| {
+            servers[0].freeze().await;
+            servers[1].freeze().await;
+            loop {
+                counted.fetch_add(1, Ordering::SeqCst);
+                sleep(Duration::from_millis(10)).await;
+            }
+        }),
+    )
+    .await
+    .expect("the body ends with the hold");
+    let Err(RunError::Lost(loss)) = &outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(loss.cause, LossCause::Expired);
+    let so_far = steps.load(Ordering::SeqCst);
+    assert!(so_far > 1, "it ran until then");
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(steps.load(Ordering::SeqCst), so_far, "and no longer");
+    for server in servers {
+        server.thaw().await;
+    }
+    // The next one gets in, and what it returns is handed on.
+    let output = masters
+        .red_lock("a")
+        .wait(support::WITHIN)
+        .run(async |_| "receipt")
+        .await;
+    assert_eq!(output, Ok("receipt"));
+    until_free(servers, "a").await;
+}
+
+#[tokio::test]
+async fn closing_releases_or_leaves() {
+    let lease = LEASE * 2;
+    let cluster = Cluster::start(3).await;
+    for closing in [Closing::Release, Closing::Leave] {
+        let masters = masters_with(cluster.urls(), lease).await;
+        let rival = connect(cluster.urls()).await;
+        let theirs = held_everywhere(&rival.red_lock("theirs")).await;
+        let mut guards = Vec::new();
+        for number in 0..5 {
+            guards.push(held_everywhere(&masters.red_lock(format!("a{number}"))).await);
+        }
+        let waiting = tokio::spawn({
+            let lock = masters.red_lock("theirs");
+            async move { lock.lock().await.map(drop) }
+        });
+        sleep(LEASE / 3).await;
+        masters.close(closing).await;
+        let told = timeout(SLACK, waiting)
+            .await
+            .expect("told at once")
+            .expect("no panic");
+        assert_eq!(told, Err(LockError::Closed));
+        let refused = masters.red_lock("b").try_lock().await;
+        assert!(matches!(refused, Err(LockError::Closed)), "{refused:?}");
+        drop(rival);
+        for guard in &guards {
+            let valid = guard.is_valid();
+            assert_eq!(valid, closing == Closing::Leave, "{closing:?}");
+            let lost = timeout(lease + SLACK, guard.lost())
+                .await
+                .expect("lost at the latest by its end");
+            let cause = if closing == Closing::Leave {
+                LossCause::Expired
+            } else {
+                LossCause::Closed
+            };
+            assert_eq!(lost.cause, cause);
+        }
+        if closing == Closing::Release {
+            for number in 0..5 {
+                until_free(cluster.servers(), &format!("a{number}")).await;
+            }
+        }
+        assert_eq!(theirs.unlock().await, Ok(Unlocked::Released));
+        // Left or released, nobody is connected any more, though guards and clones are still there.
+        until_no_connections(cluster.servers()).await;
+        drop(guards);
+        for number in 0..5 {
+            // What was left ends by itself.
+            until_free(cluster.servers(), &format!("a{number}")).await;
+        }
+    }
+}
+
+/// What `Leave` leaves is there for its whole lease.
+#[tokio::test]
+async fn a_hold_that_is_left_stays_on_the_masters() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let owner = owner_of(cluster.server(0), "a").await;
+    masters.close(Closing::Leave).await;
+    drop(masters);
+    drop(guard);
+    until_no_connections(cluster.servers()).await;
+    until_held_by_all(cluster.servers(), "a", &owner).await;
+    for server in cluster.servers() {
+        assert!(
+            server.pttl("a").await > 1000,
+            "renewal has ended, the lease has not"
+        );
+    }
+}
+
+#[tokio::test]
+async fn dropping_everything_leaves_no_connection() {
+    let cluster = Cluster::start(3).await;
+    for round in 0..6 {
+        let masters = masters_with(cluster.urls(), LEASE).await;
+        let rival = masters_with(cluster.urls(), LEASE).await;
+        let guard = masters
+            .red_lock("a")
+            .wait(support::WITHIN)
+            .lock()
+            .await
+            .expect("free");
+        let waiting = tokio::spawn({
+            let lock = rival.red_lock("a");
+            async move { lock.lock().await.map(drop) }
+        });
+        let token = guard.cancellation_token();
+        until_within(SLACK * 5, "the waiter listens", async || {
+            !channels(cluster.server(0)).await.is_empty()
+        })
+        .await;
+        sleep(LEASE / 3 * (round % 3)).await;
+        waiting.abort();
+        drop(waiting.await);
+        // In any order.
+        if round % 2 == 0 {
+            drop(guard);
+            drop(masters);
+        } else {
+            drop(masters);
+            drop(guard);
+        }
+        drop(rival);
+        until_no_connections(cluster.servers()).await;
+        until_free(cluster.servers(), "a").await;
+        assert!(!token.is_cancelled(), "giving it up is no loss");
+    }
+}

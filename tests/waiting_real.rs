@@ -1,0 +1,648 @@
+//! Waiting on real servers: whoever waits is woken by what happens there, follows a dead holder at the
+//! end of its lease, is served in its turn, and leaves nothing behind.
+
+mod support;
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Unlocked};
+use redis::Value;
+use support::{Cluster, Keep, Server, WITHIN, connect, field, held_everywhere, patient, until, until_free};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
+
+/// A waiter that has heard nothing for so long asks again.
+const FALLBACK: Duration = Duration::from_secs(5);
+/// What the machine may add to a bound.
+const SLACK: Duration = Duration::from_secs(2);
+/// The URLs, for a child process that holds.
+const CHILD: &str = "MULTILOCK_TEST_CHILD";
+
+/// The channels that somebody listens to.
+async fn channels(server: &Server) -> Vec<String> {
+    redis::from_redis_value(server.command(&["PUBSUB", "CHANNELS"]).await).expect("names")
+}
+
+/// How many listen for releases of a name.
+async fn listeners(server: &Server, name: &str) -> usize {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let answer = server.command(&["PUBSUB", "NUMSUB", &channel]).await;
+    let (_, count): (String, usize) = redis::from_redis_value(answer).expect("a channel and its listeners");
+    count
+}
+
+async fn until_heard_by(servers: &[Server], name: &str, clients: usize) {
+    for server in servers {
+        let what = format!("{clients} listen for {name} on {}", server.port());
+        until(&what, async || listeners(server, name).await == clients).await;
+    }
+}
+
+async fn scripts_run(servers: &[Server]) -> u64 {
+    let mut calls = 0;
+    for server in servers {
+        calls += server.commandstats().await.get("evalsha").copied().unwrap_or(0);
+    }
+    calls
+}
+
+/// Waits until so many clients listen for releases of the name and nobody asks any more.
+async fn until_asleep(servers: &[Server], name: &str, clients: usize) {
+    until_heard_by(servers, name, clients).await;
+    let mut before = scripts_run(servers).await;
+    until("the waiters sleep", async || {
+        sleep(Duration::from_millis(100)).await;
+        let now = scripts_run(servers).await;
+        std::mem::replace(&mut before, now) == now
+    })
+    .await;
+}
+
+/// Nobody listens and nothing is kept.
+async fn until_nothing_is_left(servers: &[Server]) {
+    for server in servers {
+        until("nobody listens", async || channels(server).await.is_empty()).await;
+        until("no key is left", async || server.keys().await.is_empty()).await;
+    }
+}
+
+type Waiter = JoinHandle<Result<MultiLockGuard, LockError>>;
+
+fn wait_for(lock: MultiLock) -> Waiter {
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn within(bound: Duration, waiter: Waiter) -> MultiLockGuard {
+    let got = timeout(bound, waiter).await;
+    got.unwrap_or_else(|_| panic!("no turn within {bound:?}"))
+        .expect("no panic")
+        .expect("granted")
+}
+
+async fn unlock(guard: MultiLockGuard) {
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+/// Woken, and not by the fallback: as a rule, because a busy machine may be late once.
+#[track_caller]
+fn assert_woken(mut took: Vec<Duration>) {
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < FALLBACK / 3, "{took:?}");
+    assert!(took[took.len() - 1] < FALLBACK + SLACK, "{took:?}");
+}
+
+#[tokio::test]
+async fn a_release_wakes_a_waiter_of_another_client() {
+    let cluster = Cluster::start(5).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let mut took = Vec::new();
+    for policy in [Policy::RedLock, Policy::MultiLock, Policy::RedLock] {
+        let guard = held_everywhere(&holder.lock("a", policy)).await;
+        let waiting = wait_for(waiter.lock("a", policy));
+        until_asleep(cluster.servers(), "a", 1).await;
+        let released = Instant::now();
+        unlock(guard).await;
+        let guard = within(WITHIN, waiting).await;
+        took.push(released.elapsed());
+        unlock(guard).await;
+        until_nothing_is_left(cluster.servers()).await;
+    }
+    assert_woken(took);
+}
+
+/// What a holder takes together is waited for together.
+#[tokio::test]
+async fn a_release_of_several_names_wakes_who_waits_for_one() {
+    let cluster = Cluster::start(3).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let mut took = Vec::new();
+    for wanted in [&["b"][..], &["b", "c"], &["a", "b", "c"]] {
+        let guard = held_everywhere(&holder.red_lock(["a", "b"])).await;
+        let waiting = wait_for(waiter.red_lock(wanted));
+        until_asleep(cluster.servers(), "b", 1).await;
+        let released = Instant::now();
+        unlock(guard).await;
+        unlock(within(WITHIN, waiting).await).await;
+        took.push(released.elapsed());
+        until_nothing_is_left(cluster.servers()).await;
+    }
+    assert_woken(took);
+}
+
+/// Ends every connection that listens; how many those were.
+async fn kill_listeners(server: &Server) -> usize {
+    let list = server.command(&["CLIENT", "LIST"]).await;
+    let list: String = redis::from_redis_value(list).expect("text");
+    let mut killed = 0;
+    for client in list.lines().filter(|client| !client.contains(" sub=0 ")) {
+        let id = client.split([' ', '=']).nth(1).expect("id=…");
+        server.command(&["CLIENT", "KILL", "ID", id]).await;
+        killed += 1;
+    }
+    killed
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connections_are_killed_gets_its_turn() {
+    let cluster = Cluster::start(3).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let mut took = Vec::new();
+    for listens_again in [false, true, false, true, false] {
+        let guard = held_everywhere(&holder.red_lock("a")).await;
+        let waiting = wait_for(waiter.red_lock("a"));
+        until_asleep(cluster.servers(), "a", 1).await;
+        for server in cluster.servers() {
+            assert_eq!(kill_listeners(server).await, 1, "one connection a client");
+        }
+        // Released while nobody hears it, or as soon as the waiter listens again.
+        if listens_again {
+            until_asleep(cluster.servers(), "a", 1).await;
+        }
+        let released = Instant::now();
+        unlock(guard).await;
+        let guard = within(FALLBACK + SLACK, waiting).await;
+        took.push(released.elapsed());
+        unlock(guard).await;
+        until_nothing_is_left(cluster.servers()).await;
+    }
+    assert_woken(took);
+}
+
+#[tokio::test]
+async fn a_lost_notice_costs_the_fallback_at_most() {
+    let cluster = Cluster::start(3).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_asleep(cluster.servers(), "a", 1).await;
+    for server in cluster.servers() {
+        server.command(&["DEL", "a"]).await;
+    }
+    let theirs = within(FALLBACK + SLACK, waiting).await;
+    unlock(theirs).await;
+    drop(guard);
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+/// A part of the test below: holds and renews until it is killed.
+async fn hold_for_ever(urls: &str) {
+    let builder = patient(urls.split(',')).node_timeout(CHILD_LEASE / 6);
+    let masters = builder
+        .lease(CHILD_LEASE)
+        .connect()
+        .await
+        .expect("masters that can be used");
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    sleep(Duration::from_secs(60)).await;
+    drop(guard);
+}
+
+const CHILD_LEASE: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn a_holder_killed_is_followed_at_the_end_of_its_lease() {
+    if let Ok(urls) = std::env::var(CHILD) {
+        return hold_for_ever(&urls).await;
+    }
+    let cluster = Cluster::start(5).await;
+    let mut holder = tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "a_holder_killed_is_followed_at_the_end_of_its_lease"])
+        .env(CHILD, cluster.urls().join(","))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a child process");
+    for server in cluster.servers() {
+        until("the child holds", async || server.exists("a").await).await;
+    }
+    let waiter = connect(cluster.urls()).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_heard_by(cluster.servers(), "a", 1).await;
+    // It is alive, so it keeps its lock beyond the lease.
+    sleep(CHILD_LEASE + CHILD_LEASE / 3).await;
+    assert!(!waiting.is_finished());
+    holder.kill().await.expect("SIGKILL");
+    let looked = Instant::now();
+    let mut left = Vec::new();
+    for server in cluster.servers() {
+        left.push(server.pttl("a").await);
+    }
+    left.sort_unstable();
+    let end = Duration::from_millis(u64::try_from(left[2]).expect("held by a majority"));
+    let guard = within(WITHIN, waiting).await;
+    let took = looked.elapsed();
+    assert!(took + Duration::from_millis(5) >= end, "{took:?} of {left:?}");
+    // With the fallback alone it would be up to five seconds later.
+    assert!(took < end + SLACK, "{took:?} of {left:?}");
+    unlock(guard).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+/// Redisson's lock, written and released as Redisson does.
+#[tokio::test]
+async fn a_java_holder_wakes_us() {
+    let cluster = Cluster::start(3).await;
+    let waiter = connect(cluster.urls()).await;
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        for server in cluster.servers() {
+            let owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:1";
+            server.command(&["HSET", "a", owner, "1"]).await;
+            server.command(&["PEXPIRE", "a", "30000"]).await;
+        }
+        let waiting = wait_for(waiter.red_lock("a"));
+        until_asleep(cluster.servers(), "a", 1).await;
+        let released = Instant::now();
+        for server in cluster.servers() {
+            server.command(&["DEL", "a"]).await;
+            let heard = server
+                .command(&["PUBLISH", "redisson_lock__channel:{a}", "0"])
+                .await;
+            assert!(matches!(heard, Value::Int(1)), "{heard:?}");
+        }
+        unlock(within(WITHIN, waiting).await).await;
+        took.push(released.elapsed());
+        until_nothing_is_left(cluster.servers()).await;
+    }
+    assert_woken(took);
+}
+
+#[tokio::test]
+async fn who_waits_in_one_client_is_served_in_order() {
+    let cluster = Cluster::start(5).await;
+    let masters = connect(cluster.urls()).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..64 {
+        let (masters, order) = (masters.clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            let guard = masters.red_lock("a").lock().await.expect("its turn comes");
+            order.lock().expect("not poisoned").push(number);
+            unlock(guard).await;
+        }));
+        yield_now().await;
+    }
+    unlock(guard).await;
+    let done = timeout(WITHIN, join_all(tasks)).await;
+    for task in done.expect("everybody has had a turn") {
+        task.expect("no panic");
+    }
+    assert_eq!(*order.lock().expect("not poisoned"), (0..64).collect::<Vec<_>>());
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+/// 1 when all have the same, 1/n when one has everything (Jain, Chiu and Hawe, 1984).
+fn jain(shares: &[usize]) -> f64 {
+    let share = |count: &usize| f64::from(u32::try_from(*count).expect("small"));
+    let (sum, squares) = (
+        shares.iter().map(share).sum::<f64>(),
+        shares.iter().map(|count| share(count).powi(2)).sum::<f64>(),
+    );
+    sum * sum / (share(&shares.len()) * squares)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_clients_of_sixteen_waiters_share_a_name() {
+    const CLIENTS: usize = 4;
+    const TASKS: usize = 64;
+    /// About twelve each.
+    const TURNS: usize = 768;
+    let cluster = Cluster::start(5).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(connect(cluster.urls()).await);
+    }
+    let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let inside = Arc::new(AtomicUsize::new(0));
+    // Until everybody stands in line nobody gets anything.
+    let first = held_everywhere(&clients[0].red_lock("a")).await;
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|number| {
+            let lock = clients[number % CLIENTS].red_lock("a");
+            let (turns, inside) = (Arc::clone(&turns), Arc::clone(&inside));
+            tokio::spawn(async move {
+                loop {
+                    let guard = lock.lock().await.expect("its turn comes");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                    let over = {
+                        let mut turns = turns.lock().expect("not poisoned");
+                        turns.push(number);
+                        turns.len() >= TURNS
+                    };
+                    sleep(Duration::from_millis(1)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    unlock(guard).await;
+                    if over {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    until_heard_by(cluster.servers(), "a", CLIENTS - 1).await;
+    unlock(first).await;
+    let done = timeout(3 * WITHIN, join_all(tasks)).await;
+    for task in done.expect("so many turns in time") {
+        task.expect("no rule was broken");
+    }
+    // After the last counted turn everybody takes one more, and goes.
+    let turns = turns.lock().expect("not poisoned")[..TURNS].to_vec();
+    let (mut by_task, mut by_client) = (vec![0; TASKS], vec![0; CLIENTS]);
+    for number in turns {
+        by_task[number] += 1;
+        by_client[number % CLIENTS] += 1;
+    }
+    assert!(by_task.iter().all(|turns| *turns > 0), "{by_task:?}");
+    assert!(jain(&by_client) >= 0.9, "{by_client:?}");
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+/// Whoever leaves, and whenever: the turn goes on, and the last one to leave stops listening.
+#[tokio::test]
+async fn waiters_dropped_anywhere_leave_nothing() {
+    const TRIES: u64 = 100;
+    let cluster = Cluster::start(3).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    for number in 0..TRIES {
+        // Far apart from each other, over the time that all of it takes.
+        let moment = |step: u64| Duration::from_micros((number * 7919 + step * 3571) % 8000);
+        let guard = held_everywhere(&holder.red_lock("a")).await;
+        let waiters: Vec<_> = (0..=number % 3).map(|_| wait_for(waiter.red_lock("a"))).collect();
+        let leaving = join_all(waiters.iter().zip(1..).map(|(waiter, step)| async move {
+            sleep(moment(step)).await;
+            waiter.abort();
+        }));
+        let released = async {
+            if number % 2 == 0 {
+                sleep(moment(0)).await;
+                drop(guard);
+                None
+            } else {
+                Some(guard)
+            }
+        };
+        let (_, guard) = tokio::join!(leaving, released);
+        for waiter in waiters {
+            // One that was faster than its end holds now, until here.
+            drop(waiter.await);
+        }
+        for server in cluster.servers() {
+            let what = format!("nobody listens after try {number}");
+            until(&what, async || channels(server).await.is_empty()).await;
+        }
+        drop(guard);
+        until_free(cluster.servers(), "a").await;
+    }
+    until_nothing_is_left(cluster.servers()).await;
+    // Nor has anything been forgotten that should wake the next one.
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_asleep(cluster.servers(), "a", 1).await;
+    unlock(guard).await;
+    unlock(within(FALLBACK + SLACK, waiting).await).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_while_masters_are_frozen() {
+    let cluster = Cluster::start(5).await;
+    let builder = patient(cluster.urls()).node_timeout(Duration::from_millis(300));
+    let masters = builder.connect().await.expect("masters that can be used");
+    let rival = connect(cluster.urls()).await;
+    let guard = held_everywhere(&rival.red_lock("held")).await;
+    // With a minority frozen it is known who holds; with a majority it is not.
+    for frozen in [2, 3] {
+        for server in &cluster.servers()[..frozen] {
+            server.freeze().await;
+        }
+        let waits = [10, 400, 1000].map(Duration::from_millis);
+        join_all(waits.map(|wait| {
+            let lock = masters.red_lock("held").wait(wait);
+            async move {
+                let begun = Instant::now();
+                let error = lock.lock().await.expect_err("held");
+                let took = begun.elapsed();
+                assert!((wait..wait + SLACK).contains(&took), "{took:?}: {error}");
+                let LockError::TimedOut { last, .. } = &error else {
+                    panic!("{error}");
+                };
+                // Only the head of the line asks, so the others have nothing to tell.
+                match last.as_deref() {
+                    None => {}
+                    Some(LockError::Contended { .. }) if frozen == 2 => {}
+                    Some(LockError::Unreachable { .. }) if frozen == 3 => {}
+                    Some(other) => panic!("{frozen} frozen: {other}"),
+                }
+            }
+        }))
+        .await;
+    }
+    for server in cluster.servers() {
+        server.thaw().await;
+    }
+    unlock(guard).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+#[tokio::test]
+async fn waits_through_an_outage_of_the_majority() {
+    let cluster = Cluster::start(5).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_asleep(cluster.servers(), "a", 1).await;
+    for server in &cluster.servers()[..3] {
+        server.kill().await;
+    }
+    // Given up while nobody is there to be told; one more comes during the outage.
+    drop(guard);
+    let newcomer = connect_to_minority(&cluster).await;
+    let another = wait_for(waiter.red_lock("b"));
+    sleep(SLACK).await;
+    assert!(!waiting.is_finished() && !another.is_finished());
+    assert!(newcomer.is_err(), "a client that cannot even connect says so");
+    for server in &cluster.servers()[..3] {
+        server.restart(Keep::Data).await;
+    }
+    unlock(within(FALLBACK + 2 * SLACK, waiting).await).await;
+    unlock(within(FALLBACK + 2 * SLACK, another).await).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+async fn connect_to_minority(cluster: &Cluster) -> Result<Masters, multilock::ConnectError> {
+    let builder = Masters::builder().nodes(cluster.urls());
+    builder
+        .connect_timeout(Duration::from_millis(500))
+        .connect()
+        .await
+}
+
+/// The majority is frozen while the holder leaves, and hears of it when it thaws.
+#[tokio::test]
+async fn waits_through_a_freeze_of_the_majority() {
+    let cluster = Cluster::start(3).await;
+    let builder = patient(cluster.urls()).node_timeout(Duration::from_millis(300));
+    let (holder, waiter) = (builder.clone().connect().await, builder.connect().await);
+    let (holder, waiter) = (holder.expect("all are well"), waiter.expect("all are well"));
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_asleep(cluster.servers(), "a", 1).await;
+    for server in &cluster.servers()[..2] {
+        server.freeze().await;
+    }
+    let error = guard.unlock().await.expect_err("nobody confirms");
+    assert!(
+        matches!(error, multilock::UnlockError::Unconfirmed { .. }),
+        "{error}"
+    );
+    sleep(SLACK).await;
+    assert!(!waiting.is_finished());
+    for server in &cluster.servers()[..2] {
+        server.thaw().await;
+    }
+    unlock(within(FALLBACK + SLACK, waiting).await).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
+
+/// Three servers, to each of which `rules` were applied.
+async fn three(args: &[&str], rules: &[&str]) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let server = Server::start_with(args).await;
+        if !rules.is_empty() {
+            server.command(rules).await;
+        }
+        servers.push(server);
+    }
+    servers
+}
+
+/// Without notices: the turn comes by the timers.
+async fn turns_come_by_timers(servers: &[Server], urls: &[String]) {
+    let waiter = connect(urls).await;
+    let builder = patient(urls).node_timeout(Duration::from_millis(300));
+    let holder = builder.connect().await.expect("masters that can be used");
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished());
+    for server in servers {
+        assert_eq!(channels(server).await, Vec::<String>::new());
+    }
+    unlock(guard).await;
+    unlock(within(FALLBACK + SLACK, waiting).await).await;
+    // A dead holder is followed at the end of its lease, as with notices.
+    let lease = Duration::from_secs(1);
+    holder
+        .red_lock("a")
+        .lease(lease)
+        .lock()
+        .await
+        .expect("free")
+        .leak();
+    let begun = Instant::now();
+    unlock(within(lease + SLACK, wait_for(waiter.red_lock("a"))).await).await;
+    assert!(begun.elapsed() > lease / 2);
+    until_nothing_is_left(servers).await;
+}
+
+fn as_user(servers: &[Server]) -> Vec<String> {
+    let url = |server: &Server| format!("redis://app:secret@127.0.0.1:{}", server.port());
+    servers.iter().map(url).collect()
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_listen_waits_by_timers() {
+    // Neither the channels nor the commands.
+    let rules = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">secret",
+        "~*",
+        "+@all",
+        "-@pubsub",
+        "resetchannels",
+    ];
+    let servers = three(&[], &rules).await;
+    turns_come_by_timers(&servers, &as_user(&servers)).await;
+}
+
+/// In front of a server: refuses HELLO in an old server's words, and carries everything else.
+async fn old_front(server: &Server) -> (String, AbortHandle) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let (port, target) = (listener.local_addr().expect("bound").port(), server.port());
+    let serving = tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(carry(client, target));
+        }
+    });
+    (format!("redis://127.0.0.1:{port}"), serving.abort_handle())
+}
+
+async fn carry(mut client: TcpStream, target: u16) -> std::io::Result<()> {
+    const HELLO: &[u8] = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
+    let mut server = TcpStream::connect(("127.0.0.1", target)).await?;
+    // It comes first or not at all.
+    let mut first = vec![0; 4096];
+    let length = client.read(&mut first).await?;
+    let mut rest = &first[..length];
+    if let Some(after) = rest.strip_prefix(HELLO) {
+        let refusal = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
+        client.write_all(refusal).await?;
+        rest = after;
+    }
+    server.write_all(rest).await?;
+    copy_bidirectional(&mut client, &mut server).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_hello_is_waited_for_by_timers() {
+    let servers = three(&[], &[]).await;
+    let (mut urls, mut fronts) = (Vec::new(), Vec::new());
+    for server in &servers {
+        let (url, front) = old_front(server).await;
+        urls.push(url);
+        fronts.push(front);
+    }
+    turns_come_by_timers(&servers, &urls).await;
+    for front in fronts {
+        front.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_hello_is_renamed_is_waited_for_by_timers() {
+    let servers = three(&["--rename-command", "HELLO", ""], &[]).await;
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    turns_come_by_timers(&servers, &urls).await;
+}
+
+#[tokio::test]
+async fn a_waiter_changes_nothing_of_the_hold() {
+    let cluster = Cluster::start(3).await;
+    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let guard = held_everywhere(&holder.red_lock("a")).await;
+    let held = field(cluster.server(0), "a").await;
+    let waiting = wait_for(waiter.red_lock("a"));
+    until_asleep(cluster.servers(), "a", 1).await;
+    for server in cluster.servers() {
+        assert_eq!(field(server, "a").await, held, "a waiter changes nothing");
+    }
+    waiting.abort();
+    let _ = waiting.await;
+    for server in cluster.servers() {
+        until("nobody listens", async || channels(server).await.is_empty()).await;
+    }
+    unlock(guard).await;
+    until_nothing_is_left(cluster.servers()).await;
+}
