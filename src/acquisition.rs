@@ -9,7 +9,7 @@ use crate::guard::MultiLockGuard;
 use crate::hold::Hold;
 use crate::name::Names;
 use crate::owner::Standing;
-use crate::plan::{Plan, Refusal};
+use crate::plan::{Hindrance, Plan, Refusal};
 
 /// Tries once.
 pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
@@ -32,7 +32,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 ///
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
-async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, LockError> {
+async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, Refusal> {
     if plan.needed > hold.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
@@ -41,23 +41,37 @@ async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, L
         return Err(InvalidInput::new("policy", plan.policy, allowed).into());
     }
     let longer = (!plan.renew && plan.lease > hold.lease()).then_some(plan.lease);
-    let ending = hold.remaining() < hold.lease() / 3;
-    if longer.is_some() || ending {
+    let left = hold.remaining();
+    if longer.is_some() || left < hold.lease() / 3 || left <= plan.min_validity {
         match extend(&plan.pool, &hold, longer.unwrap_or_else(|| hold.lease())).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
-                return Err(LockError::Unreachable { votes });
+                let error = LockError::Unreachable { votes };
+                return Err(Refusal {
+                    error,
+                    hindrance: Hindrance::Unreachable,
+                    votes: hold.votes(),
+                });
             }
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }
     }
-    Ok(MultiLockGuard::enter(
-        &plan.pool,
-        &hold,
-        &plan.owner,
-        plan.min_validity,
-        plan.renew,
-    ))
+    let entered = MultiLockGuard::enter(&plan.pool, &hold, &plan.owner, plan.min_validity, plan.renew);
+    let validity = hold.remaining();
+    if entered.is_none() && !validity.is_zero() {
+        // The owner's own hold would refuse a new attempt.
+        let votes = hold.votes();
+        let error = LockError::TooLate {
+            validity,
+            votes: plan.pool.evidence(&votes),
+        };
+        return Err(Refusal {
+            error,
+            hindrance: Hindrance::Split,
+            votes,
+        });
+    }
+    Ok(entered)
 }
 
 fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {

@@ -110,7 +110,12 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         // To notice its end; one that is renewed is looked after already.
         pool.watchdog.watch(&hold);
     }
-    Ok(guard)
+    // Whoever closes the pool after this look finds the hold with the watchdog.
+    if pool.is_closed() {
+        Err(LockError::Closed.into())
+    } else {
+        Ok(guard)
+    }
 }
 
 /// What the tally does not tell.

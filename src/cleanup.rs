@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use redis::Value;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::fence::FencingToken;
 use crate::masters::Pool;
@@ -82,6 +83,14 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
+        if let Some(crowd) = self.books.crowd.clone()
+            && let Some(time) = crowd.lingers()
+        {
+            self.books.pool.runtime.spawn(async move {
+                tokio::time::sleep(time).await;
+                drop(crowd);
+            });
+        }
         if let Some(round) = self.round.take() {
             let books = self.books.clone();
             round.see_through(move |place, answer| {
@@ -120,6 +129,8 @@ pub(crate) struct Attempt {
     blocking: usize,
     pub(crate) votes: Vec<Vote>,
     settled: bool,
+    /// Closing waits for the outcome.
+    _under_way: TaskTrackerToken,
 }
 
 impl Attempt {
@@ -130,6 +141,7 @@ impl Attempt {
             blocking,
             votes: vec![Vote::Pending; pool.slots.len()],
             settled: false,
+            _under_way: pool.tracker.token(),
         }
     }
 

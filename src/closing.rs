@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use tokio::time::timeout;
 
 use crate::cleanup::{Debris, Release};
 use crate::error::LossCause;
@@ -32,9 +33,12 @@ impl Masters {
     pub async fn close(&self, holds: Closing) {
         let pool = &self.pool;
         pool.closing.cancel();
+        pool.tracker.close();
         if holds == Closing::Release {
             join_all(pool.watchdog.all().iter().map(|hold| release(pool, hold))).await;
         }
+        // What is on its way gets there before the connections end.
+        let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         pool.stop().await;
     }
 }

@@ -129,6 +129,7 @@ impl Extension {
         if entry.against > self.pool.slots.len() - entry.hold.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
             entry.hold.lose(LossCause::TakenAway);
+            self.pool.watchdog.watch(&entry.hold);
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
@@ -158,7 +159,7 @@ impl Extension {
         });
         if let Some(mut round) = round {
             tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
-            let answer = async move { (index, node, round.next().await.map(|(_, answer)| answer)) };
+            let answer = async move { (index, node, round.next_as_sent().await.map(|(_, answer)| answer)) };
             self.retakes.push(Box::pin(answer));
         }
     }
@@ -193,7 +194,7 @@ pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) 
             more = extension.step() => {
                 if extension.is_confirmed(0) {
                     // The rest may still find masters that forgot it.
-                    pool.runtime.spawn(async move { while extension.step().await {} });
+                    pool.in_background(async move { while extension.step().await {} });
                     return Ok(());
                 }
                 if !more || hold.remaining().is_zero() {

@@ -143,14 +143,14 @@ impl MultiLockGuard {
     /// A token that is cancelled when the hold is [`lost`](Self::lost), to be handed to the tasks that
     /// work under it. Giving the hold up is no loss and does not cancel it.
     pub fn cancellation_token(&self) -> CancellationToken {
-        let (token, hold) = (CancellationToken::new(), Arc::clone(&self.hold));
-        let cancelled = token.clone();
-        self.pool.runtime.spawn(async move {
-            if hold.over().await {
-                cancelled.cancel();
-            }
-        });
-        token
+        self.hold.cancellation(|token| {
+            let hold = Arc::clone(&self.hold);
+            self.pool.runtime.spawn(async move {
+                if hold.over().await {
+                    token.cancel();
+                }
+            });
+        })
     }
 
     /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
@@ -230,7 +230,8 @@ impl MultiLockGuard {
         }
     }
 
-    /// Gives the guard up and keeps the hold until its lease ends: it is renewed no longer.
+    /// Gives the guard up and keeps the hold until its lease ends: it is renewed no longer. Its owner is
+    /// shut out like anybody else until then.
     pub fn leak(mut self) {
         self.inside = false;
         if self.hold.stay_for_good(self.renew) {

@@ -4,11 +4,12 @@
 //! here and nowhere else, so nothing that is late or lost on the network can miscount.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
@@ -22,6 +23,9 @@ use crate::vote::Vote;
 /// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
 /// so that the word comes no later than the end, and no validity is left when it comes.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
+
+/// Timers stand still while the host is suspended, and validity does not: look again this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// One acquisition's hold on its names.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(crate) struct Hold {
     state: Mutex<State>,
     /// Rings when validity is prolonged or ends before its time.
     changed: Notify,
+    /// Cancelled when it is lost; made when it is first asked for.
+    cancellation: OnceLock<CancellationToken>,
 }
 
 #[derive(Debug)]
@@ -135,6 +141,7 @@ impl Hold {
                 due: None,
             }),
             changed: Notify::new(),
+            cancellation: OnceLock::new(),
         }
     }
 
@@ -239,13 +246,23 @@ impl Hold {
             let left: Duration = match self.look() {
                 Phase::Lost(cause) => return cause,
                 Phase::Left => std::future::pending().await,
-                Phase::Held => self.remaining().saturating_sub(TIMER_SLACK),
+                Phase::Held => self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP),
             };
             tokio::select! {
                 () = sleep(left) => {}
                 () = changed => {}
             }
         }
+    }
+
+    /// The token of the hold; `watch` is called if it is to be made and somebody has to watch.
+    pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
+        let make = || {
+            let token = CancellationToken::new();
+            watch(token.clone());
+            token
+        };
+        self.cancellation.get_or_init(make).clone()
     }
 
     /// Resolves when the hold is lost or given up; whether it was lost.
@@ -259,7 +276,7 @@ impl Hold {
                 Phase::Held => {}
             }
             tokio::select! {
-                () = sleep(self.remaining().saturating_sub(TIMER_SLACK)) => {}
+                () = sleep(self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP)) => {}
                 () = changed => {}
             }
         }
@@ -289,7 +306,8 @@ impl Hold {
     /// Keeps this process's turn until the hold ends.
     pub(crate) fn keep_turn(&self, turn: Turn) {
         let mut state = self.state();
-        if state.phase == Phase::Held {
+        // One that was entered again may have a turn already, at more names than these.
+        if state.phase == Phase::Held && state.turn.is_none() {
             state.turn = Some(turn);
         }
     }
@@ -301,14 +319,17 @@ impl Hold {
 
     /// The phase now; a hold with no validity left has lapsed.
     fn look(&self) -> Phase {
-        let lapsed = {
-            let state = self.state();
-            state.phase == Phase::Held && state.validity.remaining(self.clock.now()) <= TIMER_SLACK
-        };
+        let mut state = self.state();
+        let lapsed = state.phase == Phase::Held && state.validity.remaining(self.clock.now()) <= TIMER_SLACK;
         if lapsed {
-            self.lose(LossCause::Expired);
+            state.phase = Phase::Lost(LossCause::Expired);
         }
-        self.state().phase
+        let phase = state.phase;
+        drop(state);
+        if lapsed {
+            self.changed.notify_waiters();
+        }
+        phase
     }
 
     /// Ends the validity before its time.

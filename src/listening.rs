@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Duration, timeout};
 
 use crate::name::{Names, channel};
@@ -113,9 +114,11 @@ impl Drop for Listening {
                 .leave(channel, || calls.extend(self.ears.unsubscribe(channel)));
         }
         if !calls.is_empty() {
+            let within = self.ears.node_timeout;
+            // The timer is made by the task, since this may be dropped outside of a runtime.
             self.ears
                 .runtime
-                .spawn(timeout(self.ears.node_timeout, join_all(calls)));
+                .spawn(async move { timeout(within, join_all(calls)).await });
         }
     }
 }
@@ -146,9 +149,9 @@ impl Ears {
     }
 }
 
-/// The first poll sends.
+/// The first poll sends, also in a task that has used up its budget.
 fn sent(mut call: BoxFuture<'static, Result<(), Fault>>) -> BoxFuture<'static, Result<(), Fault>> {
-    match (&mut call).now_or_never() {
+    match unconstrained(&mut call).now_or_never() {
         Some(done) => std::future::ready(done).boxed(),
         None => call,
     }

@@ -88,7 +88,8 @@ impl MultiLock {
     }
 
     /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
-    /// it is renewed for as long as its guard lives.
+    /// it is renewed for as long as its guard lives. It belongs to the hold: who enters one again
+    /// shares what it began with.
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.max_hold = Some(max);
         self
@@ -113,8 +114,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`LockError::Contended`] when others hold it, [`LockError::Unreachable`] when too few masters
-    /// answered to decide; the two are never confused. [`LockError::TooLate`],
-    /// [`LockError::Misconfigured`] and [`LockError::Invalid`] as they say.
+    /// answered to decide; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
+    /// [`LockError::Misconfigured`], [`LockError::Closed`] and [`LockError::Invalid`] as they say.
     ///
     /// # Cancel safety
     ///
@@ -127,8 +128,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`] and
-    /// [`LockError::Invalid`], which no waiting would cure.
+    /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
+    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure.
     ///
     /// # Cancel safety
     ///

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -60,6 +60,8 @@ pub(crate) struct Pool {
     pub(crate) tokens: Tokens,
     /// Cancelled by [`Masters::close`].
     pub(crate) closing: CancellationToken,
+    /// Releases, stragglers and attempts under way.
+    pub(crate) tracker: TaskTracker,
     /// Where background work goes, also from a drop outside the runtime.
     pub(crate) runtime: Handle,
     /// What keeps the connections up and the holds alive; ends with the pool.
@@ -113,6 +115,7 @@ impl Pool {
                 next_owner: AtomicU64::new(1),
                 tokens: Tokens::default(),
                 closing: CancellationToken::new(),
+                tracker: TaskTracker::new(),
                 runtime,
                 background: Mutex::new(background),
             }
@@ -150,6 +153,11 @@ impl Pool {
             .max()
             .unwrap_or(0);
         FencingToken(self.tokens.propose(floor))
+    }
+
+    /// Goes on with something that ends by itself soon, and that closing waits for.
+    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn_on(work, &self.runtime);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

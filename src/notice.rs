@@ -56,8 +56,11 @@ impl Topics {
         }
     }
 
-    pub(crate) fn channels(&self) -> Vec<String> {
-        self.topics().keys().cloned().collect()
+    /// Does `act` with every channel, before anybody else can join or leave; nothing when there is none.
+    pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> Option<T> {
+        let topics = self.topics();
+        let channels: Vec<String> = topics.keys().cloned().collect();
+        (!channels.is_empty()).then(|| act(&channels))
     }
 
     /// A notice has come from the master at `node`.
@@ -123,6 +126,6 @@ mod tests {
         topics.leave("a", || sent.push("unsubscribe"));
         topics.leave("a", || sent.push("twice"));
         assert_eq!(sent, ["subscribe", "unsubscribe"]);
-        assert!(topics.channels().is_empty());
+        assert!(topics.resume(|_| ()).is_none());
     }
 }

@@ -26,7 +26,8 @@ const STEP_BACK: Duration = Duration::from_millis(5);
 /// The lines of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    lines: Mutex<HashMap<Names, Arc<Line>>>,
+    /// Each with how many stand in it.
+    lines: Mutex<HashMap<Names, (Arc<Line>, usize)>>,
 }
 
 #[derive(Debug)]
@@ -66,20 +67,17 @@ pub(crate) struct Turn {
 impl Lines {
     /// Joins the end of the line for `names`.
     pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
-        let line = Arc::clone(self.lines().entry(names.clone()).or_insert_with(|| {
-            Arc::new(Line {
-                turn: Arc::new(Semaphore::new(1)),
-                state: Mutex::default(),
-            })
-        }));
+        let mut lines = self.lines();
+        let (line, standing) = lines.entry(names.clone()).or_default();
+        *standing += 1;
         Place {
             lines: Arc::clone(self),
             names: names.clone(),
-            line,
+            line: Arc::clone(line),
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Names, Arc<Line>>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<Names, (Arc<Line>, usize)>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,11 +99,14 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut lines = self.lines.lines();
-        // The map's reference and this one: nobody else stands here.
-        if Arc::strong_count(&self.line) <= 2 {
-            lines.remove(&self.names);
-        }
+        let Some((_, standing)) = lines.get_mut(&self.names) else {
+            return;
+        };
+        *standing -= 1;
+        let empty = (*standing == 0).then(|| lines.remove(&self.names));
+        // What a line listened with takes locks of its own when it falls.
         drop(lines);
+        drop(empty);
     }
 }
 
@@ -124,7 +125,7 @@ impl Turn {
     pub(crate) fn must_step_back(&self) -> Option<Duration> {
         let state = self.state();
         let others_first = state.others_wait && state.in_a_row >= MOST_IN_A_ROW;
-        others_first.then(|| STEP_BACK.max(state.round_trip * 2))
+        others_first.then(|| STEP_BACK.max(state.round_trip * 4))
     }
 
     /// An attempt took so long.
@@ -149,6 +150,7 @@ impl Turn {
 
     /// For the release, which learns whether others wait.
     pub(crate) fn crowd(&self) -> Crowd {
+        self.state().others_wait = false;
         Crowd(Arc::new(self.place.lines.join(&self.place.names)))
     }
 
@@ -163,11 +165,27 @@ impl Turn {
 pub(crate) struct Crowd(Arc<Place>);
 
 impl Crowd {
+    /// For how long the count is worth keeping after the release, if others wait: a task that takes
+    /// the names again within that time is in their way.
+    pub(crate) fn lingers(&self) -> Option<Duration> {
+        let state = self.0.line.state();
+        state.others_wait.then(|| STEP_BACK.max(state.round_trip * 4))
+    }
+
     /// So many connections heard of the release on one master.
     pub(crate) fn heard_by(&self, listeners: usize) {
         let mut state = self.0.line.state();
         let ours = usize::from(state.listening.is_some());
-        state.others_wait = listeners > ours;
+        state.others_wait |= listeners > ours;
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            turn: Arc::new(Semaphore::new(1)),
+            state: Mutex::default(),
+        }
     }
 }
 

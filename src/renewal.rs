@@ -37,7 +37,7 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct State {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// Holds whose renewal is under way.
+    /// Holds that are being seen to.
     in_flight: HashMap<u64, Arc<Hold>>,
     next: u64,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
@@ -63,7 +63,11 @@ impl Watchdog {
     fn arrange(&self, hold: &Arc<Hold>, confirmed: bool) {
         let now = Instant::now();
         let at = match hold.upkeep() {
-            Upkeep::Renewal(lease) if confirmed => on_grid(self.origin, now + lease / 3, lease / 3 / SPREAD),
+            Upkeep::Renewal(lease) if confirmed => {
+                // A third of the lease after the last renewal; at once where little is left.
+                let early = hold.remaining().saturating_sub(lease * 3 / 5).min(lease / 3);
+                on_grid(self.origin, now + early, lease / 3 / SPREAD)
+            }
             Upkeep::Renewal(lease) => {
                 // Nothing is given away before the validity ends: several more tries fit in.
                 let retry = (hold.remaining() / 8).max(SHORTEST_RETRY).min(lease / 3);
@@ -99,7 +103,9 @@ impl Watchdog {
         let mut state = self.state();
         state.next += 1;
         let due = (at, state.next);
-        hold.set_due(Some(due));
+        if let Some(before) = hold.set_due(Some(due)) {
+            state.due.remove(&before);
+        }
         state.due.insert(due, Arc::clone(hold));
         let sooner = state.sleeping_until.is_none_or(|until| at < until);
         if sooner {
@@ -141,6 +147,7 @@ impl Watchdog {
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
         for hold in &due {
             hold.set_due(None);
+            state.in_flight.insert(hold_id(hold), Arc::clone(hold));
         }
         state.sleeping_until = state.due.keys().next().map(|(at, _)| *at);
         (due, state.sleeping_until)
@@ -150,14 +157,14 @@ impl Watchdog {
     fn sort_out(&self, pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
         let mut renewals = Vec::new();
         for hold in due {
+            if let Upkeep::Renewal(lease) = hold.upkeep() {
+                renewals.push((hold, lease));
+                continue;
+            }
+            self.state().in_flight.remove(&hold_id(&hold));
             match hold.upkeep() {
-                Upkeep::Renewal(lease) => {
-                    self.state().in_flight.insert(hold_id(&hold), Arc::clone(&hold));
-                    renewals.push((hold, lease));
-                }
-                Upkeep::Look(_) => self.arrange(&hold, true),
-                Upkeep::Nothing => {}
                 Upkeep::Burial => bury(pool, &hold),
+                _ => self.arrange(&hold, true),
             }
         }
         renewals
@@ -177,7 +184,6 @@ impl Watchdog {
 
 async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
     let mut extension = Extension::begin(&pool, holds);
-    drop(pool);
     while extension.step().await {}
     extension.outcome().collect()
 }

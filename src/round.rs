@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 use crate::masters::Pool;
@@ -110,8 +111,9 @@ impl Round {
             answer: link.call(&self.request, by),
         };
         self.waiting[place] = Some(link);
-        // The first poll sends.
-        match (&mut call).now_or_never() {
+        // The first poll sends, also in a task that has used up its budget: what is begun here must be
+        // on its way before anything that is begun later.
+        match unconstrained(&mut call).now_or_never() {
             Some(answer) => self.at_once.push_back(answer),
             None => self.calls.push(call),
         }
@@ -132,6 +134,14 @@ impl Round {
         }
     }
 
+    /// As [`next`](Self::next), but a forgotten script is not sent again: for a request that must not
+    /// be sent later than it was begun.
+    pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
+        let (place, answer) = self.arrived().await?;
+        let link = self.waiting[place].take();
+        Some((place, self.weigh(place, heed(link.as_deref(), answer))))
+    }
+
     /// Goes on without the caller, to hear what the rest answers. A forgotten script is not sent
     /// again here: the hold that it is for may be given up at any moment, and a late acquire must not
     /// follow its release.
@@ -142,11 +152,10 @@ impl Round {
         if self.is_over() {
             return;
         }
-        self.pool.runtime.clone().spawn(async move {
-            while let Some((place, answer)) = self.arrived().await {
-                let link = self.waiting[place].take();
-                let answer = heed(link.as_deref(), answer);
-                note(place, self.weigh(place, answer));
+        let pool = Arc::clone(&self.pool);
+        pool.in_background(async move {
+            while let Some((place, answer)) = self.next_as_sent().await {
+                note(place, answer);
             }
         });
     }
@@ -156,7 +165,8 @@ impl Round {
         if self.is_over() {
             return;
         }
-        self.pool.runtime.clone().spawn(async move {
+        let pool = Arc::clone(&self.pool);
+        pool.in_background(async move {
             while let Some((place, answer)) = self.next().await {
                 note(place, answer);
             }

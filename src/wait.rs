@@ -27,13 +27,17 @@ const AFTER_LEASE: Duration = Duration::from_millis(2);
 ///
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
+    let mut pauses = Pauses::new();
     let turn = loop {
         if let Some(turn) = turn(plan).await {
             break turn;
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(plan).await {
-            Err(refusal) if refusal.hindrance != Hindrance::Final => *last = Some(refusal.error),
+            Err(refusal) if refusal.hindrance != Hindrance::Final => {
+                *last = Some(refusal.error);
+                sleep(pauses.next(SPLIT)).await;
+            }
             settled => return settled.map_err(|refusal| refusal.error),
         }
     };
@@ -41,7 +45,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         sleep(pause).await;
         turn.start_over();
     }
-    let (mut pauses, mut race) = (Pauses::new(), Race::default());
+    let mut race = Race::default();
     loop {
         let heard = turn.listening().map(|listening| listening.heard());
         let asked = Instant::now();

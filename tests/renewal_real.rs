@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use multilock::{
-    Closing, LockError, LossCause, Masters, MultiLockGuard, RunError, UnlockError, Unlocked, Vote,
+    Closing, LockError, LossCause, Masters, MultiLockGuard, Quarantine, RunError, UnlockError, Unlocked, Vote,
 };
 use support::{
     Cluster, Direction, Keep, Proxy, Server, all_executed, connect, field, held_everywhere, until,
@@ -27,6 +27,7 @@ const EARLY: Duration = Duration::from_millis(5);
 
 async fn masters_with<S: Into<String>>(urls: impl IntoIterator<Item = S>, lease: Duration) -> Masters {
     let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
         .nodes(urls)
         .lease(lease)
         .node_timeout(NODE_TIMEOUT)
@@ -286,6 +287,7 @@ async fn an_unlock_at_any_moment_of_a_renewal_leaves_nothing() {
         proxies.push(Proxy::start(server.port()).await);
     }
     let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
         .nodes(proxies.iter().map(Proxy::url))
         .lease(lease)
         // Only a fault makes a master late here: what is sent is awaited.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Unlocked};
+use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Quarantine, Unlocked};
 use redis::Value;
 use support::{Cluster, Keep, Server, WITHIN, connect, field, held_everywhere, patient, until, until_free};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -478,7 +478,9 @@ async fn waits_through_an_outage_of_the_majority() {
 }
 
 async fn connect_to_minority(cluster: &Cluster) -> Result<Masters, multilock::ConnectError> {
-    let builder = Masters::builder().nodes(cluster.urls());
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .nodes(cluster.urls());
     builder
         .connect_timeout(Duration::from_millis(500))
         .connect()

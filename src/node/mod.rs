@@ -47,8 +47,8 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
 /// Is told the channel of every message; must not block.
 pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Carries calls, in order. Everything is on its way once its future has been polled; dropping the
-/// future afterwards does not call it back.
+/// Carries calls, in order of the first poll of their futures. A future that is dropped before its
+/// answer may or may not have been sent.
 pub(crate) trait Wire: fmt::Debug + Send + Sync {
     /// One script call.
     fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>>;

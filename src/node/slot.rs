@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures::future::join_all;
+use futures::future::{FutureExt, join_all};
 use tokio::sync::{Notify, watch};
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::obligation::{Obligation, Obligations};
@@ -188,12 +189,17 @@ impl Slot {
 
     /// Listens again to what its predecessor listened to.
     async fn resume(&self, link: &Link, keeping: &Keeping) {
-        let channels = keeping.topics.channels();
-        if channels.is_empty() {
-            return;
-        }
-        let resumed = timeout(keeping.node_timeout, link.subscribe(&channels)).await;
-        tracing::debug!(node = %self.label, channels = channels.len(), ?resumed, "subscribed again");
+        let subscribing = keeping.topics.resume(|channels| {
+            let mut call = link.subscribe(channels);
+            // Sent before anybody else can leave a channel.
+            match unconstrained(&mut call).now_or_never() {
+                Some(done) => std::future::ready(done).boxed(),
+                None => call,
+            }
+        });
+        let Some(subscribing) = subscribing else { return };
+        let resumed = timeout(keeping.node_timeout, subscribing).await;
+        tracing::debug!(node = %self.label, ?resumed, "subscribed again");
         keeping.topics.announce_gap();
     }
 
@@ -221,7 +227,10 @@ impl Slot {
         self.resume(&link, keeping).await;
         let mut delays = delays();
         loop {
-            let rest = self.owed().is_empty().then(|| delays = self::delays());
+            let idle = self.owed().is_empty();
+            if idle {
+                delays = self::delays();
+            }
             let pause = delays.next().unwrap_or(LONGEST_DELAY);
             tokio::select! {
                 _ = &mut driver => {
@@ -232,8 +241,8 @@ impl Slot {
                     self.down(NodeError::Unavailable("no answer; connection is being replaced".into()));
                     break;
                 }
-                () = self.owing.notified(), if rest.is_some() => {}
-                () = sleep(pause), if rest.is_none() => {
+                () = self.owing.notified(), if idle => {}
+                () = sleep(pause), if !idle => {
                     self.pay(&link, keeping.node_timeout).await;
                 }
             }
@@ -305,7 +314,11 @@ async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
     if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
         answer = link.call(obligation, By::Source).await;
     }
-    answer.is_ok()
+    match answer {
+        Ok(_) => true,
+        // Asking again would bring the same answer: left to the lease.
+        Err(fault) => matches!(fault.class(), Some(Class::Denied | Class::Unforeseen)),
+    }
 }
 
 fn delays() -> impl Iterator<Item = Duration> {
