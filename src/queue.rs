@@ -44,8 +44,16 @@ struct State {
     in_a_row: u32,
     /// Of the last attempt.
     round_trip: Duration,
-    /// Whether somebody else listened to the last release.
+    /// Whether somebody else listened to the last release, by what is known of it so far, and to the
+    /// one before it.
     others_wait: bool,
+    others_waited: bool,
+}
+
+impl State {
+    fn others_wait(&self) -> bool {
+        self.others_wait || self.others_waited
+    }
 }
 
 /// A place in a line. Dropping it leaves the line.
@@ -124,7 +132,7 @@ impl Turn {
     /// others come first: the time in which somebody who hears of the release surely asks.
     pub(crate) fn must_step_back(&self) -> Option<Duration> {
         let state = self.state();
-        let others_first = state.others_wait && state.in_a_row >= MOST_IN_A_ROW;
+        let others_first = state.others_wait() && state.in_a_row >= MOST_IN_A_ROW;
         others_first.then(|| STEP_BACK.max(state.round_trip * 4))
     }
 
@@ -133,9 +141,9 @@ impl Turn {
         self.state().round_trip = round_trip;
     }
 
-    /// Whether somebody else listened to this process's last release.
+    /// Whether somebody else listens to this process's releases.
     pub(crate) fn others_wait(&self) -> bool {
-        self.state().others_wait
+        self.state().others_wait()
     }
 
     /// The names were had.
@@ -150,7 +158,9 @@ impl Turn {
 
     /// For the release, which learns whether others wait.
     pub(crate) fn crowd(&self) -> Crowd {
-        self.state().others_wait = false;
+        let mut state = self.state();
+        state.others_waited = std::mem::take(&mut state.others_wait);
+        drop(state);
         Crowd(Arc::new(self.place.lines.join(&self.place.names)))
     }
 
@@ -169,7 +179,7 @@ impl Crowd {
     /// the names again within that time is in their way.
     pub(crate) fn lingers(&self) -> Option<Duration> {
         let state = self.0.line.state();
-        state.others_wait.then(|| STEP_BACK.max(state.round_trip * 4))
+        state.others_wait().then(|| STEP_BACK.max(state.round_trip * 4))
     }
 
     /// So many connections heard of the release on one master.

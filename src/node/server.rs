@@ -53,7 +53,7 @@ impl Server {
     async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
         let (mut link, driver) = match self.log_in(Some(listener)).await {
             // Without RESP3 no notices arrive, and waiters wake by their timers.
-            Err(error) if error.kind() == ErrorKind::RESP3NotSupported => self.log_in(None).await,
+            Err(error) if speaks_no_resp3(&error) => self.log_in(None).await,
             result => result,
         }
         .map_err(|error| refused_or_unavailable(&error))?;
@@ -225,6 +225,13 @@ fn refused_or_unavailable(error: &RedisError) -> NodeError {
     } else {
         NodeError::Unavailable(error.to_string())
     }
+}
+
+/// Whether the server does not know HELLO, as opposed to not letting us in.
+fn speaks_no_resp3(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.kind() == ErrorKind::RESP3NotSupported
+        || (detail.starts_with("unknown command") && detail.to_ascii_uppercase().contains("HELLO"))
 }
 
 fn at_least(version: &str, (major, minor): (u32, u32)) -> bool {
