@@ -199,8 +199,17 @@ fn jain(shares: &[usize]) -> f64 {
 
 #[tokio::test(start_paused = true)]
 async fn processes_share_a_name_fairly() {
+    for way in [1, 3, 10] {
+        share_fairly(ms(way)).await;
+    }
+}
+
+/// Four processes of sixteen tasks each, every message taking so long.
+async fn share_fairly(way: Duration) {
     let cluster = Cluster::new(5);
-    slow_down(&cluster);
+    for master in cluster.iter() {
+        master.set_delay(way, way);
+    }
     let mut counts = Vec::new();
     let (mut tasks, inside) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
     for _ in 0..4 {
@@ -221,13 +230,13 @@ async fn processes_share_a_name_fairly() {
             }));
         }
     }
-    sleep(Duration::from_secs(10)).await;
+    sleep(way * 5_000).await;
     for task in &tasks {
         task.abort();
     }
     let shares: Vec<usize> = counts.iter().map(|count| count.load(Ordering::SeqCst)).collect();
-    assert!(shares.iter().sum::<usize>() > 500, "{shares:?}");
-    assert!(jain(&shares) >= 0.9, "{shares:?}");
+    assert!(shares.iter().sum::<usize>() > 500, "{way:?}: {shares:?}");
+    assert!(jain(&shares) >= 0.9, "{way:?}: {shares:?}");
 }
 
 #[tokio::test(start_paused = true)]
