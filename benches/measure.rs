@@ -2,7 +2,7 @@
 //! which should have nothing else to do: commands are counted by the servers.
 //!
 //! ```text
-//! MULTILOCK_NODES=url,url,url cargo run --release --example measure
+//! MULTILOCK_NODES=url,url,url cargo bench --bench measure
 //! ```
 
 use std::sync::Arc;
