@@ -11,6 +11,7 @@ use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::masters::{Masters, Pool};
 use crate::node::{Address, Node, Server, Slot, Status};
 use crate::policy::Policy;
+use crate::renewal;
 
 /// Collects the masters and their options, then [`connect`](Self::connect)s.
 ///
@@ -234,6 +235,7 @@ pub(crate) async fn connect(
 ) -> Result<Masters, ConnectError> {
     let end = Instant::now() + config.connect_timeout;
     let pool = Pool::start(nodes, config, clock);
+    pool.keep(renewal::start(&pool));
     let mut reached = 0;
     let mut nodes = Vec::with_capacity(pool.slots.len());
     for slot in &pool.slots {

@@ -32,6 +32,7 @@ mod tally;
 mod validity;
 mod vote;
 mod wait;
+mod watchdog;
 
 pub use builder::MastersBuilder;
 pub use closing::Closing;

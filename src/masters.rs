@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,8 @@ use crate::listening::Ears;
 use crate::node::{Keeping, Node, Roster, Slot};
 use crate::notice::Topics;
 use crate::queue::Lines;
-use crate::renewal::Watchdog;
 use crate::vote::{Vote, Votes};
+use crate::watchdog::Watchdog;
 
 /// N independent Redis masters, their connections and their background work.
 ///
@@ -79,7 +79,7 @@ impl Pool {
             .enumerate()
             .map(|(place, node)| Arc::new(Slot::new(place, node.label())))
             .collect();
-        let mut background: Vec<_> = slots
+        let background: Vec<_> = slots
             .iter()
             .zip(nodes)
             .map(|(slot, node)| {
@@ -100,26 +100,29 @@ impl Pool {
             runtime: runtime.clone(),
             node_timeout: config.node_timeout,
         };
-        let watchdog = Arc::new(Watchdog::new());
-        Arc::new_cyclic(|pool| {
-            let watching = runtime.spawn(Arc::clone(&watchdog).run(Weak::clone(pool)));
-            background.push(AbortOnDropHandle::new(watching));
-            Self {
-                slots,
-                ears: Arc::new(ears),
-                lines: Arc::default(),
-                watchdog,
-                config,
-                clock,
-                client: Uuid::new_v4(),
-                next_owner: AtomicU64::new(1),
-                tokens: Tokens::default(),
-                closing: CancellationToken::new(),
-                tracker: TaskTracker::new(),
-                runtime,
-                background: Mutex::new(background),
-            }
+        Arc::new(Self {
+            slots,
+            ears: Arc::new(ears),
+            lines: Arc::default(),
+            watchdog: Arc::new(Watchdog::new()),
+            config,
+            clock,
+            client: Uuid::new_v4(),
+            next_owner: AtomicU64::new(1),
+            tokens: Tokens::default(),
+            closing: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            runtime,
+            background: Mutex::new(background),
         })
+    }
+
+    /// Ties a background task to the life of the pool.
+    pub(crate) fn keep(&self, task: AbortOnDropHandle<()>) {
+        self.background
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(task);
     }
 
     /// Ends all background work, and with it every connection.

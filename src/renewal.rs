@@ -1,17 +1,14 @@
-//! The watchdog: renews the holds of a process, and buries those that are lost.
+//! The watchdog at work: renews the holds of a process, and buries those that are lost.
 //!
-//! One task for all holds, whatever their number, and no timer per hold. Due times are rounded down
-//! to a grid, so that holds that fall due about the same time travel in one script call per master,
-//! while the grid keeps the calls spread over the period. A master that is slow or gone delays
-//! nobody: a hold is prolonged when the quorum-th answer is in.
+//! One task for all holds. Those that are due together travel in one script call per master; a
+//! master that is slow or gone delays nobody: a hold is prolonged when the quorum-th answer is in.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::cleanup::{Debris, Release};
 use crate::extension::Extension;
@@ -20,166 +17,57 @@ use crate::masters::Pool;
 
 /// Holds in one script call: a server is blocked for a fraction of a millisecond.
 const BATCH: usize = 64;
-/// Calls over which the renewals of one period are spread.
-const SPREAD: u32 = 64;
-/// The shortest time between two tries to renew a hold whose renewal failed.
-const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 
-/// The holds of a process, by when they need something.
-#[derive(Debug)]
-pub(crate) struct Watchdog {
-    /// Of the grid.
-    origin: Instant,
-    state: Mutex<State>,
-    earlier: Notify,
+/// Looks after the holds of the pool for as long as there is one.
+pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(pool.runtime.spawn(run(Arc::downgrade(pool))))
 }
 
-#[derive(Debug, Default)]
-struct State {
-    due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// Holds that are being seen to.
-    in_flight: HashMap<u64, Arc<Hold>>,
-    next: u64,
-    /// Until when the task sleeps; `None` for as long as nobody wakes it.
-    sleeping_until: Option<Instant>,
-}
-
-impl Watchdog {
-    pub(crate) fn new() -> Self {
-        Self {
-            origin: Instant::now(),
-            state: Mutex::default(),
-            earlier: Notify::new(),
-        }
-    }
-
-    /// Looks after a hold from now on.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.forget(hold);
-        self.arrange(hold, true);
-    }
-
-    /// Puts a hold where it is found when it next needs something.
-    fn arrange(&self, hold: &Arc<Hold>, confirmed: bool) {
-        let now = Instant::now();
-        let at = match hold.upkeep() {
-            Upkeep::Renewal(lease) if confirmed => {
-                // A third of the lease after the last renewal; at once where little is left.
-                let early = hold.remaining().saturating_sub(lease * 3 / 5).min(lease / 3);
-                on_grid(self.origin, now + early, lease / 3 / SPREAD)
-            }
-            Upkeep::Renewal(lease) => {
-                // Nothing is given away before the validity ends: several more tries fit in.
-                let retry = (hold.remaining() / 8).max(SHORTEST_RETRY).min(lease / 3);
-                tracing::debug!(names = %hold.names, ?retry, "renewal not confirmed");
-                now + retry
-            }
-            Upkeep::Look(left) => now + left,
-            Upkeep::Burial => now,
-            Upkeep::Nothing => return,
-        };
-        self.schedule(hold, at);
-    }
-
-    /// Looks after it no longer.
-    pub(crate) fn forget(&self, hold: &Hold) {
-        if let Some(due) = hold.set_due(None) {
-            self.state().due.remove(&due);
-        }
-    }
-
-    /// Every hold that is looked after.
-    pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
-        let state = self.state();
-        state
-            .due
-            .values()
-            .chain(state.in_flight.values())
-            .cloned()
-            .collect()
-    }
-
-    fn schedule(&self, hold: &Arc<Hold>, at: Instant) {
-        let mut state = self.state();
-        state.next += 1;
-        let due = (at, state.next);
-        if let Some(before) = hold.set_due(Some(due)) {
-            state.due.remove(&before);
-        }
-        state.due.insert(due, Arc::clone(hold));
-        let sooner = state.sleeping_until.is_none_or(|until| at < until);
-        if sooner {
-            state.sleeping_until = Some(at);
-            drop(state);
-            self.earlier.notify_one();
-        }
-    }
-
-    /// Runs until the pool is gone.
-    pub(crate) async fn run(self: Arc<Self>, pool: Weak<Pool>) {
-        let mut renewals = FuturesUnordered::new();
-        loop {
-            let next = {
-                let Some(pool) = pool.upgrade() else { return };
-                let (due, next) = self.take_due();
-                // Holds under one policy travel together: whose votes count depends on it.
-                let mut renewals_due = self.sort_out(&pool, due);
-                renewals_due.sort_by_key(|(hold, _)| hold.needed);
-                for policy in renewals_due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
-                    for batch in policy.chunks(BATCH) {
-                        renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
-                    }
+async fn run(pool: Weak<Pool>) {
+    let Some(watchdog) = pool.upgrade().map(|pool| Arc::clone(&pool.watchdog)) else {
+        return;
+    };
+    let mut renewals = FuturesUnordered::new();
+    loop {
+        let next = {
+            let Some(pool) = pool.upgrade() else { return };
+            let (due, next) = watchdog.take_due();
+            // Holds under one policy travel together: whose votes count depends on it.
+            let mut due = sort_out(&pool, due);
+            due.sort_by_key(|(hold, _)| hold.needed);
+            for policy in due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
+                for batch in policy.chunks(BATCH) {
+                    renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
                 }
-                next
-            };
-            tokio::select! {
-                () = self.earlier.notified() => {}
-                () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {}
-                Some(outcome) = renewals.next(), if !renewals.is_empty() => self.renewed(outcome),
+            }
+            next
+        };
+        tokio::select! {
+            () = watchdog.earlier() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            Some(outcome) = renewals.next(), if !renewals.is_empty() => {
+                for (hold, confirmed) in outcome {
+                    watchdog.seen_to(&hold, confirmed);
+                }
             }
         }
     }
+}
 
-    fn take_due(&self) -> (Vec<Arc<Hold>>, Option<Instant>) {
-        let now = Instant::now();
-        let mut state = self.state();
-        let later = state.due.split_off(&(now, u64::MAX));
-        let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
-        for hold in &due {
-            hold.set_due(None);
-            state.in_flight.insert(hold_id(hold), Arc::clone(hold));
-        }
-        state.sleeping_until = state.due.keys().next().map(|(at, _)| *at);
-        (due, state.sleeping_until)
-    }
-
-    /// Buries what is lost, puts back what is not due yet; what remains is to be renewed.
-    fn sort_out(&self, pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
-        let mut renewals = Vec::new();
-        for hold in due {
-            if let Upkeep::Renewal(lease) = hold.upkeep() {
-                renewals.push((hold, lease));
-                continue;
+/// Buries what is lost, puts back what is not due yet; what remains is to be renewed.
+fn sort_out(pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
+    let mut renewals = Vec::new();
+    for hold in due {
+        match hold.upkeep() {
+            Upkeep::Renewal(lease) => renewals.push((hold, lease)),
+            Upkeep::Burial => {
+                bury(pool, &hold);
+                pool.watchdog.buried(&hold);
             }
-            self.state().in_flight.remove(&hold_id(&hold));
-            match hold.upkeep() {
-                Upkeep::Burial => bury(pool, &hold),
-                _ => self.arrange(&hold, true),
-            }
-        }
-        renewals
-    }
-
-    fn renewed(&self, outcome: Vec<(Arc<Hold>, bool)>) {
-        for (hold, confirmed) in outcome {
-            self.state().in_flight.remove(&hold_id(&hold));
-            self.arrange(&hold, confirmed);
+            Upkeep::Look(_) | Upkeep::Nothing => pool.watchdog.seen_to(&hold, true),
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    renewals
 }
 
 async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
@@ -200,16 +88,4 @@ fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
         hold.may_be_on(place)
     }));
     drop(hold.take_turn());
-}
-
-fn hold_id(hold: &Arc<Hold>) -> u64 {
-    Arc::as_ptr(hold).addr() as u64
-}
-
-/// The last moment of the grid that is not after `at`.
-fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
-    let since = at.saturating_duration_since(origin);
-    let step = step.max(Duration::from_millis(1)).as_nanos();
-    let rest = u64::try_from(since.as_nanos() % step).unwrap_or(0);
-    at.checked_sub(Duration::from_nanos(rest)).unwrap_or(at)
 }
