@@ -101,21 +101,21 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             votes,
         });
     };
+    if !plan.renew {
+        // To notice its end; one that is renewed is looked after already.
+        pool.watchdog.watch(&hold);
+    }
+    if pool.is_closed() {
+        // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
+        // waits for the attempt, which is released by its guard and once more by its own end.
+        return Err(LockError::Closed.into());
+    }
     attempt.settle();
     let late = Arc::clone(&hold);
     round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).vote));
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     plan.owner.remember(&hold);
-    if !plan.renew {
-        // To notice its end; one that is renewed is looked after already.
-        pool.watchdog.watch(&hold);
-    }
-    // Whoever closes the pool after this look finds the hold with the watchdog.
-    if pool.is_closed() {
-        Err(LockError::Closed.into())
-    } else {
-        Ok(guard)
-    }
+    Ok(guard)
 }
 
 /// What the tally does not tell.

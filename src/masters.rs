@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
@@ -146,11 +147,12 @@ impl Pool {
     /// A token above all that this client knows of, and all that a master with a vote may have
     /// forgotten.
     pub(crate) fn propose_token(&self) -> FencingToken {
+        let now = Instant::now();
         let voting = self
             .slots
             .iter()
             .filter_map(|slot| slot.link().ok())
-            .filter(|link| link.quarantine().is_zero());
+            .filter(|link| link.quarantine(now).is_zero());
         let floor = voting
             .map(|link| link.floor().saturating_add(1))
             .max()

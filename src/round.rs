@@ -47,12 +47,13 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// For how much longer each master has no vote, if that matters to this one.
-    fn quarantined(self, links: &[Result<Arc<Link>, Fault>]) -> Option<Vec<Duration>> {
+    fn quarantined(self, links: &[Result<Arc<Link>, Fault>], now: Instant) -> Option<Vec<Duration>> {
         let Self::Quorum(needed) = self else {
             return None;
         };
-        let left =
-            |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| link.quarantine());
+        let left = |link: &Result<Arc<Link>, Fault>| {
+            link.as_ref().map_or(Duration::ZERO, |link| link.quarantine(now))
+        };
         let count = links.iter().filter(|link| !left(link).is_zero()).count();
         (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
     }
@@ -94,7 +95,7 @@ impl Round {
             waiting: vec![None; links.len()],
             within,
             deadline: None,
-            quarantined: trust.quarantined(&links),
+            quarantined: trust.quarantined(&links, sent),
         };
         for (place, link) in links.into_iter().enumerate().filter(|(place, _)| asked(*place)) {
             match link {

@@ -68,9 +68,9 @@ impl Link {
         self.wire.unsubscribe(channels)
     }
 
-    /// For how much longer the master has no vote; zero when it has one.
-    pub(crate) fn quarantine(&self) -> Duration {
-        self.counts_from.saturating_duration_since(Instant::now())
+    /// For how much longer than `now` the master has no vote; zero when it has one.
+    pub(crate) fn quarantine(&self, now: Instant) -> Duration {
+        self.counts_from.saturating_duration_since(now)
     }
 
     /// What a fencing token must be above, for all that the master may have forgotten.
