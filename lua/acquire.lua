@@ -1,22 +1,31 @@
 -- acquire: take every name for one owner, all or nothing on this master.
 --
--- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., and when fenced: fence 1, fence 2, ...
--- ARGV  owner field, hold count, lease in ms, and when fenced: token, ms that a fence lives
+-- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., and when fenced: fence 1, fence 2, ...,
+--       and when the master's memory is marked: its marker
+-- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0,
+--       and when fenced: token, ms that a fence lives
 -- Returns
---   1                             granted, not fenced: the owner's field stands under every name
---   {1, highest}                  granted, and the token was accepted: it is above all that was stored
---   {3, highest}                  granted, but a token as high had been stored before
---   {0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
---   -1                            revoked: this owner was forced out; nothing was written
--- where highest is the largest token that was stored for any of the names before, in decimal digits.
+--   {stamp, 1}                    granted, not fenced: the owner's field stands under every name
+--   {stamp, 1, highest}           granted, and the token was accepted: it is above all that was stored
+--   {stamp, 3, highest}           granted, but a token as high had been stored before
+--   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
+--   {stamp, -1}                   revoked: this owner was forced out; nothing was written
+-- where highest is the largest token that was stored for any of the names before, in decimal digits, and
+-- stamp is the master's wall clock in microseconds, with a marker: as digits, a space, and what it says.
 --
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
 -- token counts only together with the grant, so it moves in the same script.
 
-local owner, count, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local token, retention = tonumber(ARGV[4]), ARGV[5]
-local last = token and #KEYS / 3 * 2 or #KEYS
+local owner, count, lease, marked = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local token, retention = tonumber(ARGV[5]), ARGV[6]
+local fences = marked and #KEYS - 1 or #KEYS
+local last = token and fences / 3 * 2 or fences
+
+-- By which the client notices a clock that was set forward, and a memory that was wiped.
+local time = redis.call('time')
+local stamp = time[1] * 1000000 + time[2]
+if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- What a fence has stored. What is no number that a script handles exactly stands for the largest
 -- that is: nothing is ever above it.
@@ -27,19 +36,19 @@ local function stored(key)
 end
 
 local highest = 0
-for i = last + 1, #KEYS do highest = math.max(highest, stored(KEYS[i])) end
+for i = last + 1, fences do highest = math.max(highest, stored(KEYS[i])) end
 
 local function granted()
-  if not token then return 1 end
+  if not token then return {stamp, 1} end
   local accepted = token > highest
-  for i = last + 1, #KEYS do
+  for i = last + 1, fences do
     if accepted then
-      redis.call('set', KEYS[i], ARGV[4], 'px', retention)
+      redis.call('set', KEYS[i], ARGV[5], 'px', retention)
     else
       redis.call('pexpire', KEYS[i], retention)
     end
   end
-  return {accepted and 1 or 3, string.format('%.0f', highest)}
+  return {stamp, accepted and 1 or 3, string.format('%.0f', highest)}
 end
 
 -- The common case in one look: nobody holds any name and nobody was forced out of one.
@@ -53,7 +62,7 @@ if redis.call('exists', unpack(KEYS, 1, last)) == 0 then
 end
 
 for i = 2, last, 2 do
-  if redis.call('sismember', KEYS[i], owner) == 1 then return -1 end
+  if redis.call('sismember', KEYS[i], owner) == 1 then return {stamp, -1} end
 end
 
 -- Who holds a key that is not ours: a hash field, or, for another library's key, what tells its
@@ -80,7 +89,7 @@ for i = 1, last, 2 do
   end
 end
 if refused_for ~= nil then
-  return {0, refused_for, refused_by, token and string.format('%.0f', highest) or nil}
+  return {stamp, 0, refused_for, refused_by, token and string.format('%.0f', highest) or nil}
 end
 
 for i = 1, last, 2 do

@@ -1,9 +1,11 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
--- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...
--- ARGV  ms that a fence lives, then for each hold: owner field, hold count, lease in ms, number of
+-- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...;
+--       after them, when the master's memory is marked: its marker
+-- ARGV  ms that a fence lives, 1 when the memory is marked or 0, then for each hold: owner field, hold count, lease in ms, number of
 --       names, token (0 when it is not fenced), 1 to raise the fence or 0 to keep it up
--- Returns for each hold
+-- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
+-- marker: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the
 --                            fence was to be raised, the token was above all that was stored
 --   3                        continued, but the token was not above all that was stored
@@ -16,7 +18,12 @@
 -- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
 -- onto a master where another holds must not outdo that other's token.
 
-local retention = ARGV[1]
+local retention, marked = ARGV[1], ARGV[2] == '1'
+
+-- By which the client notices a clock that was set forward, and a memory that was wiped.
+local time = redis.call('time')
+local stamp = time[1] * 1000000 + time[2]
+if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- What a fence has stored. What is no number that a script handles exactly stands for the largest
 -- that is: nothing is ever above it.
@@ -61,8 +68,8 @@ local function extend(first, names, fences, owner, count, lease, token, raise)
   return raise == '1' and not above and 3 or 1
 end
 
-local answers, first = {}, 1
-for i = 2, #ARGV, 6 do
+local answers, first = {stamp}, 1
+for i = 3, #ARGV, 6 do
   local names, token = tonumber(ARGV[i + 3]), ARGV[i + 4]
   local fences = token == '0' and 0 or names
   answers[#answers + 1] =

@@ -36,11 +36,9 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         token,
         retention: pool.config.fence_retention,
     };
-    let request = script::acquire(&plan.names, &field, 1, plan.lease, fence);
+    let request = script::acquire(&plan.names, &field, 1, plan.lease, fence, pool.memory());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
-    let begun = pool.clock.now();
-    let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let mut round = Round::begin(
         pool,
         &request,
@@ -48,6 +46,8 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         Trust::Quorum(plan.needed),
         |_| true,
     );
+    let begun = round.begun();
+    let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;
     if tally.outcome() != Outcome::Won {
         let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
@@ -167,6 +167,7 @@ async fn raise(plan: &Plan, field: &Arc<str>, token: FencingToken, votes: &[Vote
         std::iter::once(renewal),
         pool.config.fence_retention,
         Fencing::Raise,
+        pool.memory(),
     );
     let granted = |place: usize| votes[place] == Vote::Granted;
     let mut round = Round::begin(
@@ -210,7 +211,7 @@ fn read(answer: Result<redis::Value, Fault>) -> Answer {
         accepted: false,
         highest: 0,
     };
-    match answer.map(|value| (script::parse_reply(&value), value)) {
+    match answer.map(|value| (script::parse_acquired(&value), value)) {
         Ok((Some(Reply::Granted { accepted, highest }), _)) => Answer {
             accepted,
             highest,

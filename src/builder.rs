@@ -32,8 +32,8 @@ impl Masters {
     /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas), and where they
     /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_NODE_TIMEOUT`,
     /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
-    /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration) and `MULTILOCK_ALLOW_EVICTION`
-    /// (`true` or `false`).
+    /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
+    /// `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// # Errors
     ///
@@ -117,6 +117,15 @@ impl MastersBuilder {
         self
     }
 
+    /// Marks the memory of every master with a key of its own, and looks at the mark with every vote. A
+    /// master whose memory was wiped while it went on running (`FLUSHALL`, `FLUSHDB`), or that was
+    /// replaced behind its address, then has no vote for as long as one that was started anew. So has
+    /// one that is marked for the first time. Costs each master one `GET` a vote. Off by default.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.config.strict = strict;
+        self
+    }
+
     /// Connects to all masters at once, in the background from then on. Succeeds when a majority is
     /// connected and every other master had its chance, at most the connect timeout; those that
     /// could not be reached go on being tried.
@@ -142,6 +151,7 @@ impl MastersBuilder {
                 address: Address::parse(url)?,
                 connect_timeout: self.config.connect_timeout,
                 allow_eviction: self.config.allow_eviction,
+                strict: self.config.strict,
             }));
         }
         connect(nodes, self.config, Clock::Host).await
@@ -205,10 +215,12 @@ impl MastersBuilder {
         )? {
             config.quarantine = quarantine;
         }
-        if let Some(allow) = read(&variable, "MULTILOCK_ALLOW_EVICTION", "true or false", |text| {
-            text.parse().ok()
-        })? {
+        let switch = |name| read(&variable, name, "true or false", |text| text.parse().ok());
+        if let Some(allow) = switch("MULTILOCK_ALLOW_EVICTION")? {
             config.allow_eviction = allow;
+        }
+        if let Some(strict) = switch("MULTILOCK_STRICT")? {
+            config.strict = strict;
         }
         Ok(builder)
     }

@@ -40,6 +40,15 @@ impl Clock {
 }
 
 impl Moment {
+    /// A moment so long after the machine's start by both clocks.
+    #[cfg(test)]
+    pub(crate) fn at(since_start: Duration) -> Self {
+        Self {
+            boot: since_start,
+            raw: since_start,
+        }
+    }
+
     /// Time passed from `earlier` to here; zero when `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         let boot = self.boot.saturating_sub(earlier.boot);

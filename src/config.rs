@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) allow_eviction: bool,
     pub(crate) fence_retention: Duration,
     pub(crate) quarantine: Quarantine,
+    pub(crate) strict: bool,
 }
 
 /// How long a master that was started again has no vote.
@@ -54,6 +55,7 @@ impl Default for Config {
             allow_eviction: false,
             fence_retention: Duration::from_secs(7 * 24 * 3600),
             quarantine: Quarantine::Auto,
+            strict: false,
         }
     }
 }
@@ -85,7 +87,8 @@ impl Config {
         }
     }
 
-    fn shortest_quarantine(&self) -> Duration {
+    /// The time after which nothing is alive any more that a master may have forgotten now.
+    pub(crate) fn shortest_quarantine(&self) -> Duration {
         let lease = self.longest_lease();
         lease
             .saturating_add(drift(lease, self.drift_factor))

@@ -45,6 +45,7 @@ type Retake = (usize, usize, Option<Result<Value, Fault>>);
 impl Extension {
     /// Asks every master to let each hold live for its lease from now.
     pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+        // Before anything is sent.
         let now = pool.clock.now();
         let extended: Vec<Extended> = holds
             .into_iter()
@@ -65,7 +66,12 @@ impl Extension {
             lease: entry.lease,
             token: entry.hold.token,
         });
-        let request = script::extend(renewals, pool.config.fence_retention, Fencing::KeepUp);
+        let request = script::extend(
+            renewals,
+            pool.config.fence_retention,
+            Fencing::KeepUp,
+            pool.memory(),
+        );
         let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
             pool: Arc::clone(pool),
@@ -98,7 +104,11 @@ impl Extension {
 
     fn retaken(&mut self, (index, node, answer): Retake) {
         if let Some(answer) = answer {
-            self.count(index, node, read(answer.map(|value| script::parse_reply(&value))));
+            self.count(
+                index,
+                node,
+                read(answer.map(|value| script::parse_acquired(&value))),
+            );
         }
     }
 
@@ -148,7 +158,7 @@ impl Extension {
                 token: hold.token,
                 retention,
             };
-            let request = script::acquire(&hold.names, &hold.field, count, *lease, fence);
+            let request = script::acquire(&hold.names, &hold.field, count, *lease, fence, self.pool.memory());
             Round::begin(
                 &self.pool,
                 &request,

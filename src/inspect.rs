@@ -4,9 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::LockError;
 use crate::masters::Pool;
 use crate::name::Names;
+use crate::node::Slot;
 use crate::round::{Round, Trust};
 use crate::script::{self, Entry};
 use crate::vote::{Vote, Votes};
@@ -68,6 +71,9 @@ pub struct Inspection {
     pub nodes: Vec<(Arc<str>, NodeState)>,
     /// The holder that enough masters agree on for the policy of the lock that was inspected.
     pub agreed: Option<Holder>,
+    /// The masters that have no vote at the moment because they may have forgotten who holds, and for
+    /// how much longer.
+    pub quarantined: Vec<(Arc<str>, Duration)>,
 }
 
 /// What [`force_release`](crate::MultiLock::force_release) did.
@@ -101,11 +107,13 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
             };
         }
     }
+    let quarantined = quarantined(pool);
     names
         .iter()
         .zip(states)
         .map(|(name, states)| Inspection {
             name: name.to_owned(),
+            quarantined: quarantined.clone(),
             agreed: agreed(&states, needed),
             nodes: pool
                 .slots
@@ -114,6 +122,16 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
                 .zip(states)
                 .collect(),
         })
+        .collect()
+}
+
+fn quarantined(pool: &Pool) -> Vec<(Arc<str>, Duration)> {
+    let now = Instant::now();
+    let remaining = |slot: &Slot| slot.link().map_or(Duration::ZERO, |link| link.quarantine(now));
+    pool.slots
+        .iter()
+        .map(|slot| (Arc::clone(slot.label()), remaining(slot)))
+        .filter(|(_, remaining)| !remaining.is_zero())
         .collect()
 }
 

@@ -14,9 +14,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::fence::{FencingToken, Tokens};
 use crate::listening::Ears;
-use crate::node::{Keeping, Node, Roster, Slot};
+use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
 use crate::queue::Lines;
+use crate::script::Memory;
 use crate::vote::{Vote, Votes};
 use crate::watchdog::Watchdog;
 
@@ -73,6 +74,11 @@ impl Pool {
     /// Starts connecting to every master in the background. Needs a tokio runtime.
     pub(crate) fn start(nodes: Vec<Box<dyn Node>>, config: Config, clock: Clock) -> Arc<Self> {
         let runtime = Handle::current();
+        let tolerance = Tolerance {
+            drift_factor: config.drift_factor,
+            longest_lease: config.longest_lease(),
+            quarantine: config.shortest_quarantine(),
+        };
         let roster = Arc::new(Roster::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
         let slots: Vec<_> = nodes
@@ -91,6 +97,8 @@ impl Pool {
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
                     quarantine: config.quarantine(),
+                    clock,
+                    tolerance,
                 };
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
@@ -158,6 +166,15 @@ impl Pool {
             .max()
             .unwrap_or(0);
         FencingToken(self.tokens.propose(floor))
+    }
+
+    /// How the masters' memory is marked.
+    pub(crate) fn memory(&self) -> Memory {
+        if self.config.strict {
+            Memory::Marked
+        } else {
+            Memory::Unmarked
+        }
     }
 
     /// Goes on with something that ends by itself soon, and that closing waits for.

@@ -109,6 +109,9 @@ impl<S: Into<Box<str>> + Clone> From<&[S]> for Names {
     }
 }
 
+/// The key that marks a master's memory as one and the same.
+pub(crate) const MARKER: &str = "multilock_marker";
+
 /// Redisson's rule for a key that belongs to a name: a name with a hash tag keeps it.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {

@@ -12,10 +12,11 @@ use redis::Value;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep};
 
+use crate::clock::Moment;
 use crate::masters::Pool;
 use crate::node::{By, Class, Fault, Link};
 use crate::policy::forgetful_allowed;
-use crate::script::Request;
+use crate::script::{Request, Stamp};
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
 pub(crate) type Answer = (usize, Result<Value, Fault>);
@@ -24,7 +25,10 @@ pub(crate) type Answer = (usize, Result<Value, Fault>);
 pub(crate) struct Round {
     pool: Arc<Pool>,
     request: Arc<Request>,
+    /// By the clock of leases, before anything was sent.
+    begun: Moment,
     sent: Instant,
+    trust: Trust,
     calls: FuturesUnordered<Call>,
     /// Answers that took no network.
     at_once: VecDeque<Answer>,
@@ -84,12 +88,14 @@ impl Round {
         trust: Trust,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        let sent = Instant::now();
+        let (begun, sent) = (pool.clock.now(), Instant::now());
         let links: Vec<_> = pool.slots.iter().map(|slot| slot.link()).collect();
         let mut round = Self {
             pool: Arc::clone(pool),
             request: Arc::clone(request),
+            begun,
             sent,
+            trust,
             calls: FuturesUnordered::new(),
             at_once: VecDeque::new(),
             waiting: vec![None; links.len()],
@@ -104,6 +110,11 @@ impl Round {
             }
         }
         round
+    }
+
+    /// Before anything was sent.
+    pub(crate) fn begun(&self) -> Moment {
+        self.begun
     }
 
     fn call(&mut self, place: usize, link: Arc<Link>, by: By) {
@@ -130,7 +141,7 @@ impl Round {
             let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
             match self.waiting[place].take() {
                 Some(link) if forgotten => self.call(place, link, By::Source),
-                link => return Some((place, self.weigh(place, heed(link.as_deref(), answer)))),
+                link => return Some((place, self.weigh(place, link.as_deref(), answer))),
             }
         }
     }
@@ -140,7 +151,7 @@ impl Round {
     pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
         let (place, answer) = self.arrived().await?;
         let link = self.waiting[place].take();
-        Some((place, self.weigh(place, heed(link.as_deref(), answer))))
+        Some((place, self.weigh(place, link.as_deref(), answer)))
     }
 
     /// Goes on without the caller, to hear what the rest answers. A forgotten script is not sent
@@ -174,8 +185,16 @@ impl Round {
         });
     }
 
-    /// What a master in quarantine answers does not count.
-    fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+    /// What a master answers does not count while it is in quarantine, nor when it shows by its
+    /// answers since the round began that it may have forgotten.
+    fn weigh(&self, place: usize, link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+        let answer = heed(link, answer);
+        if let (Trust::Quorum(_), Some(link), Ok(value)) = (self.trust, link, &answer)
+            && let Some(stamp) = Stamp::of(value)
+            && let Some(remaining) = link.testify(stamp, self.begun, self.sent, self.pool.clock.now())
+        {
+            return Err(Fault::Quarantined(remaining));
+        }
         match self.quarantined.as_ref().map(|quarantined| quarantined[place]) {
             Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),
             _ => answer,

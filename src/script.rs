@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::fence::FencingToken;
-use crate::name::{Names, channel, fence, revocation_mark};
+use crate::name::{MARKER, Names, channel, fence, revocation_mark};
 
 /// One Lua file.
 pub(crate) struct Script {
@@ -119,17 +119,47 @@ impl Fence {
     }
 }
 
+/// Whether the masters' memory is marked, so that an answer tells when it was wiped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Unmarked,
+    Marked,
+}
+
+impl Memory {
+    fn key(self) -> Option<String> {
+        (self == Self::Marked).then(|| MARKER.to_owned())
+    }
+
+    fn flag(self) -> &'static str {
+        if self == Self::Marked { "1" } else { "0" }
+    }
+}
+
 /// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
-pub(crate) fn acquire(names: &Names, owner: &str, count: u64, lease: Duration, fence: Fence) -> Arc<Request> {
+pub(crate) fn acquire(
+    names: &Names,
+    owner: &str,
+    count: u64,
+    lease: Duration,
+    fence: Fence,
+    memory: Memory,
+) -> Arc<Request> {
     let (count, lease) = (count.to_string(), lease.as_millis().to_string());
     let (token, retention) = (fence.token.to_string(), fence.retention_ms());
     let mut keys = keys_and_marks(names);
-    let mut args = vec![owner.as_bytes(), count.as_bytes(), lease.as_bytes()];
+    let mut args = vec![
+        owner.as_bytes(),
+        count.as_bytes(),
+        lease.as_bytes(),
+        memory.flag().as_bytes(),
+    ];
     let fences = fence.keys(names);
     if !fences.is_empty() {
         keys.extend(fences);
         args.extend([token.as_bytes(), retention.as_bytes()]);
     }
+    keys.extend(memory.key());
     Request::new(&ACQUIRE, &keys, &args)
 }
 
@@ -157,8 +187,10 @@ pub(crate) fn extend<'a>(
     renewals: impl Iterator<Item = Renewal<'a>>,
     retention: Duration,
     fencing: Fencing,
+    memory: Memory,
 ) -> Arc<Request> {
-    let (mut keys, mut args) = (Vec::new(), vec![retention.as_millis().to_string()]);
+    let mut keys = Vec::new();
+    let mut args = vec![retention.as_millis().to_string(), memory.flag().to_owned()];
     for renewal in renewals {
         keys.extend(keys_and_marks(renewal.names));
         keys.extend(
@@ -175,6 +207,7 @@ pub(crate) fn extend<'a>(
         args.push(renewal.token.to_string());
         args.push(u8::from(fencing == Fencing::Raise).to_string());
     }
+    keys.extend(memory.key());
     let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
     Request::new(&EXTEND, &keys, &args)
 }
@@ -206,6 +239,38 @@ pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>])
     Request::new(&FORCE, &keys_and_marks(names), &args)
 }
 
+/// What comes with every answer to acquire and extend: by it the client notices a clock that was set
+/// forward, and a memory that was wiped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp<'a> {
+    /// The master's wall clock, in microseconds since 1970.
+    pub(crate) clock_us: u64,
+    /// What its marker says; empty for one that is not marked.
+    pub(crate) marker: &'a str,
+}
+
+impl<'a> Stamp<'a> {
+    pub(crate) fn of(reply: &'a Value) -> Option<Self> {
+        let Value::Array(parts) = reply else {
+            return None;
+        };
+        match parts.first()? {
+            Value::Int(clock) => Some(Self {
+                clock_us: u64::try_from(*clock).ok()?,
+                marker: "",
+            }),
+            Value::BulkString(bytes) => {
+                let (clock, marker) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+                Some(Self {
+                    clock_us: clock.parse().ok()?,
+                    marker,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What acquire and extend may answer. `highest` is the largest token that was stored before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -231,22 +296,15 @@ pub(crate) struct Entry {
     pub(crate) fields: Vec<(String, String)>,
 }
 
-pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
-    let Value::Array(parts) = value else {
-        return match value {
-            Value::Int(1) => Some(Reply::Granted {
-                accepted: true,
-                highest: 0,
-            }),
-            Value::Int(3) => Some(Reply::Granted {
-                accepted: false,
-                highest: 0,
-            }),
-            Value::Int(2) => Some(Reply::Absent),
-            Value::Int(-1) => Some(Reply::Revoked),
-            _ => None,
-        };
-    };
+/// What acquire answered, after its stamp.
+pub(crate) fn parse_acquired(value: &Value) -> Option<Reply> {
+    match value {
+        Value::Array(parts) => parse_reply(parts.get(1..)?),
+        _ => None,
+    }
+}
+
+fn parse_reply(parts: &[Value]) -> Option<Reply> {
     let digits = |value: &Value| text(value)?.parse::<u64>().ok();
     let refused = |left: i64, holder: &Value, highest| {
         Some(Reply::Refused {
@@ -255,7 +313,17 @@ pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
             highest,
         })
     };
-    match parts.as_slice() {
+    match parts {
+        [Value::Int(1)] => Some(Reply::Granted {
+            accepted: true,
+            highest: 0,
+        }),
+        [Value::Int(3)] => Some(Reply::Granted {
+            accepted: false,
+            highest: 0,
+        }),
+        [Value::Int(2)] => Some(Reply::Absent),
+        [Value::Int(-1)] => Some(Reply::Revoked),
         [Value::Int(1), highest] => Some(Reply::Granted {
             accepted: true,
             highest: digits(highest)?,
@@ -270,12 +338,16 @@ pub(crate) fn parse_reply(value: &Value) -> Option<Reply> {
     }
 }
 
-/// One reply for each hold that was to be extended.
+/// One reply for each hold that was to be extended, after the stamp.
 pub(crate) fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
     let Value::Array(replies) = value else {
         return None;
     };
-    replies.iter().map(parse_reply).collect()
+    let reply = |value: &Value| match value {
+        Value::Array(parts) => parse_reply(parts),
+        code => parse_reply(std::slice::from_ref(code)),
+    };
+    replies.get(1..)?.iter().map(reply).collect()
 }
 
 /// What release did.
@@ -356,24 +428,50 @@ mod tests {
     #[test]
     fn replies_are_read() {
         let granted = |accepted, highest| Some(Reply::Granted { accepted, highest });
-        assert_eq!(parse_reply(&Value::Int(1)), granted(true, 0));
-        assert_eq!(parse_reply(&Value::Int(3)), granted(false, 0));
-        assert_eq!(
-            parse_reply(&Value::Array(vec![Value::Int(1), bulk("7")])),
-            granted(true, 7)
-        );
-        let largest = Value::Array(vec![Value::Int(3), bulk("9007199254740991")]);
-        assert_eq!(parse_reply(&largest), granted(false, crate::fence::LARGEST));
-        assert_eq!(parse_reply(&Value::Int(2)), Some(Reply::Absent));
-        assert_eq!(parse_reply(&Value::Int(-1)), Some(Reply::Revoked));
-        let refused = vec![Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
+        let answer = |parts: &[Value]| {
+            let stamp = Value::Int(1_700_000_000_000_000);
+            Value::Array(std::iter::once(stamp).chain(parts.iter().cloned()).collect())
+        };
+        let acquired = |parts: &[Value]| parse_acquired(&answer(parts));
+        assert_eq!(acquired(&[Value::Int(1)]), granted(true, 0));
+        assert_eq!(acquired(&[Value::Int(1), bulk("7")]), granted(true, 7));
+        let largest = [Value::Int(3), bulk("9007199254740991")];
+        assert_eq!(acquired(&largest), granted(false, crate::fence::LARGEST));
+        assert_eq!(acquired(&[Value::Int(-1)]), Some(Reply::Revoked));
+        let refused = [Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
         let (remaining, holder) = (Some(Duration::from_millis(1500)), Arc::from("b:1"));
         let reply = Reply::Refused {
             remaining,
             holder,
             highest: 9,
         };
-        assert_eq!(parse_reply(&Value::Array(refused)), Some(reply));
+        assert_eq!(acquired(&refused), Some(reply));
+        let elsewhere = Value::Array(vec![Value::Int(0), Value::Int(-1), bulk("list")]);
+        let mixed = [
+            Value::Int(1),
+            Value::Int(3),
+            Value::Int(2),
+            Value::Int(-1),
+            elsewhere,
+        ];
+        let extended = parse_extended(&answer(&mixed)).expect("an answer for each hold");
+        assert_eq!(extended.len(), 5);
+        assert_eq!(Some(extended[0].clone()), granted(true, 0));
+        assert_eq!(Some(extended[1].clone()), granted(false, 0));
+        assert_eq!(extended[2..4], [Reply::Absent, Reply::Revoked]);
+    }
+
+    #[test]
+    fn a_stamp_tells_the_clock_and_what_the_marker_says() {
+        let stamp = |first: Value| {
+            let reply = Value::Array(vec![first, Value::Int(1)]);
+            Stamp::of(&reply).map(|stamp| (stamp.clock_us, stamp.marker.to_owned()))
+        };
+        assert_eq!(stamp(Value::Int(7)), Some((7, String::new())));
+        assert_eq!(stamp(bulk("7 run 5")), Some((7, "run 5".into())));
+        assert_eq!(stamp(bulk("7 ")), Some((7, String::new())));
+        assert_eq!(stamp(bulk("7")), None);
+        assert_eq!(stamp(Value::Int(-7)), None);
     }
 
     #[test]
@@ -382,7 +480,8 @@ mod tests {
             token: FencingToken(5),
             retention: Duration::from_secs(9),
         };
-        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1), fence);
+        let (name, second) = ("a".into(), Duration::from_secs(1));
+        let request = acquire(&name, "me:1", 1, second, fence, Memory::Unmarked);
         let texts = |command: &redis::Cmd| -> Vec<String> {
             command
                 .args_iter()
@@ -397,16 +496,15 @@ mod tests {
         assert_eq!(by_sha[2..], by_source[2..]);
         let keys = ["3", "a", "multilock_revoked:{a}", "redisson_lock_token:{a}"];
         assert_eq!(by_sha[2..6], keys);
-        assert_eq!(by_sha[6..], ["me:1", "1", "1000", "5", "9000"]);
+        assert_eq!(by_sha[6..], ["me:1", "1", "1000", "0", "5", "9000"]);
         let unfenced = Fence {
             token: FencingToken::NONE,
             ..fence
         };
-        let request = acquire(&"a".into(), "me:1", 1, Duration::from_secs(1), unfenced);
-        assert_eq!(
-            texts(&request.command)[2..],
-            ["2", "a", "multilock_revoked:{a}", "me:1", "1", "1000"]
-        );
+        let request = acquire(&name, "me:1", 1, second, unfenced, Memory::Marked);
+        let keys = ["3", "a", "multilock_revoked:{a}", "multilock_marker"];
+        assert_eq!(texts(&request.command)[2..6], keys);
+        assert_eq!(texts(&request.command)[6..], ["me:1", "1", "1000", "1"]);
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
@@ -425,7 +523,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_makes_the_parsers_panic(value in any_value()) {
-            let _ = parse_reply(&value);
+            let _ = parse_acquired(&value);
+            let _ = Stamp::of(&value);
             let _ = parse_released(&value);
             let _ = parse_extended(&value);
             let _ = parse_owners(&value);

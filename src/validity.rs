@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 
 /// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
-const RESOLUTION: Duration = Duration::from_millis(2);
+pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 
 /// The span of time in which a hold may be relied on.
 #[derive(Clone, Copy, Debug)]

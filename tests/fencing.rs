@@ -283,6 +283,11 @@ async fn accept_without_grant() {
     );
 }
 
+/// What a script answered after its stamp.
+fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
+    reply.map(|parts| parts[1..].to_vec())
+}
+
 /// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
 /// executed once more.
 ///
@@ -294,7 +299,8 @@ async fn lost_reply_same_token() {
     let master = cluster.master(0);
     let acquire = include_str!("../lua/acquire.lua");
     let keys = ["a", "multilock_revoked:{a}", FENCE];
-    let once = |token: &str| master.eval(acquire, &keys, &["me:1", "1", "30000", token, "600000"]);
+    let once =
+        |token: &str| answer(master.eval(acquire, &keys, &["me:1", "1", "30000", "0", token, "600000"]));
     assert_eq!(
         once("7"),
         Ok(vec!["1".into(), "0".into()]),
@@ -307,12 +313,22 @@ async fn lost_reply_same_token() {
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
     let extend = include_str!("../lua/extend.lua");
-    let raise = |token: &str| master.eval(extend, &keys, &["600000", "me:1", "1", "30000", "1", token, "1"]);
+    let raise = |token: &str| {
+        answer(master.eval(
+            extend,
+            &keys,
+            &["600000", "0", "me:1", "1", "30000", "1", token, "1"],
+        ))
+    };
     assert_eq!(raise("7"), Ok(vec!["3".into()]), "not above itself");
     assert_eq!(raise("8"), Ok(vec!["1".into()]));
     assert_eq!(stored(master), 8);
-    let stranger = master.eval(extend, &keys, &["600000", "you:1", "1", "30000", "1", "9", "1"]);
-    assert_eq!(stranger.expect("refused")[0], "0");
+    let stranger = master.eval(
+        extend,
+        &keys,
+        &["600000", "0", "you:1", "1", "30000", "1", "9", "1"],
+    );
+    assert_eq!(answer(stranger).expect("refused")[0], "0");
     assert_eq!(stored(master), 8, "only its holder moves a fence");
     master.command(&["DEL", "a"]).expect("released");
     assert_eq!(raise("9"), Ok(vec!["2".into()]), "absent");
@@ -326,13 +342,79 @@ async fn digits_survive_up_to_the_largest() {
     let acquire = include_str!("../lua/acquire.lua");
     let keys = ["a", "multilock_revoked:{a}", FENCE];
     let largest = "9007199254740991";
-    let args = ["me:1", "1", "30000", largest, "600000"];
+    let args = ["me:1", "1", "30000", "0", largest, "600000"];
     assert_eq!(
-        cluster.master(0).eval(acquire, &keys, &args),
+        answer(cluster.master(0).eval(acquire, &keys, &args)),
         Ok(vec!["1".into(), "0".into()])
     );
     assert_eq!(
-        cluster.master(0).eval(acquire, &keys, &args),
+        answer(cluster.master(0).eval(acquire, &keys, &args)),
         Ok(vec!["3".into(), largest.into()])
     );
+}
+
+/// A resource that takes part in the protocol, and one that does not.
+struct Resource {
+    highest: FencingToken,
+    accepted: Vec<FencingToken>,
+    unfenced: Vec<FencingToken>,
+}
+
+impl Resource {
+    fn write(&mut self, token: FencingToken) -> bool {
+        self.unfenced.push(token);
+        let fresh = token >= self.highest;
+        if fresh {
+            self.highest = token;
+            self.accepted.push(token);
+        }
+        fresh
+    }
+}
+
+/// Counter-example 18, *paused client*: the process stops, once after the last answer that was needed
+/// and past the lease before `lock()` returns, and once after it looked at `validity()`.
+///
+/// Rule: no guard with validity left comes of the first; the second is for the resource, which the
+/// token tells.
+#[tokio::test(start_paused = true)]
+async fn paused_client() {
+    let cluster = Cluster::new(3);
+    let (paused, other) = (connect(&cluster).await, connect(&cluster).await);
+    let lease = ms(500);
+    let lock = paused.red_lock("a").lease(lease).wait(ms(100));
+    let mut attempt = pin!(lock.lock());
+    assert!(poll!(&mut attempt).is_pending());
+    // All grant and all answers arrive; the task does not run meanwhile.
+    sleep(ms(1)).await;
+    assert!(cluster.iter().all(|master| master.fields("a").len() == 2));
+    sleep(lease * 2).await;
+    let guard = other
+        .red_lock("a")
+        .lease(lease)
+        .try_lock()
+        .await
+        .expect("expired");
+    let error = attempt.await.expect_err("too late");
+    assert!(guard.is_valid(), "{error}");
+    guard.unlock().await.expect("held");
+
+    let mut resource = Resource {
+        highest: FencingToken::NONE,
+        accepted: Vec::new(),
+        unfenced: Vec::new(),
+    };
+    let stale = lock.lock().await.expect("free");
+    assert!(!stale.validity().is_zero(), "it looks, and then stops");
+    sleep(lease * 2).await;
+    let newer = other.red_lock("a").lock().await.expect("expired");
+    assert!(resource.write(newer.fencing_token()));
+    assert!(!resource.write(stale.fencing_token()), "rejected by the token");
+    assert_eq!(resource.accepted, [newer.fencing_token()]);
+    assert_eq!(
+        resource.unfenced,
+        [newer.fencing_token(), stale.fencing_token()],
+        "without it the older write comes last"
+    );
+    assert!(!stale.is_valid(), "had it looked again");
 }

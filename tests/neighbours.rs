@@ -10,8 +10,7 @@ use futures::StreamExt;
 use multilock::{LockError, NodeState, Unlocked, Vote};
 use redis::Value;
 use support::{
-    ACQUIRE, Cluster, EXTEND, RELEASE, Server, WITHIN, all_executed, connect, eval, held_everywhere, until,
-    until_free,
+    Cluster, RELEASE, Server, WITHIN, all_executed, connect, eval, held_everywhere, until, until_free,
 };
 use tokio::time::timeout;
 
@@ -274,15 +273,9 @@ async fn the_scripts_by_hand() {
     let server = cluster.server(0);
     let (keys, me, you) = (["a", "multilock_revoked:{a}"], "me:1", "you:1");
     let channel = "redisson_lock__channel:{a}";
-    let acquire = async |owner: &str, lease: &str| eval(server, ACQUIRE, &keys, &[owner, "1", lease]).await;
-    let extend = async |owner: &str, lease: &str| {
-        let Value::Array(mut answers) =
-            eval(server, EXTEND, &keys, &["1000", owner, "1", lease, "1", "0", "0"]).await
-        else {
-            panic!("one answer for each hold");
-        };
-        answers.remove(0)
-    };
+    let granted = [Value::Int(1)];
+    let acquire = async |owner: &str, lease: &str| support::acquire(server, &keys, owner, lease).await;
+    let extend = async |owner: &str, lease: &str| support::extend(server, &keys, owner, lease).await;
     let release = async |owner: &str| {
         let Value::Array(mut answer) =
             eval(server, RELEASE, &keys[..1], &[owner, "1", "0", "1000", channel]).await
@@ -302,23 +295,23 @@ async fn the_scripts_by_hand() {
 
     // The reply may be lost: whoever asks again is granted again, and once.
     for _ in 0..2 {
-        assert_eq!(acquire(me, "60000").await, Value::Int(1));
+        assert_eq!(acquire(me, "60000").await, granted);
         assert_eq!(
             server.hgetall("a").await,
             [(me.to_owned(), "1".to_owned())].into()
         );
     }
     // Shorter is not shorter, longer is longer.
-    assert_eq!(acquire(me, "1000").await, Value::Int(1));
+    assert_eq!(acquire(me, "1000").await, granted);
     assert_eq!(extend(me, "1000").await, Value::Int(1));
     assert!(server.pttl("a").await > 30_000);
     assert_eq!(extend(me, "600000").await, Value::Int(1));
     assert!(server.pttl("a").await > 300_000);
 
-    for answer in [acquire(you, "600000").await, extend(you, "600000").await] {
-        let Value::Array(parts) = answer else {
-            panic!("{answer:?}");
-        };
+    let Value::Array(extended) = extend(you, "600000").await else {
+        panic!("refused");
+    };
+    for parts in [acquire(you, "600000").await, extended] {
         assert!(
             matches!(parts[..], [Value::Int(0), Value::Int(300_001..=600_000), _]),
             "{parts:?}"
@@ -341,11 +334,8 @@ async fn the_scripts_by_hand() {
     // Two names, one of them another's: neither is taken.
     server.command(&["SET", "b", "x", "PX", "60000"]).await;
     let both = ["a", "multilock_revoked:{a}", "b", "multilock_revoked:{b}"];
-    let answer = eval(server, ACQUIRE, &both, &[me, "1", "60000"]).await;
-    assert!(
-        matches!(&answer, Value::Array(parts) if parts[0] == Value::Int(0)),
-        "{answer:?}"
-    );
+    let answer = support::acquire(server, &both, me, "60000").await;
+    assert_eq!(answer[0], Value::Int(0), "{answer:?}");
     assert_eq!(server.keys().await, ["b"]);
     until("nothing follows", async || server.keys().await == ["b"]).await;
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
 use redis::Value;
 use support::{
-    ACQUIRE, Cluster, EXTEND, Keep, PATIENT, Server, all_executed, connect, eval, field, held_everywhere,
-    patient, until, until_free, vote,
+    Cluster, Keep, PATIENT, Server, acquire, all_executed, connect, extend, field, held_everywhere, patient,
+    until, until_free, vote,
 };
 
 /// So long that nothing here is freed by its end.
@@ -202,14 +202,9 @@ async fn a_debt_is_no_debt_to_the_next_holder() {
         probe.is_ok()
     })
     .await;
-    let third = eval(
-        dead,
-        ACQUIRE,
-        &["a", "multilock_revoked:{a}"],
-        &["somebody:1", "1", "600000"],
-    )
-    .await;
-    assert_eq!(third, Value::Int(1));
+    let keys = ["a", "multilock_revoked:{a}"];
+    let third = acquire(dead, &keys, "somebody:1", "600000").await;
+    assert_eq!(third, [Value::Int(1)]);
     all_executed(&masters).await;
     assert_eq!(field(dead, "a").await.as_deref(), Some("somebody:1"));
     drop(second);
@@ -325,17 +320,10 @@ async fn taken_away_by_force() {
     let new = common_field(cluster.servers(), "a").await;
 
     // Whatever the former holder still has on its way comes too late, on every master.
-    let (keys, args) = (["a", "multilock_revoked:{a}"], [theirs.as_str(), "1", "30000"]);
+    let keys = ["a", "multilock_revoked:{a}"];
     for server in cluster.servers() {
-        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
-        let extended = eval(
-            server,
-            EXTEND,
-            &keys,
-            &[&["1000"], &args[..], &["1", "0", "0"]].concat(),
-        )
-        .await;
-        assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
+        assert_eq!(acquire(server, &keys, &theirs, "30000").await, [Value::Int(-1)]);
+        assert_eq!(extend(server, &keys, &theirs, "30000").await, Value::Int(-1));
     }
     let error = guard
         .extend(Duration::from_secs(30))
@@ -358,15 +346,8 @@ async fn taken_away_by_force() {
     // A free name stays free for the former field alone.
     for server in cluster.servers() {
         until_free([server], "a").await;
-        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
-        let extended = eval(
-            server,
-            EXTEND,
-            &keys,
-            &[&["1000"], &args[..], &["1", "0", "0"]].concat(),
-        )
-        .await;
-        assert_eq!(extended, Value::Array(vec![Value::Int(-1)]));
+        assert_eq!(acquire(server, &keys, &theirs, "30000").await, [Value::Int(-1)]);
+        assert_eq!(extend(server, &keys, &theirs, "30000").await, Value::Int(-1));
         assert!(!server.exists("a").await);
     }
     // The former holder's process is as welcome as anybody's.
@@ -383,9 +364,9 @@ async fn force_keeps_out_a_straggler_on_a_master_that_had_nothing_yet() {
     // As if the acquire were still on its way to this one.
     cluster.server(2).command(&["DEL", "a"]).await;
     masters.red_lock("a").force_release().await.expect("all are well");
-    let (keys, args) = (["a", "multilock_revoked:{a}"], [theirs.as_str(), "1", "30000"]);
+    let keys = ["a", "multilock_revoked:{a}"];
     for server in cluster.servers() {
-        assert_eq!(eval(server, ACQUIRE, &keys, &args).await, Value::Int(-1));
+        assert_eq!(acquire(server, &keys, &theirs, "30000").await, [Value::Int(-1)]);
         assert!(!server.exists("a").await);
     }
     assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));

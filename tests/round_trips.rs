@@ -54,11 +54,18 @@ async fn five() -> (Cluster, Masters) {
     (cluster, masters)
 }
 
-/// Inside acquire: one look at the key and the mark, the field, its time to live.
-const ACQUIRE: [(&str, u64); 4] = [("evalsha", 1), ("exists", 1), ("hset", 1), ("pexpire", 1)];
+/// Inside acquire: the server's clock, one look at the key and the mark, the field, its time to live.
+const ACQUIRE: [(&str, u64); 5] = [
+    ("evalsha", 1),
+    ("time", 1),
+    ("exists", 1),
+    ("hset", 1),
+    ("pexpire", 1),
+];
 /// Inside release: whose is it, delete it, tell the waiters.
-const BOTH: [(&str, u64); 7] = [
+const BOTH: [(&str, u64); 8] = [
     ("evalsha", 2),
+    ("time", 1),
     ("exists", 1),
     ("hset", 1),
     ("pexpire", 1),

@@ -9,8 +9,10 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{By, Fault, Wire};
-use crate::script::Request;
+use super::witness::Witness;
+use super::{By, Fault, Marker, Wire};
+use crate::clock::Moment;
+use crate::script::{Request, Stamp};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
@@ -24,6 +26,8 @@ pub(crate) struct Link {
     counts_from: Instant,
     /// Below this it may have forgotten fencing tokens, in microseconds since 1970.
     floor: u64,
+    marker: Option<Marker>,
+    witness: Arc<Witness>,
     closed: AtomicBool,
     silent: AtomicU32,
     /// When the deadline that was counted last passed.
@@ -31,12 +35,31 @@ pub(crate) struct Link {
     hang_up: Notify,
 }
 
+/// What a connection knows of its master's memory.
+#[derive(Debug)]
+pub(super) struct Recollection {
+    /// For how much longer the master's votes do not count.
+    pub(super) quarantine: Duration,
+    /// Below this it may have forgotten fencing tokens, in microseconds since 1970.
+    pub(super) floor: u64,
+    pub(super) marker: Option<Marker>,
+    pub(super) witness: Arc<Witness>,
+}
+
 impl Link {
-    pub(super) fn new(wire: Box<dyn Wire>, quarantine: Duration, floor: u64) -> Self {
+    pub(super) fn new(wire: Box<dyn Wire>, recollection: Recollection) -> Self {
+        let Recollection {
+            quarantine,
+            floor,
+            marker,
+            witness,
+        } = recollection;
         Self {
             wire,
             counts_from: Instant::now() + quarantine,
             floor,
+            marker,
+            witness,
             closed: AtomicBool::new(false),
             silent: AtomicU32::new(0),
             last_silence: Mutex::new(None),
@@ -70,7 +93,30 @@ impl Link {
 
     /// For how much longer than `now` the master has no vote; zero when it has one.
     pub(crate) fn quarantine(&self, now: Instant) -> Duration {
-        self.counts_from.saturating_duration_since(now)
+        let remaining = self.counts_from.saturating_duration_since(now);
+        remaining.max(self.witness.quarantine(now))
+    }
+
+    /// Takes in the stamp of an answer to a request that was sent between `begun` and `sent`. Doubt in
+    /// the master's memory that has come up since then is returned as the time for which it stands.
+    pub(crate) fn testify(
+        &self,
+        stamp: Stamp<'_>,
+        begun: Moment,
+        sent: Instant,
+        now: Moment,
+    ) -> Option<Duration> {
+        self.witness.hear(stamp.clock_us, begun, now);
+        if self
+            .marker
+            .as_ref()
+            .is_some_and(|marker| marker.as_str() != stamp.marker)
+        {
+            self.witness.wiped();
+            // The next connection marks the memory anew.
+            self.replace();
+        }
+        self.witness.doubted_since(sent)
     }
 
     /// What a fencing token must be above, for all that the master may have forgotten.

@@ -9,10 +9,12 @@
 mod address;
 mod fault;
 mod link;
+mod marker;
 mod obligation;
 mod server;
 mod slot;
 mod stream;
+mod witness;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +27,10 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) use address::Address;
 pub(crate) use fault::{Class, Fault};
 pub(crate) use link::Link;
+pub(crate) use marker::Marker;
 pub(crate) use server::Server;
 pub(crate) use slot::{Keeping, Roster, Slot, Status};
+pub(crate) use witness::Tolerance;
 
 use crate::error::NodeError;
 use crate::script::Request;
@@ -87,6 +91,8 @@ pub(crate) struct Peer {
     pub(crate) memory: Option<Duration>,
     /// Its wall clock at the connection's set-up, in microseconds since 1970.
     pub(crate) clock_us: u64,
+    /// What its memory is marked with, where that was asked for.
+    pub(crate) marker: Option<Marker>,
 }
 
 /// Tells one run of one server from every other.

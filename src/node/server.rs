@@ -13,8 +13,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::fault::{Class, Fault};
-use super::{By, Connection, Identity, Listener, Node, Peer, Wire, stream};
+use super::{By, Connection, Identity, Listener, Marker, Node, Peer, Wire, stream};
 use crate::error::{NodeError, Unfit};
+use crate::name::MARKER;
 use crate::script::{self, Request};
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     pub(crate) address: Address,
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
+    /// Whether its memory is to be marked.
+    pub(crate) strict: bool,
 }
 
 impl Node for Server {
@@ -130,15 +133,44 @@ impl Server {
             Value::Array(parts) => microseconds(&parts).unwrap_or(0),
             other => return Err(unexpected("TIME", &other)),
         };
+        let mut memory = memory(fact);
+        let mut marker = None;
+        if self.strict {
+            let (found, age) = self.mark(link, fact("run_id"), clock_us).await?;
+            memory = memory.map(|memory| memory.min(age));
+            marker = Some(found);
+        }
         Ok(Peer {
             identity: Identity {
                 run_id: fact("run_id").to_owned(),
                 replication_id: fact("master_replid").to_owned(),
             },
             client_id,
-            memory: memory(fact),
+            memory,
             clock_us,
+            marker,
         })
+    }
+
+    /// The mark on the server's memory and its age; made now where this run has none.
+    async fn mark(
+        &self,
+        link: &mut MultiplexedConnection,
+        run_id: &str,
+        clock_us: u64,
+    ) -> Result<(Marker, Duration), NodeError> {
+        let mut get = redis::cmd("GET");
+        get.arg(MARKER);
+        if let Value::BulkString(bytes) = ask(link, &get).await?
+            && let Some(found) = Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us)
+        {
+            return Ok(found);
+        }
+        let marker = Marker::new(run_id, clock_us);
+        let mut set = redis::cmd("SET");
+        set.arg(MARKER).arg(marker.as_str());
+        ask(link, &set).await?;
+        Ok((marker, Duration::ZERO))
     }
 
     /// Refuses a server that cannot be one of the masters, by what its INFO says.
@@ -286,6 +318,7 @@ mod tests {
             address: Address::parse("redis://localhost").expect("a URL"),
             connect_timeout: Duration::from_secs(1),
             allow_eviction,
+            strict: false,
         };
         let healthy = [
             ("redis_version", "7.0.15"),

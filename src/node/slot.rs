@@ -10,8 +10,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
+use super::witness::{Tolerance, Witness};
 use super::{By, Class, Connection, Fault, Identity, Link, Listener, Node, Peer};
+use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
 use crate::script::Request;
@@ -101,6 +104,8 @@ pub(crate) struct Keeping {
     pub(crate) node_timeout: Duration,
     /// How long a master's memory must reach back for its votes to count.
     pub(crate) quarantine: Duration,
+    pub(crate) clock: Clock,
+    pub(crate) tolerance: Tolerance,
 }
 
 impl Slot {
@@ -141,19 +146,31 @@ impl Slot {
 
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self: Arc<Self>, keeping: Keeping) {
-        let mut predecessor = None;
+        let mut predecessor: Option<Peer> = None;
+        let mut witness = self.witness(&keeping);
         loop {
-            let connection = self.connect(&keeping, predecessor.as_ref()).await;
-            predecessor = Some(connection.peer.clone());
-            self.serve(&keeping, connection).await;
+            let (connection, begun) = self.connect(&keeping, predecessor.as_ref()).await;
+            let peer = connection.peer.clone();
+            if predecessor.is_none_or(|before| before.identity != peer.identity) {
+                witness = self.witness(&keeping);
+            }
+            witness.hear(peer.clock_us, begun, keeping.clock.now());
+            predecessor = Some(peer);
+            self.serve(&keeping, connection, &witness).await;
         }
     }
 
-    /// Tries until there is a connection that has been set up and owes nothing.
-    async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> Connection {
+    fn witness(&self, keeping: &Keeping) -> Arc<Witness> {
+        Arc::new(Witness::new(Arc::clone(&self.label), keeping.tolerance))
+    }
+
+    /// Tries until there is a connection that has been set up and owes nothing; with the moment at
+    /// which its set-up began.
+    async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> (Connection, Moment) {
         let mut delays = delays();
         let mut was_replica = false;
         loop {
+            let begun = keeping.clock.now();
             let connecting = keeping.node.connect(predecessor, self.listener(keeping));
             let attempt = timeout(keeping.connect_timeout, connecting).await;
             let error = match attempt {
@@ -165,7 +182,7 @@ impl Slot {
                         Ok(known_for) => {
                             let memory = connection.peer.memory.filter(|_| !was_replica);
                             connection.peer.memory = Some(memory.unwrap_or(known_for));
-                            return connection;
+                            return (connection, begun);
                         }
                         Err(unfit) => unfit.into(),
                     }
@@ -204,7 +221,7 @@ impl Slot {
     }
 
     /// Uses one connection until it ends or is to be replaced.
-    async fn serve(&self, keeping: &Keeping, connection: Connection) {
+    async fn serve(&self, keeping: &Keeping, connection: Connection, witness: &Arc<Witness>) {
         let Connection {
             wire,
             mut driver,
@@ -220,7 +237,13 @@ impl Slot {
         // are at most half a quarantine ahead.
         let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let floor = (peer.clock_us.saturating_sub(us(memory))).saturating_add(us(keeping.quarantine));
-        let link = Arc::new(Link::new(wire, quarantine, floor));
+        let recollection = Recollection {
+            quarantine,
+            floor,
+            marker: peer.marker,
+            witness: Arc::clone(witness),
+        };
+        let link = Arc::new(Link::new(wire, recollection));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;
         self.up(Arc::clone(&link));

@@ -12,10 +12,12 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::lua::LuaHost;
+use super::network::{Cut, Line};
 use super::pipe::{self, Ask, Envelope, Pipe};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
-use crate::node::{Connection, Identity, Listener, Node, Peer};
+use crate::name::MARKER;
+use crate::node::{Connection, Identity, Listener, Marker, Node, Peer};
 use crate::script;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
@@ -36,8 +38,10 @@ pub enum Keep {
 #[derive(Clone)]
 pub struct Master {
     inner: Arc<Inner>,
-    /// How far a request of the client travels that connects through this handle.
-    distance: Duration,
+    /// What lies between it and the client that connects through this handle.
+    line: Arc<Line>,
+    /// Whether that client wants its memory marked.
+    strict: bool,
 }
 
 struct Inner {
@@ -58,8 +62,10 @@ struct State {
     up: bool,
     /// Counts starts; part of the identity.
     runs: u64,
-    /// When it was last started again; `None` for long ago.
-    started: Option<Instant>,
+    /// By its own clock when it was last started again, in ms; `None` for long ago.
+    started: Option<u64>,
+    /// How far its clock is ahead of the others', in ms.
+    ahead: i64,
     /// Counts the times that all connections were broken.
     resets: u64,
     store: Store,
@@ -69,6 +75,7 @@ struct State {
     weather: Weather,
     error: Option<String>,
     lost_replies: usize,
+    reset_at_next: bool,
     notices_lost: bool,
     client_kill_denied: bool,
     keep_abandoned: bool,
@@ -184,7 +191,7 @@ impl Master {
             state.scripts.clear();
             state.abandoned.clear();
             state.runs += 1;
-            state.started = Some(Instant::now());
+            state.started = Some(self.clock_ms(state));
             state.resets += 1;
             state.up = true;
         });
@@ -193,6 +200,31 @@ impl Master {
     /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
     pub fn reset_connections(&self) {
         self.change(|state| state.resets += 1);
+    }
+
+    /// Executes the next request and breaks every connection before it is answered.
+    pub fn reset_at_next_request(&self) {
+        self.change(|state| state.reset_at_next = true);
+    }
+
+    /// Sets its clock forward. Keys expire by its clock, and its uptime is counted by it.
+    pub fn set_clock_forward(&self, by: Duration) {
+        self.change(|state| state.ahead += milliseconds(by));
+    }
+
+    /// Sets its clock back.
+    pub fn set_clock_back(&self, by: Duration) {
+        self.change(|state| state.ahead -= milliseconds(by));
+    }
+
+    /// Removes a key, as a server does that evicts; whether it was there.
+    pub fn evict(&self, key: &str) -> bool {
+        self.command(&["DEL", key]).is_ok_and(|gone| gone == ["1"])
+    }
+
+    /// Forgets every key while it goes on running, as `FLUSHALL` does.
+    pub fn flush_all(&self) {
+        let _ = self.command(&["FLUSHALL"]);
     }
 
     /// Keeps what was on its way over a connection when it broke or the client gave it up, to be
@@ -228,8 +260,9 @@ impl Master {
     /// The server's error line.
     pub fn command(&self, words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        let now = self.now_ms();
-        self.state().store.call(now, &words).map(texts)
+        let mut state = self.state();
+        let now = self.clock_ms(&state);
+        state.store.call(now, &words).map(texts)
     }
 
     /// Runs one Lua script at once, whatever the faults, as `EVAL` does; its reply as a flat list of
@@ -245,10 +278,11 @@ impl Master {
                 .map(|word| word.as_bytes().to_vec())
                 .collect::<Vec<_>>()
         };
-        let now = self.now_ms();
+        let mut state = self.state();
+        let now = self.clock_ms(&state);
         self.inner
             .lua
-            .eval(&mut self.state().store, now, script, &bytes(keys), &bytes(args))
+            .eval(&mut state.store, now, script, &bytes(keys), &bytes(args))
             .map(texts)
     }
 
@@ -309,14 +343,17 @@ impl Master {
                 state: Mutex::new(state),
                 changed: watch::Sender::new(()),
             }),
-            distance: Duration::ZERO,
+            line: Arc::default(),
+            strict: false,
         }
     }
 
-    /// The same master, seen by a client whose requests take this long to get there.
-    pub(super) fn at_distance(&self, distance: Duration) -> Self {
+    /// The same master, seen by a client at the other end of this line.
+    pub(super) fn seen_over(&self, line: Arc<Line>, strict: bool) -> Self {
+        line.watch(&self.inner.changed);
         Self {
-            distance,
+            line,
+            strict,
             ..self.clone()
         }
     }
@@ -353,7 +390,15 @@ impl Master {
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
-        let memory = state.started.map_or(LONG_AGO, |started| started.elapsed());
+        let clock_ms = self.clock_ms(&state);
+        let uptime = |started| Duration::from_millis(clock_ms.saturating_sub(started));
+        let mut memory = state.started.map_or(LONG_AGO, uptime);
+        let mut marker = None;
+        if self.strict {
+            let (found, age) = mark(&mut state.store, clock_ms, &identity.run_id);
+            memory = memory.min(age);
+            marker = Some(found);
+        }
         let pipe = Arc::new(Pipe::new(listener));
         state.pipes.push(Arc::downgrade(&pipe));
         drop(state);
@@ -365,7 +410,8 @@ impl Master {
                 identity,
                 client_id,
                 memory: Some(memory),
-                clock_us: self.now_ms() * 1000,
+                clock_us: clock_ms * 1000,
+                marker,
             },
         })
     }
@@ -376,7 +422,14 @@ impl Master {
 
     pub(super) fn weather(&self) -> Weather {
         let mut weather = self.state().weather;
-        weather.request_delay += self.distance;
+        let Cut {
+            to_master,
+            to_client,
+            distance,
+        } = self.line.now();
+        weather.request_delay += distance;
+        weather.requests_held |= to_master;
+        weather.replies_held |= to_client;
         weather
     }
 
@@ -387,8 +440,8 @@ impl Master {
 
     /// Runs one request; `None` when its reply is to be lost.
     pub(super) fn execute(&self, envelope: &Envelope) -> Option<Result<Value, String>> {
-        let now = self.now_ms();
         let mut state = self.state();
+        let now = self.clock_ms(&state);
         if let Some(error) = &state.error {
             return Some(Err(error.clone()));
         }
@@ -419,6 +472,10 @@ impl Master {
                 }
             }
         }
+        if std::mem::take(&mut state.reset_at_next) {
+            state.resets += 1;
+            return None;
+        }
         if state.lost_replies > 0 {
             state.lost_replies -= 1;
             return None;
@@ -434,9 +491,10 @@ impl Master {
         }
     }
 
-    fn now_ms(&self) -> u64 {
-        let age = self.inner.born.elapsed().as_millis();
-        EPOCH_MS + u64::try_from(age).unwrap_or(u64::MAX)
+    /// What its clock shows, in ms since 1970.
+    fn clock_ms(&self, state: &State) -> u64 {
+        let age = u64::try_from(self.inner.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        EPOCH_MS.saturating_add(age).saturating_add_signed(state.ahead)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -481,6 +539,29 @@ impl fmt::Debug for Master {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Master").field(&self.inner.label).finish()
     }
+}
+
+/// The mark on a store, made now where this run has none, and its age.
+fn mark(store: &mut Store, now: u64, run_id: &str) -> (Marker, Duration) {
+    let clock_us = now * 1000;
+    let mut call = |words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        store.call(now, &words).map(texts).unwrap_or_default()
+    };
+    let found = call(&["GET", MARKER]);
+    if let Some(found) = found
+        .first()
+        .and_then(|text| Marker::found(text, run_id, clock_us))
+    {
+        return found;
+    }
+    let marker = Marker::new(run_id, clock_us);
+    call(&["SET", MARKER, marker.as_str()]);
+    (marker, Duration::ZERO)
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn texts(value: Value) -> Vec<String> {

@@ -8,10 +8,9 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use multilock::{Masters, sim::Cluster};
+//! use multilock::Masters;
 //!
-//! let cluster = Cluster::new(3);
-//! let masters = cluster.connect(Masters::builder()).await?;
+//! let (masters, cluster) = Masters::in_memory(3).await?;
 //! cluster.master(0).crash();
 //! masters.red_lock("a").try_lock().await?.unlock().await?;
 //! # Ok(())
@@ -20,18 +19,38 @@
 
 mod lua;
 mod master;
+mod network;
 mod pipe;
 mod store;
 
 use std::time::Duration;
 
 pub use master::{Keep, Master};
+pub use network::{Direction, Network};
 
 use crate::builder::{self, MastersBuilder};
 use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::masters::Masters;
 use crate::node::Node;
+
+impl Masters {
+    /// Masters in memory, and the handle by which a test makes them fail. More clients of the same
+    /// masters come from [`Cluster::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MastersBuilder::connect`].
+    ///
+    /// # Panics
+    ///
+    /// If Lua cannot be started.
+    pub async fn in_memory(nodes: usize) -> Result<(Self, Cluster), ConnectError> {
+        let cluster = Cluster::new(nodes);
+        let masters = cluster.connect(Self::builder()).await?;
+        Ok((masters, cluster))
+    }
+}
 
 /// N independent masters in memory.
 #[derive(Clone, Debug)]
@@ -72,7 +91,8 @@ impl Cluster {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn connect(&self, builder: MastersBuilder) -> Result<Masters, ConnectError> {
-        self.connect_from(&[], builder).await
+        self.connect_over(&Network::new(self.masters.len()), builder)
+            .await
     }
 
     /// Connects a client whose requests take so long to each master, in order; zero where none is
@@ -86,15 +106,32 @@ impl Cluster {
         distances: &[Duration],
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
+        let network = Network::new(self.masters.len());
+        for (place, distance) in distances.iter().enumerate() {
+            network.set_distance(place, *distance);
+        }
+        self.connect_over(&network, builder).await
+    }
+
+    /// Connects a client by way of a network of its own, which may be cut without the other clients
+    /// noticing.
+    ///
+    /// # Errors
+    ///
+    /// As [`MastersBuilder::connect`].
+    pub async fn connect_over(
+        &self,
+        network: &Network,
+        builder: MastersBuilder,
+    ) -> Result<Masters, ConnectError> {
         let config = builder.into_config();
         config.check(self.masters.len())?;
-        let distances = distances.iter().copied().chain(std::iter::repeat(Duration::ZERO));
-        let seen = self
+        let nodes = self
             .masters
             .iter()
-            .zip(distances)
-            .map(|(master, distance)| master.at_distance(distance));
-        let nodes = seen.map(|master| Box::new(master) as Box<dyn Node>).collect();
+            .zip(network.lines())
+            .map(|(master, line)| Box::new(master.seen_over(line, config.strict)) as Box<dyn Node>)
+            .collect();
         builder::connect(nodes, config, Clock::Tokio).await
     }
 }

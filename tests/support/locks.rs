@@ -8,9 +8,29 @@ use tokio::time::{Instant, sleep};
 
 use super::server::Server;
 
-pub const ACQUIRE: &str = include_str!("../../lua/acquire.lua");
-pub const EXTEND: &str = include_str!("../../lua/extend.lua");
+const ACQUIRE: &str = include_str!("../../lua/acquire.lua");
+const EXTEND: &str = include_str!("../../lua/extend.lua");
 pub const RELEASE: &str = include_str!("../../lua/release.lua");
+
+/// Runs acquire by hand, unfenced, under names and marks; its answer after the stamp.
+pub async fn acquire(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
+    after_stamp(eval(server, ACQUIRE, keys, &[owner, "1", lease_ms]).await)
+}
+
+/// Runs extend by hand, unfenced, for one hold of one name; its answer.
+pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
+    let args = ["1000", "0", owner, "1", lease_ms, "1", "0", "0"];
+    after_stamp(eval(server, EXTEND, keys, &args).await).remove(0)
+}
+
+fn after_stamp(reply: Value) -> Vec<Value> {
+    match reply {
+        Value::Array(parts) if matches!(parts[..], [Value::Int(1_600_000_000_000_000..), _, ..]) => {
+            parts[1..].to_vec()
+        }
+        other => panic!("no stamp: {other:?}"),
+    }
+}
 
 /// A deadline that no healthy node misses, however busy the machine is.
 pub const PATIENT: Duration = Duration::from_secs(5);

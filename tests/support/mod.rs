@@ -22,7 +22,7 @@ mod spawn;
 
 pub use cluster::Cluster;
 pub use locks::{
-    ACQUIRE, EXTEND, PATIENT, RELEASE, WITHIN, all_executed, connect, eval, field, heard_from_all,
+    PATIENT, RELEASE, WITHIN, acquire, all_executed, connect, eval, extend, field, heard_from_all,
     held_everywhere, patient, until, until_free, until_within, vote,
 };
 pub use proxy::{Direction, Proxy};

@@ -1,0 +1,112 @@
+//! What lies between one client and the masters.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// One client's lines to the masters, each with a length of its own, and each may be cut. What is on a
+/// cut line is not lost: it arrives after the line has healed, if the connection still stands.
+#[derive(Clone, Debug)]
+pub struct Network {
+    lines: Vec<Arc<Line>>,
+}
+
+/// Which way a line is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Requests do not arrive.
+    ToMaster,
+    /// Requests arrive and are executed; replies and notices do not come back.
+    ToClient,
+    /// Nothing passes.
+    Both,
+}
+
+impl Network {
+    /// Whole lines of no length to so many masters.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            lines: (0..nodes).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    /// Makes each request of this client to a master take so much longer.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such master.
+    pub fn set_distance(&self, place: usize, distance: Duration) {
+        self.lines[place].change(|cut| cut.distance = distance);
+    }
+
+    /// Cuts the line to a master.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such master.
+    pub fn cut(&self, place: usize, direction: Direction) {
+        self.lines[place].change(|cut| {
+            cut.to_master |= direction != Direction::ToClient;
+            cut.to_client |= direction != Direction::ToMaster;
+        });
+    }
+
+    /// Makes the line to a master whole again.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such master.
+    pub fn heal(&self, place: usize) {
+        self.lines[place].change(|cut| (cut.to_master, cut.to_client) = (false, false));
+    }
+
+    pub(super) fn lines(&self) -> impl Iterator<Item = Arc<Line>> {
+        let missing = std::iter::repeat_with(Arc::default);
+        self.lines.iter().cloned().chain(missing)
+    }
+}
+
+/// The line to one master.
+#[derive(Default)]
+pub(super) struct Line {
+    cut: Mutex<Cut>,
+    /// Who moves what is on it.
+    watched_by: Mutex<Vec<watch::Sender<()>>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    pub(super) to_master: bool,
+    pub(super) to_client: bool,
+    pub(super) distance: Duration,
+}
+
+impl Line {
+    pub(super) fn now(&self) -> Cut {
+        *lock(&self.cut)
+    }
+
+    /// Tells so when the line changes.
+    pub(super) fn watch(&self, changed: &watch::Sender<()>) {
+        lock(&self.watched_by).push(changed.clone());
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Cut)) {
+        change(&mut lock(&self.cut));
+        for changed in lock(&self.watched_by).iter() {
+            changed.send_replace(());
+        }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now().fmt(f)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

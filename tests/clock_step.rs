@@ -1,0 +1,248 @@
+//! Masters that forget while they go on running: a clock set forward expires keys early, `FLUSHALL`
+//! wipes them. The client notices by what every answer tells, and takes such a master's vote away.
+
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Direction, Keep, Network};
+use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine, Vote};
+use tokio::time::{Instant, sleep};
+
+const LEASE: Duration = Duration::from_secs(10);
+/// The lease, one percent and 2 ms for drift, and a second.
+const QUARANTINE: Duration = Duration::from_millis(11_102);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// The masters were up for long, so only what is noticed takes their vote.
+fn builder() -> MastersBuilder {
+    Masters::builder().lease(LEASE)
+}
+
+/// A hold on masters 1 and 2 alone, whose renewal is off, and a rival that has spoken to every master
+/// before and reaches only 0 and 1 from now on.
+async fn hold_on_two(rival: MastersBuilder) -> (Cluster, MultiLockGuard, Masters) {
+    let cluster = Cluster::new(3);
+    let (near, far) = (Network::new(3), Network::new(3));
+    let holder = cluster.connect_over(&near, builder()).await.expect("connects");
+    let rival = cluster.connect_over(&far, rival).await.expect("connects");
+    near.cut(0, Direction::ToMaster);
+    let guard = holder
+        .red_lock("a")
+        .lease(LEASE)
+        .try_lock()
+        .await
+        .expect("1 and 2 grant");
+    far.cut(2, Direction::Both);
+    (cluster, guard, rival)
+}
+
+fn quarantined(error: &LockError) -> Vec<Duration> {
+    let LockError::Unreachable { votes } = error else {
+        panic!("unreachable: {error}");
+    };
+    let remaining = votes.iter().filter_map(|node| match &node.vote {
+        Vote::Quarantined { remaining } => Some(*remaining),
+        _ => None,
+    });
+    remaining.collect()
+}
+
+/// Tries until it is granted; how long after `begun` that was.
+async fn granted_after(rival: &Masters, begun: Instant) -> Duration {
+    for _ in 0..200 {
+        if rival.red_lock("a").try_lock().await.is_ok() {
+            return begun.elapsed();
+        }
+        sleep(ms(100)).await;
+    }
+    panic!("never granted");
+}
+
+/// The counter-example 19.
+#[tokio::test(start_paused = true)]
+async fn clock_step() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    cluster.master(1).set_clock_forward(LEASE + ms(500));
+    let begun = Instant::now();
+    let error = rival
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect_err("1 has forgotten, and shows it");
+    assert_eq!(quarantined(&error), [QUARANTINE], "{error}");
+    assert!(guard.is_valid());
+    let inspection = rival.red_lock("a").inspect().await.expect("looks").remove(0);
+    assert_eq!(inspection.quarantined.len(), 1, "{inspection:?}");
+    assert!(
+        error.to_string().contains("memory-1: in quarantine for 11s"),
+        "{error}"
+    );
+    let after = granted_after(&rival, begun).await;
+    assert!(!guard.is_valid(), "never two at once");
+    assert!(after >= QUARANTINE && after < QUARANTINE + ms(300), "{after:?}");
+}
+
+/// What the witness is for: a client that has heard nothing from the master before the step cannot
+/// know of it, and only the fencing token orders the two.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_after_the_step_makes_two_holders_whose_tokens_rise() {
+    let (cluster, guard, _rival) = hold_on_two(builder()).await;
+    cluster.master(1).set_clock_forward(LEASE + ms(500));
+    let network = Network::new(3);
+    network.cut(2, Direction::Both);
+    let newcomer = cluster
+        .connect_over(&network, builder().connect_timeout(ms(100)))
+        .await
+        .expect("connects");
+    let second = newcomer.red_lock("a").try_lock().await.expect("0 and 1 grant");
+    assert!(guard.is_valid() && second.is_valid());
+    assert!(second.fencing_token() > guard.fencing_token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_within_the_drift_costs_no_vote() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    sleep(Duration::from_secs(5)).await;
+    cluster.master(1).set_clock_forward(ms(45));
+    let error = rival.red_lock("a").try_lock().await.expect_err("1 remembers");
+    assert!(matches!(error, LockError::Contended { .. }), "{error}");
+    assert!(guard.is_valid());
+}
+
+/// The step is noticed although the connection on which the clock was heard before is gone.
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_does_not_forgive_a_step() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    cluster.master(1).set_clock_forward(LEASE + ms(500));
+    cluster.master(1).reset_connections();
+    sleep(ms(300)).await;
+    let error = rival.red_lock("a").try_lock().await.expect_err("1 has forgotten");
+    assert_eq!(quarantined(&error).len(), 1, "{error}");
+    assert!(guard.is_valid());
+}
+
+/// A renewal does not count a master whose clock was set forward either: it may have put the name
+/// into other hands meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_extension_does_not_count_it() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let masters = cluster.connect_over(&network, builder()).await.expect("connects");
+    let guard = masters.red_lock("a").try_lock().await.expect("all grant");
+    network.cut(0, Direction::Both);
+    cluster.master(1).set_clock_forward(Duration::from_secs(60));
+    let error = guard.extend(LEASE).await.expect_err("only 2 counts");
+    assert!(error.to_string().contains("in quarantine"), "{error}");
+    guard.lost().await;
+    assert!(!guard.is_valid());
+}
+
+/// A clock that steps while the answer is under way is noticed by that very answer.
+#[tokio::test(start_paused = true)]
+async fn a_step_shown_by_an_answer_voids_what_was_asked_together_with_it() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    cluster.master(1).hold_requests(true);
+    let (first, second) = (rival.red_lock("a"), rival.multi_lock("a"));
+    let step = async {
+        sleep(ms(10)).await;
+        cluster.master(1).set_clock_forward(LEASE + ms(500));
+        cluster.master(1).hold_requests(false);
+    };
+    let (first, second, ()) = tokio::join!(first.try_lock(), second.try_lock(), step);
+    assert!(first.is_err() && second.is_err());
+    assert!(guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn flushall_makes_two_holders_unless_the_memory_is_marked() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    cluster.master(1).flush_all();
+    let second = rival.red_lock("a").try_lock().await.expect("1 has forgotten");
+    assert!(guard.is_valid() && second.is_valid(), "not covered, and said so");
+    assert!(second.fencing_token() > guard.fencing_token());
+}
+
+/// Clients that mark the masters' memory; the first mark takes the votes until its age shows that
+/// nothing was forgotten.
+async fn marked_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
+    let strict = || builder().strict(true);
+    let cluster = Cluster::new(3);
+    let first = cluster.connect(strict()).await.expect("connects");
+    let error = first.red_lock("a").try_lock().await.expect_err("marked just now");
+    assert_eq!(quarantined(&error).len(), 2, "decided by two: {error}");
+    sleep(QUARANTINE).await;
+    let (near, far) = (Network::new(3), Network::new(3));
+    let holder = cluster.connect_over(&near, strict()).await.expect("connects");
+    let rival = cluster.connect_over(&far, strict()).await.expect("connects");
+    near.cut(0, Direction::ToMaster);
+    let guard = holder
+        .red_lock("a")
+        .lease(LEASE)
+        .try_lock()
+        .await
+        .expect("the mark of the first client is old enough");
+    far.cut(2, Direction::Both);
+    (cluster, guard, rival)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wiped_memory_has_no_vote_where_it_is_marked() {
+    let (cluster, guard, rival) = marked_hold_on_two().await;
+    cluster.master(1).flush_all();
+    let begun = Instant::now();
+    let error = rival
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect_err("1 has forgotten, and shows it");
+    assert_eq!(quarantined(&error).len(), 1, "{error}");
+    let after = granted_after(&rival, begun).await;
+    assert!(!guard.is_valid(), "never two at once");
+    assert!(after >= LEASE && after < QUARANTINE + ms(500), "{after:?}");
+}
+
+/// Another client has noticed first and marked the memory anew: whoever knew the old mark still sees
+/// that it is another one.
+#[tokio::test(start_paused = true)]
+async fn a_new_mark_by_another_client_forgives_nothing() {
+    let (cluster, guard, rival) = marked_hold_on_two().await;
+    cluster.master(1).flush_all();
+    let strict = builder().strict(true);
+    let newcomer = cluster.connect(strict).await.expect("connects");
+    assert!(cluster.master(1).keys().contains(&"multilock_marker".to_owned()));
+    for client in [&rival, &newcomer] {
+        let error = client
+            .red_lock("a")
+            .try_lock()
+            .await
+            .expect_err("1 has forgotten");
+        assert!(guard.is_valid(), "{error}");
+    }
+}
+
+/// A restart with its data is noticed by the run that the mark names.
+#[tokio::test(start_paused = true)]
+async fn a_mark_of_another_run_is_made_anew() {
+    let (cluster, guard, rival) = marked_hold_on_two().await;
+    cluster.master(1).crash();
+    cluster.master(1).restart(Keep::Data);
+    sleep(ms(300)).await;
+    let error = rival
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect_err("1 holds it still");
+    assert!(guard.is_valid(), "{error}");
+}
+
+/// The witness stands also where restarts are trusted.
+#[tokio::test(start_paused = true)]
+async fn a_step_is_noticed_with_the_quarantine_off() {
+    let (cluster, guard, rival) = hold_on_two(builder().quarantine(Quarantine::Off)).await;
+    cluster.master(1).set_clock_forward(LEASE + ms(500));
+    let error = rival.red_lock("a").try_lock().await.expect_err("1 has forgotten");
+    assert_eq!(quarantined(&error).len(), 1, "{error}");
+    assert!(guard.is_valid());
+}
