@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
@@ -154,7 +155,7 @@ impl MastersBuilder {
                 strict: self.config.strict,
             }));
         }
-        connect(nodes, self.config, Clock::Host).await
+        connect(nodes, self.config, Clock::Host, Chance::from_host()).await
     }
 
     #[cfg(feature = "test-util")]
@@ -244,9 +245,10 @@ pub(crate) async fn connect(
     nodes: Vec<Box<dyn Node>>,
     config: Config,
     clock: Clock,
+    chance: Chance,
 ) -> Result<Masters, ConnectError> {
     let end = Instant::now() + config.connect_timeout;
-    let pool = Pool::start(nodes, config, clock);
+    let pool = Pool::start(nodes, config, clock, chance);
     pool.keep(renewal::start(&pool));
     let mut reached = 0;
     let mut nodes = Vec::with_capacity(pool.slots.len());

@@ -5,7 +5,7 @@
 //! of two differences: `CLOCK_BOOTTIME`, which counts suspension, and `CLOCK_MONOTONIC_RAW`, which
 //! no NTP daemon slews.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where a pool of masters reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,10 @@ pub(crate) enum Clock {
     Host,
     /// Tokio's clock, which a test may pause and advance by hand.
     #[cfg(feature = "test-util")]
-    Tokio,
+    Tokio {
+        /// What the wall clock shows when tokio's starts, in microseconds since 1970.
+        wall_at_start_us: u64,
+    },
 }
 
 /// A point in time, only good for measuring how long ago it was.
@@ -31,10 +34,27 @@ impl Clock {
         match self {
             Self::Host => host_now(),
             #[cfg(feature = "test-util")]
-            Self::Tokio => {
+            Self::Tokio { .. } => {
                 let now = tokio_now();
                 Moment { boot: now, raw: now }
             }
+        }
+    }
+
+    /// The wall clock, in microseconds since 1970. It may step, so it orders nothing.
+    pub(crate) fn wall_us(self) -> u64 {
+        match self {
+            Self::Host => us(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+            #[cfg(feature = "test-util")]
+            Self::Tokio { wall_at_start_us } => wall_at_start_us.saturating_add(us(tokio_now())),
+        }
+    }
+
+    /// Tokio's clock for a client whose wall clock shows this now.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn tokio(wall_us: u64) -> Self {
+        Self::Tokio {
+            wall_at_start_us: wall_us.saturating_sub(us(tokio_now())),
         }
     }
 }
@@ -55,6 +75,10 @@ impl Moment {
         let raw = self.raw.saturating_sub(earlier.raw);
         boot.max(raw)
     }
+}
+
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

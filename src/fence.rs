@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The largest number that a Lua script handles exactly.
 pub(crate) const LARGEST: u64 = (1 << 53) - 1;
@@ -50,17 +49,16 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// A token above `floor` and above every one this client has proposed or seen.
+    /// A token of `floor` or more, and above every one this client has proposed or seen.
     pub(crate) fn propose(&self, floor: u64) -> u64 {
-        let start = floor.max(wall_clock_us());
-        let next = |highest: u64| highest.saturating_add(1).max(start).min(LARGEST);
+        let next = |highest: u64| highest.saturating_add(1).max(floor).min(LARGEST);
         let before = self
             .highest
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |highest| {
                 Some(next(highest))
             });
         // The update never refuses.
-        next(before.unwrap_or(start))
+        next(before.unwrap_or(floor))
     }
 
     /// Takes note of one that a master has stored. One that nothing can be above is somebody's
@@ -72,11 +70,6 @@ impl Tokens {
     }
 }
 
-fn wall_clock_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(LARGEST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,16 +77,12 @@ mod tests {
     #[test]
     fn proposals_rise_above_all_that_is_known() {
         let tokens = Tokens::default();
-        let first = tokens.propose(0);
-        assert!(first >= wall_clock_us() - 1_000_000);
+        let first = tokens.propose(1000);
+        assert_eq!(first, 1000);
         assert!(tokens.propose(0) > first, "above its own last");
-        tokens.saw(first + 1_000_000_000);
-        assert!(
-            tokens.propose(0) > first + 1_000_000_000,
-            "above what it has seen"
-        );
-        let floor = first + 2_000_000_000;
-        assert!(tokens.propose(floor) >= floor);
+        tokens.saw(5000);
+        assert!(tokens.propose(0) > 5000, "above what it has seen");
+        assert!(tokens.propose(9000) >= 9000);
         tokens.saw(LARGEST);
         assert!(
             tokens.propose(0) < LARGEST,

@@ -249,6 +249,7 @@ impl Hold {
                 Phase::Held => self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP),
             };
             tokio::select! {
+                biased;
                 () = sleep(left) => {}
                 () = changed => {}
             }
@@ -276,6 +277,7 @@ impl Hold {
                 Phase::Held => {}
             }
             tokio::select! {
+                biased;
                 () = sleep(self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP)) => {}
                 () = changed => {}
             }

@@ -3,6 +3,7 @@
 mod acquisition;
 mod attempt;
 mod builder;
+mod chance;
 mod cleanup;
 mod clock;
 mod closing;

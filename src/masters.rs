@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fence::{FencingToken, Tokens};
@@ -56,6 +57,7 @@ pub(crate) struct Pool {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
+    pub(crate) chance: Arc<Chance>,
     /// This client's half of every owner field.
     pub(crate) client: Uuid,
     next_owner: AtomicU64,
@@ -72,7 +74,13 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Starts connecting to every master in the background. Needs a tokio runtime.
-    pub(crate) fn start(nodes: Vec<Box<dyn Node>>, config: Config, clock: Clock) -> Arc<Self> {
+    pub(crate) fn start(
+        nodes: Vec<Box<dyn Node>>,
+        config: Config,
+        clock: Clock,
+        chance: Chance,
+    ) -> Arc<Self> {
+        let chance = Arc::new(chance);
         let runtime = Handle::current();
         let tolerance = Tolerance {
             drift_factor: config.drift_factor,
@@ -93,6 +101,7 @@ impl Pool {
                 let keeping = Keeping {
                     node,
                     topics: Arc::clone(&topics),
+                    chance: Arc::clone(&chance),
                     roster: Arc::clone(&roster),
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
@@ -116,7 +125,8 @@ impl Pool {
             watchdog: Arc::new(Watchdog::new()),
             config,
             clock,
-            client: Uuid::new_v4(),
+            client: chance.uuid(),
+            chance,
             next_owner: AtomicU64::new(1),
             tokens: Tokens::default(),
             closing: CancellationToken::new(),
@@ -165,7 +175,7 @@ impl Pool {
             .map(|link| link.floor().saturating_add(1))
             .max()
             .unwrap_or(0);
-        FencingToken(self.tokens.propose(floor))
+        FencingToken(self.tokens.propose(floor.max(self.clock.wall_us())))
     }
 
     /// How the masters' memory is marked.

@@ -1,6 +1,6 @@
 //! Release notices: which channels this process listens to, and what was heard on them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    topics: Mutex<HashMap<String, (Arc<Topic>, usize)>>,
+    topics: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
 }
 
 /// One channel, on all masters.
@@ -79,7 +79,7 @@ impl Topics {
         }
     }
 
-    fn topics(&self) -> MutexGuard<'_, HashMap<String, (Arc<Topic>, usize)>> {
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, (Arc<Topic>, usize)>> {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,14 +42,17 @@ async fn run(pool: Weak<Pool>) {
             }
             next
         };
+        // In this order: each branch ends after finitely many turns, and what is due is looked for first
+        // in every turn.
         tokio::select! {
-            () = watchdog.earlier() => {}
-            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            biased;
             Some(outcome) = renewals.next(), if !renewals.is_empty() => {
                 for (hold, confirmed) in outcome {
                     watchdog.seen_to(&hold, confirmed);
                 }
             }
+            () = watchdog.earlier() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }
 }

@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::RngExt;
 use tokio::time::{Instant, sleep};
 
 use crate::acquisition::acquire;
+use crate::chance::Chance;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::listening::{Heard, Listening};
@@ -27,7 +27,7 @@ const AFTER_LEASE: Duration = Duration::from_millis(2);
 ///
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::new(&plan.pool.chance);
     let turn = loop {
         if let Some(turn) = turn(plan).await {
             break turn;
@@ -67,6 +67,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         race.lost(asked.elapsed());
         *last = Some(refusal.error.clone());
         tokio::select! {
+            biased;
             () = rest(plan, &turn, &refusal, heard, &mut pauses, &race) => {}
             () = inside(plan) => {}
         }
@@ -105,7 +106,7 @@ async fn rest(
     turn: &Turn,
     refusal: &Refusal,
     heard: Option<Heard>,
-    pauses: &mut Pauses,
+    pauses: &mut Pauses<'_>,
     race: &Race,
 ) {
     let timer = match (&refusal.error, refusal.hindrance) {
@@ -121,9 +122,10 @@ async fn rest(
         return;
     };
     tokio::select! {
+        biased;
         () = sleep(timer) => {}
         () = listening.quorum_possible(&heard, &refusal.votes, plan.needed) => {
-            race.start(turn.others_wait()).await;
+            race.start(turn.others_wait(), &plan.pool.chance).await;
         }
     }
 }
@@ -153,13 +155,13 @@ impl Race {
 
     /// Waits for a moment, if there is a race: if this process has lost one, beyond the two refusals
     /// that every waiter begins with, or knows that others wait.
-    async fn start(&self, others_wait: bool) {
+    async fn start(&self, others_wait: bool, chance: &Chance) {
         let lost = self.lost.saturating_sub(2);
         if lost == 0 && !others_wait {
             return;
         }
         let window = (self.round_trip * 2 / (1 + lost / 8)).max(self.round_trip);
-        let head_start = window.mul_f64(rand::rng().random_range(0.0..1.0));
+        let head_start = chance.within(window);
         // Timers tick in milliseconds. Nearer than that, chance alone spreads the contenders.
         if head_start >= Duration::from_millis(1) {
             sleep(head_start).await;
@@ -177,19 +179,23 @@ const NARROWEST: Duration = Duration::from_millis(2);
 /// it: contenders that met in one round are spread over the next, so one of them soon wins. In step,
 /// they would split the votes for ever.
 #[derive(Debug)]
-struct Pauses {
+struct Pauses<'a> {
     window: Duration,
+    chance: &'a Chance,
 }
 
-impl Pauses {
-    fn new() -> Self {
-        Self { window: NARROWEST }
+impl<'a> Pauses<'a> {
+    fn new(chance: &'a Chance) -> Self {
+        Self {
+            window: NARROWEST,
+            chance,
+        }
     }
 
     fn next(&mut self, widest: Duration) -> Duration {
         let window = self.window.min(widest);
         self.window = (self.window * 2).min(widest);
-        window.mul_f64(rand::rng().random_range(0.0..1.0))
+        self.chance.within(window)
     }
 }
 
@@ -199,7 +205,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_limit() {
-        let mut pauses = Pauses::new();
+        let chance = Chance::from_host();
+        let mut pauses = Pauses::new(&chance);
         for round in 0..100 {
             let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
             assert!(pauses.next(SPLIT) < most);

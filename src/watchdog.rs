@@ -3,7 +3,7 @@
 //! Due times are rounded down to a grid, so that holds that fall due about the same time are seen to
 //! together, while the grid keeps the work spread over the period.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct State {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// Holds that are being seen to.
-    in_flight: HashMap<u64, Arc<Hold>>,
+    /// Holds that are being seen to, by the field that each alone has.
+    in_flight: BTreeMap<Arc<str>, Arc<Hold>>,
     next: u64,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
     sleeping_until: Option<Instant>,
@@ -116,7 +116,7 @@ impl Watchdog {
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
         for hold in &due {
             hold.set_due(None);
-            state.in_flight.insert(hold_id(hold), Arc::clone(hold));
+            state.in_flight.insert(Arc::clone(&hold.field), Arc::clone(hold));
         }
         state.sleeping_until = state.due.keys().next().map(|(at, _)| *at);
         (due, state.sleeping_until)
@@ -124,13 +124,13 @@ impl Watchdog {
 
     /// Puts a hold back that was due.
     pub(crate) fn seen_to(&self, hold: &Arc<Hold>, renewed: bool) {
-        self.state().in_flight.remove(&hold_id(hold));
+        self.state().in_flight.remove(&hold.field);
         self.arrange(hold, renewed);
     }
 
     /// A hold that was due needs nothing any more.
     pub(crate) fn buried(&self, hold: &Arc<Hold>) {
-        self.state().in_flight.remove(&hold_id(hold));
+        self.state().in_flight.remove(&hold.field);
     }
 
     /// Resolves when a hold has come that is due before all others were.
@@ -141,10 +141,6 @@ impl Watchdog {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn hold_id(hold: &Arc<Hold>) -> u64 {
-    Arc::as_ptr(hold).addr() as u64
 }
 
 /// The last moment of the grid that is not after `at`.

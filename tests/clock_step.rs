@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use multilock::sim::{Cluster, Direction, Keep, Network};
+use multilock::sim::{Client, Cluster, Direction, Keep, Network};
 use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine, Vote};
 use tokio::time::{Instant, sleep};
 
@@ -20,13 +20,20 @@ fn builder() -> MastersBuilder {
     Masters::builder().lease(LEASE)
 }
 
+fn over(network: &Network) -> Client {
+    Client::new().network(network)
+}
+
 /// A hold on masters 1 and 2 alone, whose renewal is off, and a rival that has spoken to every master
 /// before and reaches only 0 and 1 from now on.
 async fn hold_on_two(rival: MastersBuilder) -> (Cluster, MultiLockGuard, Masters) {
     let cluster = Cluster::new(3);
     let (near, far) = (Network::new(3), Network::new(3));
-    let holder = cluster.connect_over(&near, builder()).await.expect("connects");
-    let rival = cluster.connect_over(&far, rival).await.expect("connects");
+    let holder = cluster
+        .connect_as(&over(&near), builder())
+        .await
+        .expect("connects");
+    let rival = cluster.connect_as(&over(&far), rival).await.expect("connects");
     near.cut(0, Direction::ToMaster);
     let guard = holder
         .red_lock("a")
@@ -93,7 +100,7 @@ async fn a_client_that_comes_after_the_step_makes_two_holders_whose_tokens_rise(
     let network = Network::new(3);
     network.cut(2, Direction::Both);
     let newcomer = cluster
-        .connect_over(&network, builder().connect_timeout(ms(100)))
+        .connect_as(&over(&network), builder().connect_timeout(ms(100)))
         .await
         .expect("connects");
     let second = newcomer.red_lock("a").try_lock().await.expect("0 and 1 grant");
@@ -129,7 +136,10 @@ async fn a_new_connection_does_not_forgive_a_step() {
 async fn an_extension_does_not_count_it() {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
-    let masters = cluster.connect_over(&network, builder()).await.expect("connects");
+    let masters = cluster
+        .connect_as(&over(&network), builder())
+        .await
+        .expect("connects");
     let guard = masters.red_lock("a").try_lock().await.expect("all grant");
     network.cut(0, Direction::Both);
     cluster.master(1).set_clock_forward(Duration::from_secs(60));
@@ -174,8 +184,11 @@ async fn marked_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
     assert_eq!(quarantined(&error).len(), 2, "decided by two: {error}");
     sleep(QUARANTINE).await;
     let (near, far) = (Network::new(3), Network::new(3));
-    let holder = cluster.connect_over(&near, strict()).await.expect("connects");
-    let rival = cluster.connect_over(&far, strict()).await.expect("connects");
+    let holder = cluster
+        .connect_as(&over(&near), strict())
+        .await
+        .expect("connects");
+    let rival = cluster.connect_as(&over(&far), strict()).await.expect("connects");
     near.cut(0, Direction::ToMaster);
     let guard = holder
         .red_lock("a")

@@ -14,6 +14,7 @@ use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
 use super::witness::{Tolerance, Witness};
 use super::{By, Class, Connection, Fault, Identity, Link, Listener, Node, Peer};
+use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
@@ -100,6 +101,7 @@ pub(crate) struct Keeping {
     pub(crate) node: Box<dyn Node>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) topics: Arc<Topics>,
+    pub(crate) chance: Arc<Chance>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
     /// How long a master's memory must reach back for its votes to count.
@@ -167,7 +169,7 @@ impl Slot {
     /// Tries until there is a connection that has been set up and owes nothing; with the moment at
     /// which its set-up began.
     async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> (Connection, Moment) {
-        let mut delays = delays();
+        let mut delays = delays(&keeping.chance);
         let mut was_replica = false;
         loop {
             let begun = keeping.clock.now();
@@ -248,14 +250,15 @@ impl Slot {
         self.pay(&link, keeping.node_timeout).await;
         self.up(Arc::clone(&link));
         self.resume(&link, keeping).await;
-        let mut delays = delays();
+        let mut delays = delays(&keeping.chance);
         loop {
             let idle = self.owed().is_empty();
             if idle {
-                delays = self::delays();
+                delays = self::delays(&keeping.chance);
             }
             let pause = delays.next().unwrap_or(LONGEST_DELAY);
             tokio::select! {
+                biased;
                 _ = &mut driver => {
                     self.down(NodeError::Unavailable("connection closed by the server".into()));
                     break;
@@ -344,11 +347,12 @@ async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
     }
 }
 
-fn delays() -> impl Iterator<Item = Duration> {
+fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::default()
         .with_min_delay(FIRST_DELAY)
         .with_max_delay(LONGEST_DELAY)
         .without_max_times()
         .with_jitter()
+        .with_jitter_seed(chance.seed())
         .build()
 }

@@ -491,6 +491,11 @@ impl Master {
         }
     }
 
+    /// Its wall clock, in microseconds since 1970.
+    pub(super) fn wall_us(&self) -> u64 {
+        self.clock_ms(&self.state()) * 1000
+    }
+
     /// What its clock shows, in ms since 1970.
     fn clock_ms(&self, state: &State) -> u64 {
         let age = u64::try_from(self.inner.born.elapsed().as_millis()).unwrap_or(u64::MAX);

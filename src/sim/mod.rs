@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod client;
 mod lua;
 mod master;
 mod network;
@@ -25,10 +26,12 @@ mod store;
 
 use std::time::Duration;
 
+pub use client::Client;
 pub use master::{Keep, Master};
 pub use network::{Direction, Network};
 
 use crate::builder::{self, MastersBuilder};
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::masters::Masters;
@@ -91,8 +94,7 @@ impl Cluster {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn connect(&self, builder: MastersBuilder) -> Result<Masters, ConnectError> {
-        self.connect_over(&Network::new(self.masters.len()), builder)
-            .await
+        self.connect_as(&Client::new(), builder).await
     }
 
     /// Connects a client whose requests take so long to each master, in order; zero where none is
@@ -106,22 +108,18 @@ impl Cluster {
         distances: &[Duration],
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
-        let network = Network::new(self.masters.len());
-        for (place, distance) in distances.iter().enumerate() {
-            network.set_distance(place, *distance);
-        }
-        self.connect_over(&network, builder).await
+        self.connect_as(&Client::new().distances(distances), builder)
+            .await
     }
 
-    /// Connects a client by way of a network of its own, which may be cut without the other clients
-    /// noticing.
+    /// Connects such a client.
     ///
     /// # Errors
     ///
     /// As [`MastersBuilder::connect`].
-    pub async fn connect_over(
+    pub async fn connect_as(
         &self,
-        network: &Network,
+        client: &Client,
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
         let config = builder.into_config();
@@ -129,9 +127,12 @@ impl Cluster {
         let nodes = self
             .masters
             .iter()
-            .zip(network.lines())
+            .zip(client.network.lines())
             .map(|(master, line)| Box::new(master.seen_over(line, config.strict)) as Box<dyn Node>)
             .collect();
-        builder::connect(nodes, config, Clock::Tokio).await
+        let wall_us = self.masters.first().map_or(0, Master::wall_us);
+        let clock = Clock::tokio(client.skew.apply(wall_us));
+        let chance = client.seed.map_or_else(Chance::from_host, Chance::from_seed);
+        builder::connect(nodes, config, clock, chance).await
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// One client's lines to the masters, each with a length of its own, and each may be cut. What is on a
 /// cut line is not lost: it arrives after the line has healed, if the connection still stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Network {
     lines: Vec<Arc<Line>>,
 }

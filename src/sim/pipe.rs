@@ -240,6 +240,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
             }
         }
         tokio::select! {
+            biased;
             () = pipe.moved.notified() => {}
             _ = changed.changed() => {}
             () = sleep_until(due.next.unwrap_or(now)), if due.next.is_some() => {}

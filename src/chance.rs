@@ -1,0 +1,70 @@
+//! The one source of chance of a pool: what its client is called, and every jitter.
+//!
+//! One source, so that a run with masters in memory can be repeated from its seed.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt};
+use uuid::Uuid;
+
+/// Draws what must not be foreseen, or must differ from what others draw.
+pub(crate) struct Chance(Mutex<StdRng>);
+
+impl Chance {
+    /// Seeded by the operating system.
+    pub(crate) fn from_host() -> Self {
+        Self(Mutex::new(rand::make_rng()))
+    }
+
+    /// Draws the same every time.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        use rand::SeedableRng;
+        Self(Mutex::new(StdRng::seed_from_u64(seed)))
+    }
+
+    /// Any moment within `window`.
+    pub(crate) fn within(&self, window: Duration) -> Duration {
+        window.mul_f64(self.source().random_range(0.0..1.0))
+    }
+
+    /// For a source of its own.
+    pub(crate) fn seed(&self) -> u64 {
+        self.source().next_u64()
+    }
+
+    /// A name that nobody else has.
+    pub(crate) fn uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.source().fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    fn source(&self) -> MutexGuard<'_, StdRng> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// What is drawn next is nobody's business: owners are credentials.
+impl fmt::Debug for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chance")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_draw_apart() {
+        assert_ne!(Chance::from_host().uuid(), Chance::from_host().uuid());
+        let chance = Chance::from_host();
+        assert_ne!(chance.seed(), chance.seed());
+        let window = Duration::from_millis(7);
+        assert!((0..100).all(|_| chance.within(window) < window));
+    }
+}

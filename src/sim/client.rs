@@ -1,0 +1,91 @@
+//! What one client of the masters in memory is like.
+
+use std::time::Duration;
+
+use super::network::Network;
+
+/// A client: how far from each master, what its wall clock shows, and where its chance comes from.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::sim::{Client, Cluster};
+/// use multilock::Masters;
+///
+/// // With one seed, and everything else the same, a run repeats itself exactly.
+/// let client = Client::new().seed(7);
+/// let masters = Cluster::new(3).connect_as(&client, Masters::builder()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a client does nothing until it is connected"]
+pub struct Client {
+    pub(super) seed: Option<u64>,
+    pub(super) network: Network,
+    pub(super) skew: Skew,
+}
+
+/// How far a wall clock is off.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Skew {
+    Ahead(Duration),
+    Behind(Duration),
+}
+
+impl Default for Skew {
+    fn default() -> Self {
+        Self::Ahead(Duration::ZERO)
+    }
+}
+
+impl Skew {
+    pub(super) fn apply(self, wall_us: u64) -> u64 {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        match self {
+            Self::Ahead(by) => wall_us.saturating_add(us(by)),
+            Self::Behind(by) => wall_us.saturating_sub(us(by)),
+        }
+    }
+}
+
+impl Client {
+    /// One that is near every master, whose clock is right, and that draws what it draws.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every jitter, and the client's half of its owner fields, follow from `seed`.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Lets it reach the masters by way of this network, which may be cut without other clients
+    /// noticing.
+    pub fn network(mut self, network: &Network) -> Self {
+        self.network = network.clone();
+        self
+    }
+
+    /// Makes its requests take so long to each master, in order; zero where none is given.
+    pub fn distances(mut self, distances: &[Duration]) -> Self {
+        self.network = Network::new(distances.len());
+        for (place, distance) in distances.iter().enumerate() {
+            self.network.set_distance(place, *distance);
+        }
+        self
+    }
+
+    /// Sets its wall clock ahead of the masters'.
+    pub fn clock_ahead(mut self, by: Duration) -> Self {
+        self.skew = Skew::Ahead(by);
+        self
+    }
+
+    /// Sets its wall clock behind the masters'.
+    pub fn clock_behind(mut self, by: Duration) -> Self {
+        self.skew = Skew::Behind(by);
+        self
+    }
+}
