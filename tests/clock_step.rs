@@ -42,6 +42,8 @@ async fn hold_on_two(rival: MastersBuilder) -> (Cluster, MultiLockGuard, Masters
         .await
         .expect("1 and 2 grant");
     far.cut(2, Direction::Both);
+    // Wall clocks go on.
+    sleep(ms(5)).await;
     (cluster, guard, rival)
 }
 

@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
+use super::observer::{Call, Fate, Observer};
 use super::pipe::{self, Ask, Envelope, Pipe};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
@@ -45,10 +46,12 @@ pub struct Master {
 }
 
 struct Inner {
+    place: usize,
     label: Arc<str>,
     born: Instant,
     lua: LuaHost,
     state: Mutex<State>,
+    observer: Mutex<Option<Arc<dyn Observer>>>,
     /// Told whenever the state changes what connections may do.
     changed: watch::Sender<()>,
 }
@@ -337,10 +340,12 @@ impl Master {
         let lua = LuaHost::new().unwrap_or_else(|error| panic!("Lua cannot be started: {error}"));
         Self {
             inner: Arc::new(Inner {
+                place,
                 label: format!("memory-{place}").into(),
                 born: Instant::now(),
                 lua,
                 state: Mutex::new(state),
+                observer: Mutex::new(None),
                 changed: watch::Sender::new(()),
             }),
             line: Arc::default(),
@@ -355,6 +360,39 @@ impl Master {
             line,
             strict,
             ..self.clone()
+        }
+    }
+
+    pub(super) fn observe(&self, observer: &Arc<dyn Observer>) {
+        *lock(&self.inner.observer) = Some(Arc::clone(observer));
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        lock(&self.inner.observer).clone()
+    }
+
+    /// What is to become of a request that is being sent.
+    pub(super) fn fate(&self, ask: &Ask) -> Fate {
+        let observer = self.observer();
+        let fate = observer.and_then(|observer| Some(observer.sent(&self.call(ask)?)));
+        fate.unwrap_or_default()
+    }
+
+    fn call(&self, ask: &Ask) -> Option<Call> {
+        let texts = |words: &[Bytes]| {
+            let text = |word: &Bytes| String::from_utf8_lossy(word).into_owned();
+            words.iter().map(text).collect()
+        };
+        match ask {
+            Ask::Script {
+                script, keys, args, ..
+            } => Some(Call {
+                master: self.inner.place,
+                script: script.name,
+                keys: texts(keys),
+                args: texts(args),
+            }),
+            Ask::Listen { .. } => None,
         }
     }
 
@@ -440,10 +478,21 @@ impl Master {
 
     /// Runs one request; `None` when its reply is to be lost.
     pub(super) fn execute(&self, envelope: &Envelope) -> Option<Result<Value, String>> {
+        let (reply, answered) = self.run(envelope);
+        if let Some(observer) = self.observer()
+            && let Some(call) = self.call(&envelope.ask)
+        {
+            observer.executed(self, &call, &reply.clone().map(texts));
+        }
+        answered.then_some(reply)
+    }
+
+    /// The reply, and whether it is to be sent.
+    fn run(&self, envelope: &Envelope) -> (Result<Value, String>, bool) {
         let mut state = self.state();
         let now = self.clock_ms(&state);
         if let Some(error) = &state.error {
-            return Some(Err(error.clone()));
+            return (Err(error.clone()), true);
         }
         let (script, keys, args) = match &envelope.ask {
             Ask::Script {
@@ -451,11 +500,11 @@ impl Master {
             } => (*script, keys, args),
             Ask::Listen { pipe, channels, on } => {
                 pipe.listen(channels, *on);
-                return Some(Ok(Value::Okay));
+                return (Ok(Value::Okay), true);
             }
         };
         if envelope.ask.by_sha() && !state.scripts.contains(script.name) {
-            return Some(Err("NOSCRIPT No matching script. Please use EVAL.".into()));
+            return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
         state.scripts.insert(script.name);
         *state.executed.entry(script.name).or_default() += 1;
@@ -474,13 +523,13 @@ impl Master {
         }
         if std::mem::take(&mut state.reset_at_next) {
             state.resets += 1;
-            return None;
+            return (reply, false);
         }
         if state.lost_replies > 0 {
             state.lost_replies -= 1;
-            return None;
+            return (reply, false);
         }
-        Some(reply)
+        (reply, true)
     }
 
     /// Takes in what a client left behind on a connection that it gave up.
@@ -508,7 +557,7 @@ impl Master {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.state)
     }
 }
 
@@ -567,6 +616,10 @@ fn mark(store: &mut Store, now: u64, run_id: &str) -> (Marker, Duration) {
 
 fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn texts(value: Value) -> Vec<String> {

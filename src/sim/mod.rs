@@ -21,14 +21,17 @@ mod client;
 mod lua;
 mod master;
 mod network;
+mod observer;
 mod pipe;
 mod store;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use client::Client;
 pub use master::{Keep, Master};
 pub use network::{Direction, Network};
+pub use observer::{Call, Fate, Observer};
 
 use crate::builder::{self, MastersBuilder};
 use crate::chance::Chance;
@@ -85,6 +88,13 @@ impl Cluster {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Master> {
         self.masters.iter()
+    }
+
+    /// Has every script call to these masters go past `observer`.
+    pub fn observe(&self, observer: &Arc<dyn Observer>) {
+        for master in &self.masters {
+            master.observe(observer);
+        }
     }
 
     /// Connects a client with the builder's options; the builder's nodes are not used. Every call

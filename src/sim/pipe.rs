@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redis::Value;
@@ -10,6 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::master::Master;
+use super::observer::Fate;
 use super::store::Bytes;
 use crate::node::{self, By, Fault, Listener};
 use crate::script::{Request, Script};
@@ -58,7 +60,28 @@ impl Ask {
 pub(super) struct Envelope {
     pub(super) ask: Ask,
     sent: Instant,
+    /// Decided when it is next in line.
+    fate: Option<Fate>,
     reply: oneshot::Sender<Result<Value, Fault>>,
+}
+
+impl Envelope {
+    /// When it gets there, if requests take so long.
+    fn arrives(&self, delay: Duration) -> Instant {
+        let more = match self.fate {
+            Some(Fate::RequestDelayed(more)) => more,
+            _ => Duration::ZERO,
+        };
+        self.sent + delay + more
+    }
+
+    /// How much longer its reply takes than others.
+    fn reply_delay(&self) -> Duration {
+        match self.fate {
+            Some(Fate::ReplyDelayed(more)) => more,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// What is on its way, and what the client listens to.
@@ -108,17 +131,26 @@ impl Pipe {
         }
     }
 
-    /// When the next request was sent.
-    fn next_request(&self) -> Option<Instant> {
-        lock(&self.requests)
-            .as_ref()?
-            .front()
-            .map(|envelope| envelope.sent)
+    /// When the next request gets to the master, if requests take so long.
+    fn next_request(&self, master: &Master, delay: Duration) -> Option<Instant> {
+        let mut requests = lock(&self.requests);
+        let next = requests.as_mut()?.front_mut()?;
+        if next.fate.is_none() {
+            next.fate = Some(master.fate(&next.ask));
+        }
+        Some(next.arrives(delay))
     }
 
     /// When the next notice was published.
     fn next_notice(&self) -> Option<Instant> {
         lock(&self.notices).front().map(|(published, _)| *published)
+    }
+
+    /// Whether the connection is to break instead of delivering its next request.
+    fn breaks_before_next(&self) -> bool {
+        let requests = lock(&self.requests);
+        let next = requests.as_ref().and_then(VecDeque::front);
+        next.is_some_and(|envelope| envelope.fate == Some(Fate::ResetBefore))
     }
 
     fn take_request(&self) -> Option<Envelope> {
@@ -131,6 +163,7 @@ impl Pipe {
             requests.push_back(Envelope {
                 ask,
                 sent: Instant::now(),
+                fate: None,
                 reply,
             });
         }
@@ -209,13 +242,23 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         let now = Instant::now();
         let mut due = Due { now, next: None };
         while weather.requests_pass()
-            && let Some(sent) = pipe.next_request()
-            && due.is_due(sent + weather.request_delay)
+            && let Some(arrives) = pipe.next_request(&master, weather.request_delay)
+            && due.is_due(arrives)
         {
+            if pipe.breaks_before_next() {
+                master.reset_connections();
+                return;
+            }
             let Some(envelope) = pipe.take_request() else {
                 break;
             };
-            match master.execute(&envelope) {
+            let reply = master.execute(&envelope);
+            if envelope.fate == Some(Fate::ResetAfter) {
+                master.reset_connections();
+                return;
+            }
+            match reply {
+                Some(_) if envelope.fate == Some(Fate::ReplyLost) => unanswered.push(envelope),
                 Some(reply) => {
                     replies.push_back((now, envelope, reply.map_err(|line| Fault::from_line(&line))));
                 }
@@ -224,8 +267,8 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         }
         unanswered.retain(|envelope| !envelope.reply.is_closed());
         while weather.replies_pass()
-            && let Some((executed, ..)) = replies.front()
-            && due.is_due(*executed + weather.reply_delay)
+            && let Some((executed, envelope, _)) = replies.front()
+            && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
             && let Some((_, envelope, reply)) = replies.pop_front()
         {
             let _ = envelope.reply.send(reply);
