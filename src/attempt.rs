@@ -26,7 +26,8 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         field: pool.fresh_field(),
         token: FencingToken::NONE,
     };
-    let field = Arc::clone(&debris.field);
+    let field = debris.field;
+    let owner = field.text();
     let mut token = if plan.fenced {
         pool.propose_token()
     } else {
@@ -36,7 +37,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         token,
         retention: pool.config.fence_retention,
     };
-    let request = script::acquire(&plan.names, &field, 1, plan.lease, fence, pool.memory());
+    let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.memory());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
     let mut round = Round::begin(
@@ -61,7 +62,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     }
     if plan.fenced && accepted < plan.needed {
         token = pool.propose_token();
-        if !raise(plan, &field, token, &attempt.votes).await {
+        if !raise(plan, owner, token, &attempt.votes).await {
             let votes = attempt.votes.clone();
             let error = LockError::Unfenced {
                 votes: pool.evidence(&votes),
@@ -76,7 +77,6 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let hold = Arc::new(Hold::new(
         pool.clock,
         Granted {
-            client: pool.client,
             names: plan.names.clone(),
             field,
             needed: plan.needed,
@@ -154,11 +154,11 @@ async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut 
 
 /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
 /// where grant and acceptance met, so the others are not asked.
-async fn raise(plan: &Plan, field: &Arc<str>, token: FencingToken, votes: &[Vote]) -> bool {
+async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote]) -> bool {
     let pool = &plan.pool;
     let renewal = Renewal {
         names: &plan.names,
-        owner: field,
+        owner,
         count: 1,
         lease: plan.lease,
         token,

@@ -10,6 +10,7 @@ use redis::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::fence::FencingToken;
+use crate::field::Field;
 use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Fault;
@@ -22,7 +23,7 @@ use crate::vote::Vote;
 #[derive(Clone, Debug)]
 pub(crate) struct Debris {
     pub(crate) names: Names,
-    pub(crate) field: Arc<str>,
+    pub(crate) field: Field,
     /// The hold's token; none for an attempt that has not got one.
     pub(crate) token: FencingToken,
 }
@@ -56,7 +57,7 @@ impl Release {
             token: debris.token,
             retention: pool.config.fence_retention,
         };
-        let request = script::release(&debris.names, &debris.field, notify, fence);
+        let request = script::release(&debris.names, &debris.field.text(), notify, fence);
         Self {
             round: Some(Round::begin(
                 pool,

@@ -23,10 +23,10 @@ pub(crate) enum Clock {
 /// A point in time, only good for measuring how long ago it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Since the machine started, suspension included.
-    boot: Duration,
+    /// Nanoseconds since the machine started, suspension included.
+    boot: u64,
     /// The same by the hardware's own rate, suspension excluded.
-    raw: Duration,
+    raw: u64,
 }
 
 impl Clock {
@@ -34,10 +34,7 @@ impl Clock {
         match self {
             Self::Host => host_now(),
             #[cfg(feature = "test-util")]
-            Self::Tokio { .. } => {
-                let now = tokio_now();
-                Moment { boot: now, raw: now }
-            }
+            Self::Tokio { .. } => Moment::at(tokio_now()),
         }
     }
 
@@ -61,19 +58,21 @@ impl Clock {
 
 impl Moment {
     /// A moment so long after the machine's start by both clocks.
-    #[cfg(test)]
+    #[cfg(any(
+        test,
+        feature = "test-util",
+        not(any(target_os = "linux", target_os = "android"))
+    ))]
     pub(crate) fn at(since_start: Duration) -> Self {
-        Self {
-            boot: since_start,
-            raw: since_start,
-        }
+        let now = u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX);
+        Self { boot: now, raw: now }
     }
 
     /// Time passed from `earlier` to here; zero when `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         let boot = self.boot.saturating_sub(earlier.boot);
         let raw = self.raw.saturating_sub(earlier.raw);
-        boot.max(raw)
+        Duration::from_nanos(boot.max(raw))
     }
 }
 
@@ -93,8 +92,7 @@ fn host_now() -> Moment {
 /// Elsewhere on Unix the monotonic clock is the best there is (on macOS it counts suspension).
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn host_now() -> Moment {
-    let now = read(rustix::time::ClockId::Monotonic);
-    Moment { boot: now, raw: now }
+    Moment::at(Duration::from_nanos(read(rustix::time::ClockId::Monotonic)))
 }
 
 #[cfg(not(unix))]
@@ -102,17 +100,14 @@ fn host_now() -> Moment {
     use std::sync::OnceLock;
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();
-    let now = START.get_or_init(Instant::now).elapsed();
-    Moment { boot: now, raw: now }
+    Moment::at(START.get_or_init(Instant::now).elapsed())
 }
 
 #[cfg(unix)]
-fn read(clock: rustix::time::ClockId) -> Duration {
+fn read(clock: rustix::time::ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    let (seconds, rest) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or(0).saturating_mul(1_000_000_000) + rest.unwrap_or(0)
 }
 
 #[cfg(feature = "test-util")]
@@ -142,9 +137,9 @@ mod tests {
 
     #[test]
     fn the_faster_of_the_two_clocks_counts() {
-        let at = |boot, raw| Moment {
-            boot: Duration::from_secs(boot),
-            raw: Duration::from_secs(raw),
+        let at = |boot: u64, raw: u64| Moment {
+            boot: boot * 1_000_000_000,
+            raw: raw * 1_000_000_000,
         };
         assert_eq!(at(20, 11).since(at(10, 10)), Duration::from_secs(10));
         assert_eq!(at(11, 20).since(at(10, 10)), Duration::from_secs(10));

@@ -47,7 +47,7 @@ async fn release(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     hold.lose(LossCause::Closed);
     let debris = Debris {
         names: hold.names.clone(),
-        field: Arc::clone(&hold.field),
+        field: hold.field,
         token: hold.token,
     };
     let mut release = Release::begin(pool, &debris, true, None, |place| hold.may_be_on(place));

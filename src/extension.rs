@@ -61,7 +61,7 @@ impl Extension {
             .collect();
         let renewals = extended.iter().map(|entry| Renewal {
             names: &entry.hold.names,
-            owner: &entry.hold.field,
+            owner: entry.hold.field.text(),
             count: entry.hold.count(),
             lease: entry.lease,
             token: entry.hold.token,
@@ -158,7 +158,14 @@ impl Extension {
                 token: hold.token,
                 retention,
             };
-            let request = script::acquire(&hold.names, &hold.field, count, *lease, fence, self.pool.memory());
+            let request = script::acquire(
+                &hold.names,
+                &hold.field.text(),
+                count,
+                *lease,
+                fence,
+                self.pool.memory(),
+            );
             Round::begin(
                 &self.pool,
                 &request,

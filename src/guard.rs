@@ -155,7 +155,7 @@ impl MultiLockGuard {
 
     /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
     pub fn holder(&self) -> Holder {
-        Holder(Arc::clone(&self.hold.field))
+        Holder(self.hold.field.text().into())
     }
 
     /// Makes the hold last for `lease` from now. What is left is only ever raised.
@@ -253,7 +253,7 @@ impl MultiLockGuard {
         let turn = self.hold.take_turn();
         let debris = Debris {
             names: self.hold.names.clone(),
-            field: Arc::clone(&self.hold.field),
+            field: self.hold.field,
             token: self.hold.token,
         };
         let crowd = turn.as_ref().map(Turn::crowd);

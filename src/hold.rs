@@ -4,19 +4,20 @@
 //! here and nowhere else, so nothing that is late or lost on the network can miscount.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::clock::{Clock, Moment};
 use crate::error::LossCause;
 use crate::fence::FencingToken;
+use crate::field::Field;
 use crate::name::Names;
 use crate::queue::Turn;
+use crate::sheet::{Places, Sheet};
 use crate::validity::Validity;
 use crate::vote::Vote;
 
@@ -30,10 +31,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// One acquisition's hold on its names.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub(crate) client: Uuid,
     pub(crate) names: Names,
-    /// The hash field that stands for this hold on the masters. Never used again for another one.
-    pub(crate) field: Arc<str>,
+    /// Never used again for another one.
+    pub(crate) field: Field,
     /// Grants that the hold needs to be one.
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
@@ -55,9 +55,9 @@ struct State {
     /// How many of its guards want it renewed, and for how long at the most.
     renewing: u64,
     max_hold: Option<Duration>,
-    votes: Vec<Vote>,
+    votes: Sheet,
     /// Where something of it may be kept.
-    touched: Vec<bool>,
+    touched: Places,
     /// This process's turn at the names, passed on when the hold ends.
     turn: Option<Turn>,
     /// Under which the watchdog keeps it.
@@ -105,9 +105,8 @@ pub(crate) enum Upkeep {
 /// The parts of a new hold.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    pub(crate) client: Uuid,
     pub(crate) names: Names,
-    pub(crate) field: Arc<str>,
+    pub(crate) field: Field,
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
     pub(crate) acquired: Moment,
@@ -121,7 +120,6 @@ impl Hold {
     /// A hold that nobody has entered yet.
     pub(crate) fn new(clock: Clock, granted: Granted) -> Self {
         Self {
-            client: granted.client,
             names: granted.names,
             field: granted.field,
             needed: granted.needed,
@@ -135,8 +133,8 @@ impl Hold {
                 count: 0,
                 renewing: 0,
                 max_hold: granted.max_hold,
-                touched: granted.votes.iter().map(Vote::may_have_granted).collect(),
-                votes: granted.votes,
+                touched: Places::of(&granted.votes, Vote::may_have_granted),
+                votes: Sheet::new(granted.votes),
                 turn: None,
                 due: None,
             }),
@@ -159,19 +157,17 @@ impl Hold {
     }
 
     pub(crate) fn votes(&self) -> Vec<Vote> {
-        self.state().votes.clone()
+        self.state().votes.to_vec()
     }
 
     /// Whether a master may keep something for this hold: it granted, or nobody can tell.
     pub(crate) fn may_be_on(&self, node: usize) -> bool {
-        self.state().touched.get(node).copied().unwrap_or(true)
+        self.state().touched.contains(node)
     }
 
     /// Notes what a master answered last.
     pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
-        if let Some(slot) = self.state().votes.get_mut(node) {
-            *slot = vote;
-        }
+        self.state().votes.set(node, vote);
     }
 
     /// Enters, if more than `min_validity` is left. Whoever wants the hold renewed has it renewed for
@@ -232,9 +228,7 @@ impl Hold {
         if state.remaining(self.clock.now()).is_zero() {
             return None;
         }
-        if let Some(touched) = state.touched.get_mut(node) {
-            *touched = true;
-        }
+        state.touched.insert(node);
         Some(send(state.count))
     }
 
@@ -366,9 +360,11 @@ mod tests {
     fn hold(lease: Duration) -> Hold {
         let now = Clock::Host.now();
         let granted = Granted {
-            client: Uuid::nil(),
             names: "a".into(),
-            field: "me:1".into(),
+            field: Field {
+                client: uuid::Uuid::nil(),
+                number: 1,
+            },
             needed: 1,
             token: FencingToken::NONE,
             acquired: now,

@@ -11,6 +11,7 @@ mod config;
 mod error;
 mod extension;
 mod fence;
+mod field;
 mod guard;
 mod hold;
 mod inspect;
@@ -27,6 +28,7 @@ mod queue;
 mod renewal;
 mod round;
 mod script;
+mod sheet;
 #[cfg(feature = "test-util")]
 pub mod sim;
 mod tally;

@@ -14,6 +14,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::fence::{FencingToken, Tokens};
+use crate::field::Field;
 use crate::listening::Ears;
 use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
@@ -60,7 +61,7 @@ pub(crate) struct Pool {
     pub(crate) chance: Arc<Chance>,
     /// This client's half of every owner field.
     pub(crate) client: Uuid,
-    next_owner: AtomicU64,
+    next_field: AtomicU64,
     pub(crate) tokens: Tokens,
     /// Cancelled by [`Masters::close`].
     pub(crate) closing: CancellationToken,
@@ -127,7 +128,7 @@ impl Pool {
             clock,
             client: chance.uuid(),
             chance,
-            next_owner: AtomicU64::new(1),
+            next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
             closing: CancellationToken::new(),
             tracker: TaskTracker::new(),
@@ -157,9 +158,11 @@ impl Pool {
     }
 
     /// A field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self) -> Arc<str> {
-        let number = self.next_owner.fetch_add(1, Ordering::Relaxed);
-        format!("{}:{number}", self.client).into()
+    pub(crate) fn fresh_field(&self) -> Field {
+        Field {
+            client: self.client,
+            number: self.next_field.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// A token above all that this client knows of, and all that a master with a vote may have

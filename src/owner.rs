@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
@@ -27,7 +28,7 @@ pub struct Owner {
 #[derive(Default)]
 struct Actor {
     /// Weak, so that an owner that outlives its guards keeps nothing alive.
-    holds: Mutex<Vec<Weak<Hold>>>,
+    holds: Mutex<SmallVec<[Weak<Hold>; 1]>>,
     /// Rings when it has got another hold.
     entered: Notify,
 }
@@ -77,7 +78,7 @@ impl Owner {
         let touching = holds
             .iter()
             .filter_map(Weak::upgrade)
-            .filter(|hold| hold.client == client && hold.names.overlaps(names))
+            .filter(|hold| hold.field.client == client && hold.names.overlaps(names))
             .find(|hold| !hold.remaining().is_zero());
         match touching {
             None => Standing::Outside,

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::listening::Listening;
 use crate::name::Names;
@@ -32,8 +32,9 @@ pub(crate) struct Lines {
 
 #[derive(Debug)]
 struct Line {
-    /// First come, first served.
-    turn: Arc<Semaphore>,
+    names: Names,
+    /// One permit; first come, first served.
+    turn: Semaphore,
     state: Mutex<State>,
 }
 
@@ -60,15 +61,12 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Place {
     lines: Arc<Lines>,
-    names: Names,
     line: Arc<Line>,
 }
 
 /// The head of a line. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    // Before the place, so that the next in line still finds the line.
-    _permit: OwnedSemaphorePermit,
     place: Place,
 }
 
@@ -76,11 +74,12 @@ impl Lines {
     /// Joins the end of the line for `names`.
     pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
         let mut lines = self.lines();
-        let (line, standing) = lines.entry(names.clone()).or_default();
+        let (line, standing) = lines
+            .entry(names.clone())
+            .or_insert_with(|| (Arc::new(Line::new(names.clone())), 0));
         *standing += 1;
         Place {
             lines: Arc::clone(self),
-            names: names.clone(),
             line: Arc::clone(line),
         }
     }
@@ -93,25 +92,24 @@ impl Lines {
 impl Place {
     /// Waits until everybody ahead has had the turn.
     pub(crate) async fn turn(self) -> Turn {
-        match Arc::clone(&self.line.turn).acquire_owned().await {
-            Ok(permit) => Turn {
-                _permit: permit,
-                place: self,
-            },
+        match self.line.turn.acquire().await {
+            // Given back by the turn.
+            Ok(permit) => permit.forget(),
             // A semaphore that nobody closes does not fail.
             Err(_) => std::future::pending().await,
         }
+        Turn { place: self }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut lines = self.lines.lines();
-        let Some((_, standing)) = lines.get_mut(&self.names) else {
+        let Some((_, standing)) = lines.get_mut(&self.line.names) else {
             return;
         };
         *standing -= 1;
-        let empty = (*standing == 0).then(|| lines.remove(&self.names));
+        let empty = (*standing == 0).then(|| lines.remove(&self.line.names));
         // What a line listened with takes locks of its own when it falls.
         drop(lines);
         drop(empty);
@@ -161,11 +159,18 @@ impl Turn {
         let mut state = self.state();
         state.others_waited = std::mem::take(&mut state.others_wait);
         drop(state);
-        Crowd(Arc::new(self.place.lines.join(&self.place.names)))
+        Crowd(Arc::new(self.place.lines.join(&self.place.line.names)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.place.line.state()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Before the place is left, so that the next in line still finds the line.
+        self.place.line.turn.add_permits(1);
     }
 }
 
@@ -190,16 +195,15 @@ impl Crowd {
     }
 }
 
-impl Default for Line {
-    fn default() -> Self {
+impl Line {
+    fn new(names: Names) -> Self {
         Self {
-            turn: Arc::new(Semaphore::new(1)),
+            names,
+            turn: Semaphore::new(1),
             state: Mutex::default(),
         }
     }
-}
 
-impl Line {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

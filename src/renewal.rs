@@ -84,7 +84,7 @@ fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
     let debris = Debris {
         names: hold.names.clone(),
-        field: Arc::clone(&hold.field),
+        field: hold.field,
         token: hold.token,
     };
     drop(Release::begin(pool, &debris, true, None, |place| {

@@ -167,7 +167,7 @@ pub(crate) fn acquire(
 #[derive(Debug)]
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
-    pub(crate) owner: &'a str,
+    pub(crate) owner: String,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
     pub(crate) token: FencingToken,
@@ -200,7 +200,7 @@ pub(crate) fn extend<'a>(
             }
             .keys(renewal.names),
         );
-        args.push(renewal.owner.to_owned());
+        args.push(renewal.owner);
         args.push(renewal.count.to_string());
         args.push(renewal.lease.as_millis().to_string());
         args.push(renewal.names.len().to_string());

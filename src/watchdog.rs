@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::field::Field;
 use crate::hold::{Hold, Upkeep};
 
 /// Moments over which the renewals of one period are spread.
@@ -30,7 +31,7 @@ pub(crate) struct Watchdog {
 struct State {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
     /// Holds that are being seen to, by the field that each alone has.
-    in_flight: BTreeMap<Arc<str>, Arc<Hold>>,
+    in_flight: BTreeMap<Field, Arc<Hold>>,
     next: u64,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
     sleeping_until: Option<Instant>,
@@ -116,7 +117,7 @@ impl Watchdog {
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
         for hold in &due {
             hold.set_due(None);
-            state.in_flight.insert(Arc::clone(&hold.field), Arc::clone(hold));
+            state.in_flight.insert(hold.field, Arc::clone(hold));
         }
         state.sleeping_until = state.due.keys().next().map(|(at, _)| *at);
         (due, state.sleeping_until)

@@ -1,0 +1,39 @@
+//! The hash field that stands for a hold on the masters.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// Who holds, as the masters store it, in Redisson's form `uuid:number`: the client, and a number
+/// that it never uses again. Kept apart, because a process may hold very many.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Field {
+    pub(crate) client: Uuid,
+    pub(crate) number: u64,
+}
+
+impl Field {
+    /// What the masters store. Whoever knows it can release the hold: it is not for logs.
+    pub(crate) fn text(self) -> String {
+        format!("{}:{}", self.client, self.number)
+    }
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Field(…:{})", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_redisson_writes_it_and_no_secret_in_logs() {
+        let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        let field = Field { client, number: 7 };
+        assert_eq!(field.text(), "01234567-89ab-cdef-0123-456789abcdef:7");
+        assert_eq!(format!("{field:?}"), "Field(…:7)");
+    }
+}
