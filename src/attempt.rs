@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::cleanup::{Attempt, Debris};
 use crate::error::LockError;
 use crate::fence::FencingToken;
@@ -16,6 +18,9 @@ use crate::script::{self, Fence, Fencing, Renewal, Reply};
 use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
 use crate::vote::Vote;
+
+/// Timers tick in milliseconds.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
 
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
@@ -53,11 +58,15 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     if tally.outcome() != Outcome::Won {
         let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
         tracing::debug!(names = %plan.names, %error, "round lost");
-        // Dropping the attempt rolls it back.
+        let votes = attempt.votes.clone();
+        if hindrance == Hindrance::Held {
+            hear_out(pool, round, attempt);
+        }
+        // Else dropping the attempt rolls it back.
         return Err(Refusal {
             error,
             hindrance,
-            votes: attempt.votes.clone(),
+            votes,
         });
     }
     if plan.fenced && accepted < plan.needed {
@@ -150,6 +159,22 @@ async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut 
         }
     }
     counted
+}
+
+/// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
+/// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
+/// command instead of two.
+fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
+    let patience = round.elapsed().max(SHORTEST_PATIENCE);
+    pool.in_background(async move {
+        let hearing = async {
+            while let Some((place, answer)) = round.next_as_sent().await {
+                attempt.votes[place] = read(answer).vote;
+            }
+        };
+        // Who takes longer is told, in order after its acquire.
+        let _ = timeout(patience, hearing).await;
+    });
 }
 
 /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only

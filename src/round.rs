@@ -117,6 +117,11 @@ impl Round {
         self.begun
     }
 
+    /// Time since everything was sent.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
     fn call(&mut self, place: usize, link: Arc<Link>, by: By) {
         let mut call = Call {
             place,

@@ -20,10 +20,11 @@ async fn connect(cluster: &Cluster) -> Masters {
         .expect("connects")
 }
 
-fn acquires(cluster: &Cluster) -> Vec<u64> {
+/// Scripts that each master has run.
+fn scripts_run(cluster: &Cluster) -> Vec<u64> {
     cluster
         .iter()
-        .map(|master| master.executed().get("acquire").copied().unwrap_or(0))
+        .map(|master| master.executed().values().sum())
         .collect()
 }
 
@@ -73,19 +74,12 @@ async fn waiting_asks_hardly_anything() {
     }
     // The first refusal, the subscription and the second refusal of each process.
     sleep(ms(100)).await;
-    let before = acquires(&cluster);
+    let before = scripts_run(&cluster);
     sleep(Duration::from_secs(10)).await;
-    for (before, after) in before.iter().zip(acquires(&cluster)) {
-        assert!(
-            after - before <= 4 * 10,
-            "{} acquires in 10 s of 4 processes",
-            after - before
-        );
-        assert!(
-            after - before <= 4 * 3,
-            "the fallback asks every 5 s: {}",
-            after - before
-        );
+    for (before, after) in before.iter().zip(scripts_run(&cluster)) {
+        // One acquire every 5 s and process, nothing to release after it, and the holder's renewal.
+        let run = after - before;
+        assert!((4..=9).contains(&run), "{run} scripts in 10 s of 4 processes");
     }
     for task in &waiting {
         task.abort();
@@ -176,9 +170,9 @@ async fn first_come_first_served_within_a_process() {
         }));
         tokio::task::yield_now().await;
     }
-    let asked = acquires(&cluster);
+    let asked = scripts_run(&cluster);
     sleep(ms(100)).await;
-    assert_eq!(acquires(&cluster), asked, "behind a local holder nobody asks");
+    assert_eq!(scripts_run(&cluster), asked, "behind a local holder nobody asks");
     guard.unlock().await.expect("held");
     join_all(tasks).await;
     assert_eq!(*order.lock().expect("not poisoned"), (0..64).collect::<Vec<_>>());
