@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose model lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -27,13 +27,17 @@ test: lint ## Everything: lint, native tests, and the compose tests where a dock
 test-native: need-cargo ## All tests, against redis-servers they start themselves
 	@scripts/install-redis.sh
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
+	@cargo test -q -p multilock-model
+
+model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms of it
+	@cargo run -q -p multilock-model
 
 test-compose: need-cargo ## The tests on real masters, against those of docker-compose.yml
 	@scripts/test-compose.sh
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model --all-targets --all-features -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy

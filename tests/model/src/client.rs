@@ -1,0 +1,77 @@
+//! A client: where it is in its work. What it knows of each node is in its links.
+
+/// One client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) phase: Phase,
+    /// Attempts begun so far.
+    pub(crate) attempts: u8,
+    pub(crate) extensions_left: u8,
+    pub(crate) entries_left: u8,
+    /// Rounds of the present attempt and its hold so far.
+    pub(crate) round: u8,
+    /// Ticks since the present round began; not counted beyond the validity.
+    pub(crate) elapsed: u8,
+    /// The validity that the extension under way will give, in ticks from its start.
+    pub(crate) extending: Option<u8>,
+    /// A re-entry is under way, where nodes count.
+    pub(crate) entering: bool,
+    /// Ticks of validity left.
+    pub(crate) left: u8,
+    /// How often the hold was entered.
+    pub(crate) count: u8,
+    pub(crate) token: u8,
+    /// The largest token that it proposed or saw.
+    pub(crate) highest: u8,
+    /// Attempts whose holds have lapsed and are not released yet, a bit each.
+    pub(crate) lapsed: u8,
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    Acquiring,
+    /// A quorum granted; now it is to accept a larger token.
+    Raising,
+    Holding,
+}
+
+impl Client {
+    pub(crate) fn new(extensions: u8, entries: u8, highest: u8) -> Self {
+        Self {
+            phase: Phase::Idle,
+            attempts: 0,
+            extensions_left: extensions,
+            entries_left: entries,
+            round: 0,
+            elapsed: 0,
+            extending: None,
+            entering: false,
+            left: 0,
+            count: 0,
+            token: 0,
+            highest,
+            lapsed: 0,
+        }
+    }
+
+    /// Whether it has a guard with validity left.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.phase == Phase::Holding && self.left > 0
+    }
+
+    pub(crate) fn is_trying(&self) -> bool {
+        matches!(self.phase, Phase::Acquiring | Phase::Raising)
+    }
+
+    /// The number of the present attempt, or of the one before where there is none.
+    pub(crate) fn attempt(&self) -> u8 {
+        self.attempts - 1
+    }
+
+    /// Tells the requests of its rounds apart.
+    pub(crate) fn serial(&self) -> u8 {
+        self.attempt() << 4 | self.round
+    }
+}

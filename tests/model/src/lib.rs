@@ -1,0 +1,64 @@
+//! The protocol of `multilock` as a state machine that is explored exhaustively.
+//!
+//! Three nodes, two clients, one name. A *scope* bounds how often each client attempts, extends and
+//! enters again, and how often connections break and nodes restart; within it everything may happen in
+//! any order, and every state is visited. Each rule of the protocol is a switch in [`Rules`]: with all
+//! of them every promise holds in every scope; a *weaker form*, with one of them off, must break a
+//! promise, and the shortest way to do so is found. `cargo run -p multilock-model` prints both tables,
+//! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
+//!
+//! # What is modelled
+//!
+//! - Requests: first in, first out per connection, executed at any later time; answers read at any
+//!   later time, or never (a client may give up at any moment, which is cancellation, a deadline and a
+//!   lost answer in one). Reading an answer and acting on it is one step, as is sending to all nodes:
+//!   a delay of either is a delay of the messages.
+//! - A connection that breaks leaves a socket that may still deliver what it carried, until the next
+//!   connection has the server end it, if it may. Nothing is sent while there is none; releases are
+//!   owed. A restart ends all sockets at once and is seen at once; an answer that has arrived is still
+//!   read.
+//! - Time in ticks on all clocks together. A hold's validity counts from the start of its round and
+//!   ends in the same tick as the earliest lease on a node that it may rest on; where clocks differ,
+//!   nodes run a tick fast and a tick slow, and the drift is a tick. Anything may take any number of
+//!   ticks.
+//! - Attempts, the raise of a token, rollback to all nodes that may have granted, extension with
+//!   retakes, re-entry, unlock, lapse and the release of a lapsed hold at any later time, obligations,
+//!   quarantine and how many nodes in it may vote, fencing tokens with clocks that differ, force.
+//!
+//! # What is not
+//!
+//! - Notices, waiting and fairness: safety only. That something is possible is checked by witnesses.
+//! - More than one name, several names at once, holds renewed in one call, other libraries' keys.
+//! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
+//! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
+//!   promises.
+//! - Fence keys that nodes lose, and the floor that makes up for them: the switches are there, a scope that
+//!   is small enough is not yet; neither is the raise without its owner check.
+//! - A crashed client: like one that never does anything again, which every client here may do.
+//!
+//! Nodes that are alike may change places, so states are kept with their nodes in order. States are
+//! told apart by 64 bits of their hash.
+
+mod attempt;
+mod client;
+mod hold;
+mod link;
+mod model;
+mod node;
+mod properties;
+mod rules;
+mod run;
+mod scope;
+mod scopes;
+mod state;
+mod step;
+mod weaker;
+mod world;
+
+pub use model::{Action, Protocol};
+pub use rules::Rules;
+pub use run::{Verdict, explore, refute, trace};
+pub use scope::{Loss, Scope};
+pub use scopes::scopes;
+pub use state::State;
+pub use weaker::{Weaker, weaker_forms};

@@ -1,0 +1,121 @@
+//! Explorations and their verdicts.
+
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use crate::model::{Action, Protocol};
+use crate::scope::Scope;
+use crate::weaker::Weaker;
+
+/// What exploring came to.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Of what.
+    pub name: &'static str,
+    /// Different states.
+    pub states: usize,
+    /// Steps of the longest way taken from the beginning without going round.
+    pub depth: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// What must not be: broken promises, promises kept by a weaker form, witnesses that were not
+    /// found, states left unexplored.
+    pub failures: Vec<String>,
+    /// Broken promises with the number of steps that break them.
+    pub broken: Vec<(&'static str, usize)>,
+}
+
+/// Explores all of a scope: every promise has to hold in every state, every witness has to be found.
+#[must_use]
+pub fn explore(scope: Scope) -> Verdict {
+    let begun = Instant::now();
+    let name = scope.name;
+    // The checker has to see every state, so something must stay undiscovered: promises do.
+    let checker = Protocol {
+        scope,
+        unordered: true,
+    }
+    .checker()
+    .spawn_bfs()
+    .join();
+    let found = checker.discoveries();
+    let mut failures = Vec::new();
+    if !checker.is_done() {
+        failures.push("not explored to the end".to_owned());
+    }
+    let mut broken = Vec::new();
+    for property in checker.model().properties() {
+        match (
+            found.get(property.name),
+            property.expectation.discovery_is_failure(),
+        ) {
+            (Some(path), true) => {
+                let steps = path.clone().into_actions().len();
+                failures.push(format!("broken in {steps} steps: {}", property.name));
+                broken.push((property.name, steps));
+            }
+            (None, false) => failures.push(format!("never seen: {}", property.name)),
+            _ => {}
+        }
+    }
+    Verdict {
+        name,
+        states: checker.unique_state_count(),
+        depth: checker.max_depth().saturating_sub(1),
+        took: begun.elapsed(),
+        failures,
+        broken,
+    }
+}
+
+/// Looks for the shortest way in which a weaker form breaks its promise.
+#[must_use]
+pub fn refute(weaker: &Weaker) -> Verdict {
+    let begun = Instant::now();
+    let name = weaker.scope.name;
+    let (states, way) = search(weaker, true);
+    let mut failures = Vec::new();
+    let mut broken = Vec::new();
+    if way.is_empty() {
+        failures.push(format!("not refuted: {}", weaker.breaks));
+    } else {
+        broken.push((weaker.breaks, way.len()));
+    }
+    Verdict {
+        name,
+        states,
+        depth: way.len(),
+        took: begun.elapsed(),
+        failures,
+        broken,
+    }
+}
+
+/// The shortest way in which a weaker form breaks its promise, with nodes by their numbers.
+#[must_use]
+pub fn trace(weaker: &Weaker) -> Vec<Action> {
+    search(weaker, false).1
+}
+
+/// Breadth first on one thread. The checker looks up only every so many states and reports the latest
+/// way it met, so it is sent again for a shorter one until there is none.
+fn search(weaker: &Weaker, unordered: bool) -> (usize, Vec<Action>) {
+    let mut shortest = Vec::new();
+    let mut states = 0;
+    loop {
+        let scope = weaker.scope.clone();
+        let promise = HasDiscoveries::AnyOf([weaker.breaks].into());
+        let mut builder = Protocol { scope, unordered }.checker().finish_when(promise);
+        if !shortest.is_empty() {
+            // The checker counts states of a way, of which there is one more than steps.
+            builder = builder.target_max_depth(shortest.len() + 1);
+        }
+        let checker = builder.spawn_bfs().join();
+        states = states.max(checker.unique_state_count());
+        match checker.discovery(weaker.breaks) {
+            Some(path) => shortest = path.into_actions(),
+            None => return (states, shortest),
+        }
+    }
+}

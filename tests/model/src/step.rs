@@ -1,0 +1,169 @@
+//! One step under way: the state that it changes, and what all kinds of steps share.
+
+use crate::client::Phase;
+use crate::link::{Request, Slot, Verb};
+use crate::scope::Scope;
+use crate::state::{Breach, Event, NODES, Owner, State};
+
+/// A step from one state to the next.
+pub(crate) struct Step<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) state: State,
+}
+
+/// Tokens to a tick of the clock: clients count on from what they have seen more slowly than that.
+const TOKENS_A_TICK: i8 = 4;
+
+impl Step<'_> {
+    pub(crate) fn owner(&self, client: usize, attempt: u8) -> Owner {
+        let fresh = self.scope.rules.fresh_owner;
+        Owner::new(client, if fresh { attempt } else { 0 })
+    }
+
+    pub(crate) fn present_owner(&self, client: usize) -> Owner {
+        self.owner(client, self.state.clients[client].attempt())
+    }
+
+    pub(crate) fn request(&self, client: usize, verb: Verb) -> Request {
+        let asker = &self.state.clients[client];
+        Request {
+            verb,
+            owner: self.present_owner(client),
+            token: asker.token,
+            serial: asker.serial(),
+        }
+    }
+
+    /// Begins a round: whose vote counts is settled when it is sent.
+    pub(crate) fn begin_round(&mut self, client: usize, counts_everybody: bool) {
+        let allowed = self.scope.forgetful_allowed(client);
+        let forgetful = |node: &crate::node::Node| node.quarantine > 0;
+        let columns = &mut self.state.columns;
+        let many = columns.iter().filter(|column| forgetful(&column.node)).count() > allowed;
+        for column in columns {
+            let link = &mut column.links[client];
+            link.slot = Slot::Unasked;
+            link.distrusted = many && !counts_everybody && forgetful(&column.node);
+        }
+        self.state.clients[client].elapsed = 0;
+    }
+
+    /// Sends a request whose answer is awaited; nothing is sent without a connection.
+    pub(crate) fn ask(&mut self, client: usize, node: usize, verb: Verb) {
+        let request = self.request(client, verb);
+        let attempt = self.state.clients[client].attempt();
+        let creates =
+            matches!(verb, Verb::Acquire | Verb::Retake) || !self.scope.rules.extend_creates_nothing;
+        let link = &mut self.state.columns[node].links[client];
+        if link.up {
+            link.queue.push(request);
+            link.slot = Slot::Waiting;
+            link.touched |= if creates { 1 << attempt } else { 0 };
+        }
+    }
+
+    /// Releases an attempt wherever something of it may be and `chosen` agrees. A node without a
+    /// connection is told later.
+    pub(crate) fn release(&mut self, client: usize, attempt: u8, token: u8, chosen: impl Fn(Slot) -> bool) {
+        let request = Request {
+            verb: Verb::Release,
+            owner: self.owner(client, attempt),
+            token,
+            serial: 0,
+        };
+        let obligations = self.scope.rules.obligations;
+        for column in &mut self.state.columns {
+            let link = &mut column.links[client];
+            if link.touched & 1 << attempt != 0 && chosen(link.slot) {
+                if link.up {
+                    link.queue.push(request);
+                } else if obligations {
+                    link.owed.push(request);
+                }
+            }
+            link.touched &= !(1 << attempt);
+        }
+    }
+
+    /// Nothing is awaited any more.
+    pub(crate) fn end_round(&mut self, client: usize) {
+        for column in &mut self.state.columns {
+            column.links[client].slot = Slot::Unasked;
+            column.links[client].distrusted = false;
+        }
+        let asker = &mut self.state.clients[client];
+        asker.elapsed = 0;
+        asker.extending = None;
+        asker.entering = false;
+    }
+
+    pub(crate) fn count(&self, client: usize, which: impl Fn(Slot) -> bool) -> usize {
+        let slots = self.state.columns.iter().map(|column| column.links[client].slot);
+        slots.filter(|slot| which(*slot)).count()
+    }
+
+    pub(crate) fn quorum(&self, client: usize) -> usize {
+        usize::from(self.scope.quorum[client])
+    }
+
+    /// Refusals that leave no quorum.
+    pub(crate) fn blocking(&self, client: usize) -> usize {
+        NODES - self.quorum(client) + 1
+    }
+
+    /// A token above all that the client has proposed or seen, its clock, and what nodes may have
+    /// forgotten.
+    pub(crate) fn propose(&mut self, client: usize) -> u8 {
+        if !self.scope.fenced {
+            return 0;
+        }
+        let mut token = self.state.clients[client].highest + 1;
+        if self.scope.clock_until > 0 {
+            let now = i8::try_from(self.state.now).unwrap_or(i8::MAX) + self.scope.clocks[client];
+            token = token.max(u8::try_from(now * TOKENS_A_TICK).unwrap_or(0));
+            let links = self.state.columns.iter().filter(|column| column.links[client].up);
+            if let Some(floor) = links.map(|column| column.node.floor).max()
+                && self.scope.rules.floor
+            {
+                token = token.max(floor);
+            }
+        }
+        self.state.clients[client].highest = token;
+        token
+    }
+
+    /// What a node that starts now has to assume forgotten: all that was proposed before its
+    /// quarantine ends.
+    pub(crate) fn floor(&self) -> u8 {
+        if self.scope.clock_until == 0 {
+            return 0;
+        }
+        (self.state.now + self.scope.lease) * TOKENS_A_TICK.unsigned_abs()
+    }
+
+    /// A token was handed out.
+    pub(crate) fn issue(&mut self, client: usize) {
+        let token = self.state.clients[client].token;
+        if self.state.issued & 1 << token != 0 {
+            self.state.breach(Breach::TokenTwice);
+        }
+        if token < self.state.last_issued() {
+            self.state.breach(Breach::TokenFell);
+        }
+        self.state.issued |= 1 << token;
+    }
+
+    /// The end of a hold that was not given up: lost for good, to be released later.
+    pub(crate) fn lapse(&mut self, client: usize) {
+        self.end_round(client);
+        let loser = &mut self.state.clients[client];
+        loser.left = 0;
+        if self.scope.rules.lapse_is_terminal {
+            loser.phase = Phase::Idle;
+            loser.lapsed |= 1 << loser.attempt();
+            loser.count = 0;
+            loser.token = 0;
+        }
+        self.state.note(Event::Lapsed);
+    }
+}

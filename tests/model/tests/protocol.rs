@@ -1,0 +1,60 @@
+//! The protocol holds in every scope, and every weaker form of it is refuted.
+
+use std::sync::Mutex;
+use std::thread;
+
+use multilock_model::{Rules, Verdict, explore, refute, scopes, weaker_forms};
+
+/// Does the jobs on two threads, as each explores breadth first on one.
+fn judge<T: Send>(jobs: Vec<T>, verdict: impl Fn(T) -> Verdict + Sync) -> Vec<Verdict> {
+    let (jobs, verdicts) = (Mutex::new(jobs), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(job) = jobs.lock().unwrap().pop() else {
+                        return;
+                    };
+                    let done = verdict(job);
+                    verdicts.lock().unwrap().push(done);
+                }
+            });
+        }
+    });
+    verdicts.into_inner().unwrap()
+}
+
+fn failures(verdicts: &[Verdict]) -> Vec<String> {
+    let failures = |verdict: &Verdict| format!("{}: {}", verdict.name, verdict.failures.join("; "));
+    verdicts
+        .iter()
+        .filter(|verdict| !verdict.failures.is_empty())
+        .map(failures)
+        .collect()
+}
+
+#[test]
+fn every_promise_holds_in_every_state_of_every_scope() {
+    let all = scopes();
+    assert!(all.len() >= 13);
+    let verdicts = judge(all, explore);
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    for verdict in verdicts {
+        assert!(
+            verdict.states > 1_000,
+            "{} is next to nothing: {verdict:?}",
+            verdict.name
+        );
+    }
+}
+
+#[test]
+fn every_weaker_form_is_refuted() {
+    let all = weaker_forms();
+    for weaker in &all {
+        let beyond = weaker.scope.rules == Rules::PROTOCOL;
+        assert!(!beyond, "{} leaves nothing out", weaker.scope.name);
+    }
+    let verdicts = judge(all, |weaker| refute(&weaker));
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+}
