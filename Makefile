@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose model lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose model instructions lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -25,9 +25,14 @@ test: lint ## Everything: lint, native tests, and the compose tests where a dock
 	fi
 
 test-native: need-cargo ## All tests, against redis-servers they start themselves
+	@$(MAKE) instructions
 	@scripts/install-redis.sh
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
 	@cargo test -q -p multilock-model
+
+instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
+	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
+	@cargo bench -q --all-features --bench instructions
 
 model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms of it
 	@cargo run -q -p multilock-model

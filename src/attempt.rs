@@ -189,7 +189,7 @@ async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote]) 
         token,
     };
     let request = script::extend(
-        std::iter::once(renewal),
+        &[renewal],
         pool.config.fence_retention,
         Fencing::Raise,
         pool.memory(),

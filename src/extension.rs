@@ -59,15 +59,18 @@ impl Extension {
                 confirmed: false,
             })
             .collect();
-        let renewals = extended.iter().map(|entry| Renewal {
-            names: &entry.hold.names,
-            owner: entry.hold.field.text(),
-            count: entry.hold.count(),
-            lease: entry.lease,
-            token: entry.hold.token,
-        });
+        let renewals: Vec<_> = extended
+            .iter()
+            .map(|entry| Renewal {
+                names: &entry.hold.names,
+                owner: entry.hold.field.text(),
+                count: entry.hold.count(),
+                lease: entry.lease,
+                token: entry.hold.token,
+            })
+            .collect();
         let request = script::extend(
-            renewals,
+            &renewals,
             pool.config.fence_retention,
             Fencing::KeepUp,
             pool.memory(),

@@ -112,12 +112,15 @@ impl<S: Into<Box<str>> + Clone> From<&[S]> for Names {
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
 
+/// What a prefix adds to a name at most, with what the protocol puts around a word.
+pub(crate) const LONGEST_PREFIX: usize = 40;
+
 /// Redisson's rule for a key that belongs to a name: a name with a hash tag keeps it.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {
-        format!("{prefix}:{name}")
+        [prefix, ":", name].concat()
     } else {
-        format!("{prefix}:{{{name}}}")
+        [prefix, ":{", name, "}"].concat()
     }
 }
 

@@ -3,13 +3,14 @@
 //! Every request is one script call. It is encoded once and shared by all masters of a round.
 
 use std::fmt;
+use std::iter::once;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::fence::FencingToken;
-use crate::name::{MARKER, Names, channel, fence, revocation_mark};
+use crate::name::{LONGEST_PREFIX, MARKER, Names, channel, fence, revocation_mark};
 
 /// One Lua file.
 pub(crate) struct Script {
@@ -62,18 +63,6 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn new(script: &'static Script, keys: &[String], args: &[&[u8]]) -> Arc<Self> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.sha.as_str()).arg(keys.len());
-        for key in keys {
-            command.arg(key);
-        }
-        for arg in args {
-            command.arg(arg);
-        }
-        Arc::new(Self { script, command })
-    }
-
     /// The same call with the script's text, for a server that has forgotten it.
     pub(crate) fn with_source(&self) -> redis::Cmd {
         let mut command = redis::cmd("EVAL");
@@ -87,16 +76,71 @@ impl Request {
     }
 }
 
-/// Names and, after each, its revocation mark.
-fn keys_and_marks(names: &Names) -> Vec<String> {
-    names
-        .iter()
-        .flat_map(|name| [name.to_owned(), revocation_mark(name)])
-        .collect()
+/// Puts a call together, its keys before its arguments.
+struct Encoder {
+    script: &'static Script,
+    command: redis::Cmd,
 }
 
-fn keys(names: &Names) -> Vec<String> {
-    names.iter().map(str::to_owned).collect()
+impl Encoder {
+    /// For so many keys, with room for some holds on these names.
+    fn new<'a>(script: &'static Script, keys: usize, names: impl Iterator<Item = &'a Names>) -> Self {
+        let (mut arguments, mut bytes) = (3 + keys, WORDS);
+        for names in names {
+            arguments += names.len() + ARGUMENTS;
+            // The name itself and what derives from it: at most two keys and a channel.
+            bytes += WORDS
+                + names
+                    .iter()
+                    .map(|name| 3 * (name.len() + LONGEST_PREFIX))
+                    .sum::<usize>();
+        }
+        let mut command = redis::Cmd::with_capacity(arguments, bytes);
+        command.arg("EVALSHA").arg(script.sha.as_str()).arg(keys);
+        Self { script, command }
+    }
+
+    fn word(&mut self, word: &str) {
+        self.command.arg(word);
+    }
+
+    fn words<S: AsRef<str>>(&mut self, words: impl IntoIterator<Item = S>) {
+        for word in words {
+            self.command.arg(word.as_ref());
+        }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.command.arg(number);
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.command.arg(u8::from(flag));
+    }
+
+    fn ms(&mut self, duration: Duration) {
+        // What is longer than a server can count was refused long before.
+        self.number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    }
+
+    fn done(self) -> Arc<Request> {
+        Arc::new(Request {
+            script: self.script,
+            command: self.command,
+        })
+    }
+}
+
+/// Room for what does not depend on the names: the script's digest, or an owner and numbers.
+const WORDS: usize = 128;
+const ARGUMENTS: usize = 8;
+
+/// Names and, after each, its revocation mark.
+fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
+    for name in names.iter() {
+        encoder.word(name);
+        encoder.word(&revocation_mark(name));
+    }
 }
 
 /// A fencing token as the scripts take it.
@@ -108,14 +152,14 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// The keys it needs: none for a lock that is not fenced.
-    fn keys(self, names: &Names) -> Vec<String> {
-        let fenced = self.token != FencingToken::NONE;
-        names.iter().filter(|_| fenced).map(fence).collect()
+    fn is_wanted(self) -> bool {
+        self.token != FencingToken::NONE
     }
 
-    fn retention_ms(self) -> String {
-        self.retention.as_millis().to_string()
+    /// The keys it needs: none for a lock that is not fenced.
+    fn keys(self, names: &Names) -> impl ExactSizeIterator<Item = String> {
+        let wanted = if self.is_wanted() { names.len() } else { 0 };
+        names.iter().take(wanted).map(fence)
     }
 }
 
@@ -127,12 +171,8 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    fn key(self) -> Option<String> {
-        (self == Self::Marked).then(|| MARKER.to_owned())
-    }
-
-    fn flag(self) -> &'static str {
-        if self == Self::Marked { "1" } else { "0" }
+    fn key(self) -> Option<&'static str> {
+        (self == Self::Marked).then_some(MARKER)
     }
 }
 
@@ -145,22 +185,21 @@ pub(crate) fn acquire(
     fence: Fence,
     memory: Memory,
 ) -> Arc<Request> {
-    let (count, lease) = (count.to_string(), lease.as_millis().to_string());
-    let (token, retention) = (fence.token.to_string(), fence.retention_ms());
-    let mut keys = keys_and_marks(names);
-    let mut args = vec![
-        owner.as_bytes(),
-        count.as_bytes(),
-        lease.as_bytes(),
-        memory.flag().as_bytes(),
-    ];
     let fences = fence.keys(names);
-    if !fences.is_empty() {
-        keys.extend(fences);
-        args.extend([token.as_bytes(), retention.as_bytes()]);
+    let keys = 2 * names.len() + fences.len() + usize::from(memory.key().is_some());
+    let mut call = Encoder::new(&ACQUIRE, keys, once(names));
+    keys_and_marks(&mut call, names);
+    call.words(fences);
+    call.words(memory.key());
+    call.word(owner);
+    call.number(count);
+    call.ms(lease);
+    call.flag(memory == Memory::Marked);
+    if fence.is_wanted() {
+        call.number(fence.token.get());
+        call.ms(fence.retention);
     }
-    keys.extend(memory.key());
-    Request::new(&ACQUIRE, &keys, &args)
+    call.done()
 }
 
 /// One hold's part of `lua/extend.lua`.
@@ -183,60 +222,67 @@ pub(crate) enum Fencing {
 }
 
 /// `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend<'a>(
-    renewals: impl Iterator<Item = Renewal<'a>>,
+pub(crate) fn extend(
+    renewals: &[Renewal<'_>],
     retention: Duration,
     fencing: Fencing,
     memory: Memory,
 ) -> Arc<Request> {
-    let mut keys = Vec::new();
-    let mut args = vec![retention.as_millis().to_string(), memory.flag().to_owned()];
+    let fence = |renewal: &Renewal<'_>| Fence {
+        token: renewal.token,
+        retention,
+    };
+    let keys = |renewal: &Renewal<'_>| 2 * renewal.names.len() + fence(renewal).keys(renewal.names).len();
+    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(memory.key().is_some());
+    let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
-        keys.extend(keys_and_marks(renewal.names));
-        keys.extend(
-            Fence {
-                token: renewal.token,
-                retention,
-            }
-            .keys(renewal.names),
-        );
-        args.push(renewal.owner);
-        args.push(renewal.count.to_string());
-        args.push(renewal.lease.as_millis().to_string());
-        args.push(renewal.names.len().to_string());
-        args.push(renewal.token.to_string());
-        args.push(u8::from(fencing == Fencing::Raise).to_string());
+        keys_and_marks(&mut call, renewal.names);
+        call.words(fence(renewal).keys(renewal.names));
     }
-    keys.extend(memory.key());
-    let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
-    Request::new(&EXTEND, &keys, &args)
+    call.words(memory.key());
+    call.ms(retention);
+    call.flag(memory == Memory::Marked);
+    for renewal in renewals {
+        call.word(&renewal.owner);
+        call.number(renewal.count);
+        call.ms(renewal.lease);
+        call.number(renewal.names.len() as u64);
+        call.number(renewal.token.get());
+        call.flag(fencing == Fencing::Raise);
+    }
+    call.done()
 }
 
 /// `lua/release.lua`.
 pub(crate) fn release(names: &Names, owner: &str, notify: bool, fence: Fence) -> Arc<Request> {
-    let (token, retention) = (fence.token.to_string(), fence.retention_ms());
-    let channels: Vec<String> = names.iter().map(channel).collect();
-    let mut keys = keys(names);
-    keys.extend(fence.keys(names));
-    let notify: &[u8] = if notify { b"1" } else { b"0" };
-    let mut args = vec![owner.as_bytes(), notify, token.as_bytes(), retention.as_bytes()];
-    args.extend(channels.iter().map(String::as_bytes));
-    Request::new(&RELEASE, &keys, &args)
+    let fences = fence.keys(names);
+    let mut call = Encoder::new(&RELEASE, names.len() + fences.len(), once(names));
+    call.words(names.iter());
+    call.words(fences);
+    call.word(owner);
+    call.flag(notify);
+    call.number(fence.token.get());
+    call.ms(fence.retention);
+    call.words(names.iter().map(channel));
+    call.done()
 }
 
 /// `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names) -> Arc<Request> {
-    Request::new(&INSPECT, &keys(names), &[])
+    let mut call = Encoder::new(&INSPECT, names.len(), once(names));
+    call.words(names.iter());
+    call.done()
 }
 
 /// `lua/force.lua`, with the owner fields that were seen on any master.
 pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>]) -> Arc<Request> {
-    let (lifetime, count) = (mark_lifetime.as_millis().to_string(), names.len().to_string());
-    let channels: Vec<String> = names.iter().map(channel).collect();
-    let mut args: Vec<&[u8]> = vec![lifetime.as_bytes(), count.as_bytes()];
-    args.extend(channels.iter().map(String::as_bytes));
-    args.extend(owners.iter().map(|owner| owner.as_bytes()));
-    Request::new(&FORCE, &keys_and_marks(names), &args)
+    let mut call = Encoder::new(&FORCE, 2 * names.len(), once(names));
+    keys_and_marks(&mut call, names);
+    call.ms(mark_lifetime);
+    call.number(names.len() as u64);
+    call.words(names.iter().map(channel));
+    call.words(owners);
+    call.done()
 }
 
 /// What comes with every answer to acquire and extend: by it the client notices a clock that was set

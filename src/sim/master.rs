@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::LONG_AGO;
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
 use super::observer::{Call, Fate, Observer};
@@ -23,8 +24,6 @@ use crate::script;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
-/// For how long a master has been up when it is made.
-const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a restart finds of what was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@
 //! ```
 
 mod client;
+mod hollow;
 mod lua;
 mod master;
 mod network;
@@ -56,6 +57,25 @@ impl Masters {
         let masters = cluster.connect(Self::builder()).await?;
         Ok((masters, cluster))
     }
+}
+
+/// For how long a master has been up when it is made.
+const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Connects a client to so many masters that keep nothing and grant everything: for measuring what
+/// the client itself costs.
+///
+/// # Errors
+///
+/// As [`MastersBuilder::connect`].
+pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<Masters, ConnectError> {
+    let config = builder.into_config();
+    config.check(nodes)?;
+    let nodes = (0..nodes)
+        .map(|place| Box::new(hollow::Hollow { place }) as Box<dyn Node>)
+        .collect();
+    let clock = Clock::tokio(Clock::Host.wall_us());
+    builder::connect(nodes, config, clock, Chance::from_host()).await
 }
 
 /// N independent masters in memory.
