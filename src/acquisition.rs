@@ -1,6 +1,7 @@
 //! To hold: enter a hold that the owner has, or attempt a new one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::attempt::attempt;
 use crate::error::{ExtendError, InvalidInput, LockError};
@@ -17,8 +18,8 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         return Err(LockError::Closed.into());
     }
     match plan.owner.standing(plan.pool.client, &plan.names) {
-        Standing::Inside(hold) => {
-            if let Some(guard) = enter(plan, hold).await? {
+        Standing::Inside(hold, left) => {
+            if let Some(guard) = enter(plan, hold, left).await? {
                 return Ok(guard);
             }
         }
@@ -32,7 +33,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 ///
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
-async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, Refusal> {
+async fn enter(plan: &Plan, hold: Arc<Hold>, left: Duration) -> Result<Option<MultiLockGuard>, Refusal> {
     if plan.needed > hold.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
@@ -41,7 +42,6 @@ async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, R
         return Err(InvalidInput::new("policy", plan.policy, allowed).into());
     }
     let longer = (!plan.renew && plan.lease > hold.lease()).then_some(plan.lease);
-    let left = hold.remaining();
     if longer.is_some() || left < hold.lease() / 3 || left <= plan.min_validity {
         match extend(&plan.pool, &hold, longer.unwrap_or_else(|| hold.lease())).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
@@ -57,8 +57,11 @@ async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, R
         }
     }
     let entered = MultiLockGuard::enter(&plan.pool, &hold, &plan.owner, plan.min_validity, plan.renew);
+    if entered.is_some() {
+        return Ok(entered);
+    }
     let validity = hold.remaining();
-    if entered.is_none() && !validity.is_zero() {
+    if !validity.is_zero() {
         // The owner's own hold would refuse a new attempt.
         let votes = hold.votes();
         let error = LockError::TooLate {
@@ -71,7 +74,7 @@ async fn enter(plan: &Plan, hold: Arc<Hold>) -> Result<Option<MultiLockGuard>, R
             votes,
         });
     }
-    Ok(entered)
+    Ok(None)
 }
 
 fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {

@@ -125,6 +125,11 @@ impl Config {
         Ok(())
     }
 
+    /// The lease of a call site that asks for none, in the whole milliseconds that Redis counts in.
+    pub(crate) fn default_lease(&self) -> Duration {
+        whole_milliseconds(self.lease)
+    }
+
     /// A lease asked for at a call site, in the whole milliseconds that Redis counts in.
     pub(crate) fn checked_lease(&self, lease: Duration) -> Result<Duration, InvalidInput> {
         in_range("lease", lease, self.shortest_lease(), self.longest_lease()).map_err(|mut error| {

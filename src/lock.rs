@@ -220,8 +220,14 @@ impl MultiLock {
     fn plan(&self) -> Result<Plan, InvalidInput> {
         self.names.check()?;
         let config = &self.masters.pool.config;
-        let lease = config.checked_lease(self.lease.unwrap_or(config.lease))?;
-        config.checked_min_validity(self.min_validity, lease)?;
+        let lease = match self.lease {
+            Some(lease) => config.checked_lease(lease)?,
+            // Checked when the masters were connected.
+            None => config.default_lease(),
+        };
+        if !self.min_validity.is_zero() {
+            config.checked_min_validity(self.min_validity, lease)?;
+        }
         if let Some(wait) = self.wait {
             in_range("wait", wait, Duration::ZERO, MAX_WAIT)?;
         }

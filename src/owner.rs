@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -38,8 +39,8 @@ struct Actor {
 pub(crate) enum Standing {
     /// None of them.
     Outside,
-    /// All of them, in one hold.
-    Inside(Arc<Hold>),
+    /// All of them, in one hold, with so much validity left.
+    Inside(Arc<Hold>, Duration),
     /// Some, or all but in several holds.
     Overlapping(Names),
 }
@@ -79,11 +80,12 @@ impl Owner {
             .iter()
             .filter_map(Weak::upgrade)
             .filter(|hold| hold.field.client == client && hold.names.overlaps(names))
-            .find(|hold| !hold.remaining().is_zero());
+            .map(|hold| (hold.remaining(), hold))
+            .find(|(left, _)| !left.is_zero());
         match touching {
             None => Standing::Outside,
-            Some(hold) if hold.names.contains_all(names) => Standing::Inside(hold),
-            Some(hold) => Standing::Overlapping(hold.names.clone()),
+            Some((left, hold)) if hold.names.contains_all(names) => Standing::Inside(hold, left),
+            Some((_, hold)) => Standing::Overlapping(hold.names.clone()),
         }
     }
 
