@@ -46,7 +46,7 @@ impl Cluster {
                     if compose {
                         Server::container(number).await
                     } else {
-                        Server::native(&[]).await
+                        Server::native(&[], &[]).await
                     }
                 })
             })

@@ -24,6 +24,8 @@ pub struct Native {
     pub address: Address,
     pub tls_port: u16,
     args: Vec<String>,
+    /// The environment beside this process's own.
+    env: Vec<(String, String)>,
     dir: TempDir,
     /// `None` while the server is killed.
     child: Mutex<Option<Child>>,
@@ -31,11 +33,11 @@ pub struct Native {
 
 impl Native {
     /// Starts a server on a free port; `args` follow the ones of every server, and win.
-    pub async fn start(args: &[String]) -> Result<Self> {
+    pub async fn start(args: &[String], env: &[(String, String)]) -> Result<Self> {
         let begun = Instant::now();
         let mut attempt = 1;
         loop {
-            match Self::start_once(args).await {
+            match Self::start_once(args, env).await {
                 Ok(server) => return Ok(server),
                 Err(error) if attempt == ATTEMPTS || begun.elapsed() > ATTEMPTS_WITHIN => {
                     return Err(error.context(format!("no server could be started in {attempt} attempts")));
@@ -45,7 +47,7 @@ impl Native {
         }
     }
 
-    async fn start_once(args: &[String]) -> Result<Self> {
+    async fn start_once(args: &[String], env: &[(String, String)]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("multilock-redis-").tempdir()?;
         let path = dir
             .path()
@@ -58,18 +60,19 @@ impl Native {
         );
         let (port, tls_port) = (plain.local_addr()?.port(), tls.local_addr()?.port());
         drop((plain, tls));
-        let args: Vec<String> = args
-            .iter()
-            .map(|arg| {
-                arg.replace("{dir}", path)
-                    .replace("{tls_port}", &tls_port.to_string())
-            })
-            .collect();
+        let fill = |text: &String| {
+            text.replace("{dir}", path)
+                .replace("{tls_port}", &tls_port.to_string())
+        };
+        let args: Vec<String> = args.iter().map(fill).collect();
+        let env = env.iter().map(|(name, value)| (name.clone(), fill(value)));
+        let env: Vec<(String, String)> = env.collect();
         let password = value_of(&args, "--requirepass").map(str::to_owned);
         let server = Self {
             address: Address { port, password },
             tls_port,
             args,
+            env,
             dir,
             child: Mutex::new(None),
         };
@@ -99,6 +102,7 @@ impl Native {
             .args(["--save", "", "--appendonly", "yes", "--appendfsync", "always"])
             .args(["--maxmemory-policy", "noeviction"])
             .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);

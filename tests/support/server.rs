@@ -39,15 +39,23 @@ impl Server {
     /// In an option `{dir}` stands for [`dir`](Self::dir) and `{tls_port}` for [`tls_port`](Self::tls_port).
     /// The plain port must stay open: the tests look at the server through it.
     pub async fn start_with(args: &[&str]) -> Self {
+        Self::start_with_env(args, &[]).await
+    }
+
+    /// As [`start_with`](Self::start_with), with more environment, in which `{dir}` stands for the same.
+    pub async fn start_with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-        Self::native(&args)
+        let env = env
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        Self::native(&args, &env.collect::<Vec<_>>())
             .await
             .unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    pub(super) async fn native(args: &[String]) -> Result<Self> {
+    pub(super) async fn native(args: &[String], env: &[(String, String)]) -> Result<Self> {
         Ok(Self {
-            host: Host::Native(Native::start(args).await?),
+            host: Host::Native(Native::start(args, env).await?),
         })
     }
 

@@ -6,7 +6,7 @@ mod pump;
 
 use std::mem::take;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    target: u16,
+    target: AtomicU16,
     to_server: watch::Sender<Line>,
     to_client: watch::Sender<Line>,
     links: Mutex<Vec<Link>>,
@@ -49,7 +49,7 @@ impl Proxy {
     /// Listens on a free port and passes every connection on to `target` of this machine.
     pub async fn start(target: u16) -> Self {
         let shared = Arc::new(Shared {
-            target,
+            target: AtomicU16::new(target),
             to_server: watch::Sender::default(),
             to_client: watch::Sender::default(),
             links: Mutex::default(),
@@ -78,6 +78,11 @@ impl Proxy {
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Passes connections that come from now on to another server; see [`reset_connections`](Self::reset_connections).
+    pub fn point_to(&self, target: u16) {
+        self.shared.target.store(target, Ordering::SeqCst);
     }
 
     /// How many connections were accepted since the start.
@@ -188,7 +193,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let ways = (shared.to_server.subscribe(), shared.to_client.subscribe());
         let mut links = lock(&shared.links);
         links.retain(|link| !link.is_over());
-        links.push(Link::start(client, shared.target, ways));
+        links.push(Link::start(client, shared.target.load(Ordering::SeqCst), ways));
         shared.accepted.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -1,0 +1,393 @@
+//! Reads a history and says what was wrong in it: pure functions, which know nothing of locks but what
+//! their callers believed at each moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
+
+/// A loss that is signalled later than this after the end of the validity is late: what a busy machine
+/// may add to a timer.
+pub const LATE: Duration = Duration::from_millis(300);
+/// For calls that began before a fault, or are still coming back from it.
+const SETTLED: Duration = Duration::from_millis(700);
+
+/// One guard, from the moment at which it was first seen valid.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub task: Task,
+    pub names: Vec<String>,
+    pub token: u64,
+    pub policy: Policy,
+    pub began: Micros,
+    pub from: Micros,
+    /// The end of its validity, as it was last seen.
+    pub until: Micros,
+    /// When it was believed over: left, lost, or out of validity.
+    pub end: Micros,
+    pub lost: Option<Micros>,
+    pub left: Option<Micros>,
+}
+
+/// Two holds that exclude each other, and the time in question.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub name: String,
+    pub first: Hold,
+    pub second: Hold,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    pub holds: usize,
+    pub writes: usize,
+    /// Two were valid at the same time.
+    pub overlaps: Vec<Pair>,
+    /// The later grant has not the larger token.
+    pub token_falls: Vec<Pair>,
+    /// Writes after a later holder's, and whether the fenced resource took them. The twin took all.
+    pub stale: Vec<(Micros, Task)>,
+    pub stale_accepted: Vec<(Micros, Task)>,
+    /// Holds whose loss was signalled too late, and by how much.
+    pub late: Vec<(Hold, Duration)>,
+    pub latest_loss: Duration,
+    pub losses: usize,
+    /// Moments at which a majority lock was granted, or said to be held by another, while no majority was there.
+    pub wrong_without_majority: Vec<Micros>,
+    /// Strikes of some length during which no majority lock was granted.
+    pub idle_strikes: Vec<Micros>,
+    /// Tasks that did not get the lock again after a strike was healed, and the longest that one needed.
+    pub starved: Vec<(Micros, Task)>,
+    pub slowest_return: Duration,
+    /// Refusals that no fault explains.
+    pub wrong_refusals: Vec<(Micros, String)>,
+    pub refused: BTreeMap<&'static str, usize>,
+    pub strikes: usize,
+}
+
+pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) -> Findings {
+    let holds = holds(events);
+    let strikes = strikes(events);
+    let mut findings = Findings {
+        holds: holds.len(),
+        strikes: strikes.len(),
+        overlaps: overlaps(&holds),
+        token_falls: token_falls(&holds),
+        ..Findings::default()
+    };
+    writes(events, &mut findings);
+    losses(&holds, &pauses(events), &mut findings);
+    without_majority(events, &strikes, &mut findings);
+    idle(&holds, &strikes, strike_is_long, &mut findings);
+    returns(events, &strikes, back_within, &mut findings);
+    for event in events {
+        if let What::Said(_, Said::Refused { refusal, detail, .. }) = &event.what {
+            *findings.refused.entry(word(*refusal)).or_default() += 1;
+            if *refusal == Refusal::Wrong {
+                findings.wrong_refusals.push((event.at, detail.clone()));
+            }
+        }
+    }
+    findings
+}
+
+const fn word(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Held => "held",
+        Refusal::Unreachable => "unreachable",
+        Refusal::TooLate => "too late",
+        Refusal::Unfenced => "unfenced",
+        Refusal::Waited => "waited",
+        Refusal::Wrong => "wrong",
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
+}
+
+/// The guards of a history, in the order of their beginning. One that was never seen valid is none.
+pub fn holds(events: &[Event]) -> Vec<Hold> {
+    let mut open: BTreeMap<Task, Hold> = BTreeMap::new();
+    let mut done = Vec::new();
+    for event in events {
+        let What::Said(task, said) = &event.what else {
+            continue;
+        };
+        match said {
+            Said::Enter {
+                names,
+                token,
+                policy,
+                began,
+                from,
+                until,
+            } => {
+                let hold = Hold {
+                    task: *task,
+                    names: names.clone(),
+                    token: *token,
+                    policy: *policy,
+                    began: *began,
+                    from: *from,
+                    until: *until,
+                    end: *until,
+                    lost: None,
+                    left: None,
+                };
+                done.extend(open.insert(*task, hold));
+            }
+            Said::Write { looked, until, .. } => {
+                // A look that found no validity says nothing of its end.
+                if let Some(hold) = open.get_mut(task).filter(|_| until > looked) {
+                    hold.until = hold.until.max(*until);
+                }
+            }
+            Said::Lost { at } => {
+                if let Some(hold) = open.get_mut(task) {
+                    hold.lost.get_or_insert(*at);
+                }
+            }
+            Said::Leave { at } => {
+                if let Some(hold) = open.get_mut(task) {
+                    hold.left.get_or_insert(*at);
+                }
+            }
+            Said::Unlocked { .. } | Said::Gone => done.extend(open.remove(task)),
+            Said::Hello | Said::Refused { .. } => {}
+        }
+    }
+    done.extend(open.into_values());
+    for hold in &mut done {
+        let over = [Some(hold.until), hold.lost, hold.left];
+        hold.end = over.into_iter().flatten().min().unwrap_or(hold.until);
+    }
+    done.retain(|hold| hold.until > hold.from);
+    done.sort_by_key(|hold| hold.from);
+    done
+}
+
+fn by_name(holds: &[Hold]) -> BTreeMap<&str, Vec<&Hold>> {
+    let mut names: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
+    for hold in holds {
+        for name in &hold.names {
+            names.entry(name).or_default().push(hold);
+        }
+    }
+    names
+}
+
+/// Every hold that began while an earlier one of the name was still valid.
+pub fn overlaps(holds: &[Hold]) -> Vec<Pair> {
+    let mut found = Vec::new();
+    for (name, holds) in by_name(holds) {
+        let mut longest: Option<&Hold> = None;
+        for hold in holds {
+            if let Some(before) = longest.filter(|before| hold.from < before.end && hold.end > before.from) {
+                found.push(pair(name, before, hold));
+            }
+            if longest.is_none_or(|before| hold.end > before.end) {
+                longest = Some(hold);
+            }
+        }
+    }
+    found
+}
+
+/// Every hold whose token is not above all earlier ones of the name.
+pub fn token_falls(holds: &[Hold]) -> Vec<Pair> {
+    let mut found = Vec::new();
+    for (name, holds) in by_name(holds) {
+        let mut highest: Option<&Hold> = None;
+        for hold in holds {
+            match highest {
+                Some(before) if hold.token <= before.token => found.push(pair(name, before, hold)),
+                _ => highest = Some(hold),
+            }
+        }
+    }
+    found
+}
+
+fn pair(name: &str, first: &Hold, second: &Hold) -> Pair {
+    Pair {
+        name: name.to_owned(),
+        first: first.clone(),
+        second: second.clone(),
+    }
+}
+
+/// A write is stale when the name has already been written under a hold that began later. Tokens play no part in
+/// that, so that it is known whether the fenced resource, which knows nothing else, has caught it.
+fn writes(events: &[Event], findings: &mut Findings) {
+    let mut current: BTreeMap<Task, (Vec<String>, Micros)> = BTreeMap::new();
+    let mut newest: BTreeMap<String, Micros> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Said(
+                task,
+                Said::Enter {
+                    names, from, until, ..
+                },
+            ) if until > from => {
+                current.insert(*task, (names.clone(), *from));
+            }
+            What::Said(task, Said::Write { accepted, .. }) => {
+                let Some((names, from)) = current.get(task) else {
+                    continue;
+                };
+                findings.writes += 1;
+                let stale = names
+                    .iter()
+                    .any(|name| newest.get(name).is_some_and(|other| other > from));
+                if stale {
+                    findings.stale.push((event.at, *task));
+                    if *accepted {
+                        findings.stale_accepted.push((event.at, *task));
+                    }
+                }
+                for name in names {
+                    let newest = newest.entry(name.clone()).or_insert(*from);
+                    *newest = (*newest).max(*from);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// From when to when each worker was stopped.
+fn pauses(events: &[Event]) -> Vec<(usize, Micros, Micros)> {
+    let mut since: BTreeMap<usize, Micros> = BTreeMap::new();
+    let mut pauses = Vec::new();
+    for event in events {
+        match event.what {
+            What::Done(Done::Stopped { worker }) => {
+                since.insert(worker, event.at);
+            }
+            What::Done(Done::Continued { worker }) => {
+                let begun = since.remove(&worker);
+                pauses.extend(begun.map(|begun| (worker, begun, event.at)));
+            }
+            _ => {}
+        }
+    }
+    pauses
+}
+
+fn losses(holds: &[Hold], pauses: &[(usize, Micros, Micros)], findings: &mut Findings) {
+    for hold in holds {
+        let Some(known) = hold.lost.or(hold.left) else {
+            continue;
+        };
+        findings.losses += usize::from(hold.lost.is_some());
+        // A process that does not run can be told nothing.
+        let due = pauses
+            .iter()
+            .filter(|(worker, begun, ended)| {
+                *worker == hold.task.worker && *begun <= hold.until + micros(LATE) && *ended >= hold.from
+            })
+            .map(|(_, _, ended)| *ended)
+            .chain([hold.until])
+            .max()
+            .unwrap_or(hold.until);
+        let late = Duration::from_micros(known.saturating_sub(due));
+        findings.latest_loss = findings.latest_loss.max(late);
+        if late > LATE {
+            findings.late.push((hold.clone(), late));
+        }
+    }
+}
+
+/// From the first blow of each strike until it was healed.
+fn strikes(events: &[Event]) -> Vec<(Micros, Micros)> {
+    let mut strikes = Vec::new();
+    let mut begun = None;
+    for event in events {
+        match event.what {
+            What::Done(Done::Break(_)) => {
+                begun.get_or_insert(event.at);
+            }
+            What::Done(Done::Healed) => strikes.extend(begun.take().map(|begun| (begun, event.at))),
+            _ => {}
+        }
+    }
+    strikes
+}
+
+fn without_majority(events: &[Event], strikes: &[(Micros, Micros)], findings: &mut Findings) {
+    let inside = |began: Micros, ended: Micros| {
+        strikes
+            .iter()
+            .any(|(from, to)| began > from + micros(SETTLED) && ended < *to)
+    };
+    for event in events {
+        let wrong = match &event.what {
+            What::Said(
+                _,
+                Said::Enter {
+                    began, from, until, ..
+                },
+            ) => until > from && inside(*began, *from),
+            What::Said(
+                _,
+                Said::Refused {
+                    policy: Policy::Red,
+                    began,
+                    ended,
+                    refusal: Refusal::Held,
+                    ..
+                },
+            ) => inside(*began, *ended),
+            _ => false,
+        };
+        if wrong {
+            findings.wrong_without_majority.push(event.at);
+        }
+    }
+}
+
+fn idle(holds: &[Hold], strikes: &[(Micros, Micros)], long: Duration, findings: &mut Findings) {
+    for (from, to) in strikes.iter().filter(|(from, to)| to - from >= micros(long)) {
+        let granted = |hold: &Hold| hold.policy == Policy::Red && (*from..*to).contains(&hold.from);
+        if !holds.iter().any(granted) {
+            findings.idle_strikes.push(*from);
+        }
+    }
+}
+
+/// After every strike, everybody who works must have had a lock again before the next one and within the bound.
+fn returns(events: &[Event], strikes: &[(Micros, Micros)], within: Duration, findings: &mut Findings) {
+    for (i, (_, healed)) in strikes.iter().enumerate() {
+        let next = strikes.get(i + 1).map_or(Micros::MAX, |(begun, _)| *begun);
+        let mut working: BTreeSet<Task> = BTreeSet::new();
+        let mut slowest = 0;
+        for event in events {
+            let over = event.at >= next || matches!(event.what, What::Done(Done::Over));
+            if over {
+                break;
+            }
+            match &event.what {
+                What::Said(task, Said::Hello) => {
+                    working.insert(*task);
+                }
+                What::Said(task, Said::Gone) => {
+                    working.remove(task);
+                }
+                What::Said(task, Said::Enter { from, .. }) if from > healed => {
+                    if working.remove(task) {
+                        slowest = slowest.max(from - healed);
+                        if from - healed > micros(within) {
+                            findings.starved.push((*healed, *task));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        findings.slowest_return = findings.slowest_return.max(Duration::from_micros(slowest));
+        findings
+            .starved
+            .extend(working.into_iter().map(|task| (*healed, task)));
+    }
+}

@@ -1,0 +1,116 @@
+//! Servers whose wall clock is set.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use futures::future::join_all;
+use rand::RngExt;
+
+use super::{Expect, PROMISED, Row};
+use crate::settings::{CLOCK_FILE, SetUp};
+use crate::stage::Stage;
+use crate::support::Keep;
+
+const CLOCKS: SetUp = SetUp {
+    clocks: true,
+    ..PROMISED.set_up
+};
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        Row {
+            name: "clocks of a minority step forward",
+            promise: "fencing only, as clocks agree",
+            set_up: CLOCKS,
+            strike: |stage| Box::pin(forward(stage, false)),
+            overlaps: Expect::Open,
+            containers: false,
+            ..PROMISED
+        },
+        Row {
+            name: "clocks of a majority step forward",
+            promise: "fencing only, as clocks agree",
+            set_up: CLOCKS,
+            strike: |stage| Box::pin(forward(stage, true)),
+            overlaps: Expect::Open,
+            containers: false,
+            ..PROMISED
+        },
+        Row {
+            name: "clocks of a minority step backward",
+            promise: "exclusion, progress after; locks may stay for longer",
+            set_up: CLOCKS,
+            strike: |stage| Box::pin(backward(stage)),
+            clean: false,
+            containers: false,
+            ..PROMISED
+        },
+        Row {
+            name: "restart without data, then the clock steps forward",
+            promise: "fencing only: a server tells its uptime by its wall clock",
+            set_up: CLOCKS,
+            strike: |stage| Box::pin(forward_after_restart(stage)),
+            overlaps: Expect::Open,
+            containers: false,
+            ..PROMISED
+        },
+    ]
+}
+
+/// Moves a server's clock for good: going back would be a step, too.
+fn step(stage: &mut Stage, master: usize, seconds: i64) -> Result<()> {
+    stage.clocks[master] += seconds;
+    let file = stage.server(master).dir().join(CLOCK_FILE);
+    // Renamed, because the server reads the file at every look at the clock.
+    let new = file.with_extension("new");
+    fs::write(&new, format!("{:+}s\n", stage.clocks[master])).context("setting a clock")?;
+    fs::rename(&new, &file).context("setting a clock")
+}
+
+async fn forward(stage: &mut Stage, majority: bool) -> Result<()> {
+    let masters = if majority {
+        stage.some(stage.majority())
+    } else {
+        stage.minority()
+    };
+    let seconds = stage.rng.random_range(1..100);
+    stage.somebody_stays().await?;
+    stage.breaks(format!("the clocks of {masters:?} step by +{seconds} s"));
+    for &master in &masters {
+        step(stage, master, seconds)?;
+    }
+    stage.pause(300, 1000).await;
+    Ok(())
+}
+
+async fn backward(stage: &mut Stage) -> Result<()> {
+    let masters = stage.minority();
+    let seconds = stage.rng.random_range(1..4);
+    stage.somebody_stays().await?;
+    stage.breaks(format!("the clocks of {masters:?} step by -{seconds} s"));
+    for &master in &masters {
+        step(stage, master, -seconds)?;
+    }
+    stage.pause(300, 1500).await;
+    Ok(())
+}
+
+async fn forward_after_restart(stage: &mut Stage) -> Result<()> {
+    let masters = stage.some(stage.majority());
+    stage.somebody_stays().await?;
+    stage.breaks(format!(
+        "{masters:?} restart with nothing, their clocks step by +3600 s, connections break"
+    ));
+    let restarts = masters
+        .iter()
+        .map(|&master| stage.server(master).restart(Keep::Nothing));
+    join_all(restarts).await;
+    for &master in &masters {
+        step(stage, master, 3600)?;
+        for way in stage.ways_to(master) {
+            way.reset_connections().await;
+        }
+    }
+    stage.pause(200, 500).await;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The faults, one row each: what is broken, and what is promised for it.
+
+mod client;
+mod clock;
+mod disk;
+mod network;
+mod restart;
+mod server;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::future::LocalBoxFuture;
+
+use crate::settings::SetUp;
+use crate::stage::Stage;
+
+/// What may be expected of one thing under a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// It must not happen.
+    Never,
+    /// It may happen: nothing is promised.
+    Open,
+    /// It must be seen, or the campaign would be blind.
+    Seen,
+}
+
+pub type Strike = for<'a> fn(&'a mut Stage) -> LocalBoxFuture<'a, Result<()>>;
+
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub name: &'static str,
+    /// What is promised, in words.
+    pub promise: &'static str,
+    pub set_up: SetUp,
+    /// Before the first strike.
+    pub prepare: Option<Strike>,
+    /// Breaks, lasts and heals.
+    pub strike: Strike,
+    /// Two valid at once.
+    pub overlaps: Expect,
+    /// Writes after a later holder's: the unfenced twin takes them.
+    pub stale: Expect,
+    /// The later grant has the larger token, and the fenced resource takes no stale write.
+    pub tokens: bool,
+    /// Majority locks are granted during the fault, too.
+    pub available: bool,
+    /// No majority is there: nothing is granted and nothing is *held by another*.
+    pub blackout: bool,
+    /// Nothing is left on the masters after the lease.
+    pub clean: bool,
+    /// Containers can do it, too.
+    pub containers: bool,
+    /// Everybody gets a lock again within this after the fault.
+    pub back_within: Duration,
+}
+
+/// Everything is promised, and all of it for servers of any kind.
+const PROMISED: Row = Row {
+    name: "",
+    promise: "",
+    set_up: SetUp {
+        args: &[],
+        clocks: false,
+        replaceable: false,
+        no_quarantine: false,
+        allow_eviction: false,
+    },
+    prepare: None,
+    strike: |_| Box::pin(async { Ok(()) }),
+    overlaps: Expect::Never,
+    stale: Expect::Open,
+    tokens: true,
+    available: false,
+    blackout: false,
+    clean: true,
+    containers: true,
+    back_within: Duration::from_secs(15),
+};
+
+pub fn all() -> Vec<Row> {
+    [
+        restart::rows(),
+        disk::rows(),
+        server::rows(),
+        network::rows(),
+        client::rows(),
+        clock::rows(),
+    ]
+    .concat()
+}

@@ -1,0 +1,94 @@
+//! One history: a fault strikes several times while workers contend, then the book is read.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use futures::future::FutureExt;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::timeout;
+
+use crate::checker::{Findings, check};
+use crate::event::Event;
+use crate::faults::Row;
+use crate::stage::Stage;
+
+/// For one history, whatever happens in it.
+const WITHIN: Duration = Duration::from_secs(180);
+/// Of a fault that lasts for less nothing can be said about progress during it.
+const LONG: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub struct History {
+    pub seed: u64,
+    pub masters: usize,
+    pub events: Vec<Event>,
+    pub findings: Findings,
+    pub left_over: Vec<String>,
+    /// What kept it from its end.
+    pub error: Option<String>,
+    pub took: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    pub seed: u64,
+    pub rounds: usize,
+    pub broken: bool,
+    /// As many masters at most.
+    pub masters: usize,
+}
+
+pub async fn run(row: &Row, orders: Orders) -> History {
+    let begun = std::time::Instant::now();
+    let mut history = History {
+        seed: orders.seed,
+        masters: if StdRng::seed_from_u64(orders.seed).random_bool(0.5) {
+            3
+        } else {
+            orders.masters
+        },
+        ..History::default()
+    };
+    // A server that cannot be started or broken panics; that is a word on this history alone.
+    let playing = AssertUnwindSafe(play(row, orders, &mut history)).catch_unwind();
+    let outcome = match timeout(WITHIN, playing).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => {
+            let words = panic.downcast_ref::<String>().cloned();
+            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            Err(anyhow!("{}", words.unwrap_or_else(|| "a panic".to_owned())))
+        }
+        Err(_) => Err(anyhow!("not over within {WITHIN:?}")),
+    };
+    history.error = outcome.err().map(|error| format!("{error:#}"));
+    history.findings = check(&history.events, LONG, row.back_within);
+    history.took = begun.elapsed();
+    history
+}
+
+async fn play(row: &Row, orders: Orders, history: &mut History) -> Result<()> {
+    let mut stage = Stage::open(row.set_up, history.masters, orders.seed, orders.broken).await?;
+    let played = strikes(row, orders, &mut stage).await;
+    let left_over = match &played {
+        Ok(()) => stage.close().await,
+        Err(_) => Ok(Vec::new()),
+    };
+    history.events = stage.witness.events();
+    played?;
+    history.left_over = left_over?;
+    Ok(())
+}
+
+async fn strikes(row: &Row, orders: Orders, stage: &mut Stage) -> Result<()> {
+    if let Some(prepare) = row.prepare {
+        prepare(stage).await?;
+    }
+    for _ in 0..orders.rounds {
+        stage.pause(0, 300).await;
+        (row.strike)(stage).await?;
+        stage.healed(row.back_within).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The chaos campaign: worker processes contend for a few names on real servers while servers, links,
+//! clocks and the workers themselves are broken. A witness outside of the locks writes down who believed
+//! to hold what, and a checker reads the book afterwards.
+//!
+//! Under plain `cargo test` every fault strikes once and nothing is said but the last line. From the environment:
+//!
+//! * `CHAOS=full`: several strikes each, and the table (`make chaos`)
+//! * `CHAOS_SEED`, `CHAOS_ROUNDS` (strikes per history), `CHAOS_SECONDS` (new seeds until then),
+//!   `CHAOS_PARALLEL` (histories at a time), `CHAOS_ONLY` (a part of the faults' names)
+//! * `CHAOS_BREAK=1`: the workers' locks always succeed, and everything must go red
+//! * `MULTILOCK_TEST_CLUSTER=compose`: on the masters of the compose file, with what containers can do
+
+// A program of its own exports nothing.
+#![allow(unreachable_pub)]
+
+mod checker;
+mod crew;
+mod event;
+mod faults;
+mod history;
+mod report;
+mod settings;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+mod timeline;
+mod verdict;
+mod witness;
+mod worker;
+
+use std::env;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::stream::{self, StreamExt};
+
+use faults::Row;
+use history::Orders;
+use report::Line;
+use worker::Duty;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let outcome = match args.split_first() {
+        Some((first, rest)) if first == worker::WORKER => {
+            Duty::from_args(rest).and_then(|duty| worker::work(&duty).map(|()| true))
+        }
+        // What a test runner asks of its tests; there is one here, and no list.
+        _ if args.iter().any(|arg| arg == "--list") => Ok(true),
+        _ => campaign(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chaos: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Campaign {
+    full: bool,
+    compose: bool,
+    seed: u64,
+    rounds: usize,
+    least: Duration,
+    parallel: usize,
+    only: Option<String>,
+    broken: bool,
+}
+
+impl Campaign {
+    fn from_env() -> Result<Self> {
+        let full = match env::var("CHAOS").as_deref() {
+            Ok("full") => true,
+            Ok("short") | Err(_) => false,
+            Ok(other) => bail!("CHAOS is 'full' or 'short', not '{other}'"),
+        };
+        let compose = env::var("MULTILOCK_TEST_CLUSTER").as_deref() == Ok("compose");
+        Ok(Self {
+            full,
+            compose,
+            seed: number("CHAOS_SEED")?.unwrap_or(1),
+            rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(if full { 4 } else { 1 }))?,
+            least: Duration::from_secs(number("CHAOS_SECONDS")?.unwrap_or(0)),
+            // The masters of the compose file are one set. Histories mostly wait.
+            parallel: if compose {
+                1
+            } else {
+                usize::try_from(number("CHAOS_PARALLEL")?.unwrap_or(4))?
+            },
+            only: env::var("CHAOS_ONLY").ok(),
+            broken: env::var("CHAOS_BREAK").is_ok_and(|word| word == "1"),
+        })
+    }
+
+    /// With their places among all, which their seeds follow.
+    fn rows(&self) -> Vec<(u64, Row)> {
+        let wanted = |row: &Row| {
+            let named = self
+                .only
+                .as_ref()
+                .is_none_or(|part| row.name.contains(part.as_str()));
+            named && (row.containers || !self.compose)
+        };
+        (0..).zip(faults::all()).filter(|(_, row)| wanted(row)).collect()
+    }
+}
+
+fn number(name: &str) -> Result<Option<u64>> {
+    let Ok(text) = env::var(name) else {
+        return Ok(None);
+    };
+    let number = text.trim().parse();
+    number
+        .map(Some)
+        .with_context(|| format!("{name}: '{text}' is no number"))
+}
+
+/// Whether all promises were kept.
+fn campaign() -> Result<bool> {
+    let campaign = Campaign::from_env()?;
+    let rows = campaign.rows();
+    anyhow::ensure!(!rows.is_empty(), "CHAOS_ONLY leaves no fault");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    // Histories run on this thread, so that it is the parent of the workers, which end with it.
+    let lines = runtime.block_on(passes(&campaign, &rows));
+    if campaign.full {
+        println!("{}", report::table(&lines));
+    }
+    for line in &lines {
+        if !line.wrong.is_empty() {
+            println!("{}", report::trouble(line));
+        }
+    }
+    println!("{}", report::summary(rows.len(), &lines));
+    Ok(lines.iter().all(|line| line.wrong.is_empty()))
+}
+
+async fn passes(campaign: &Campaign, rows: &[(u64, Row)]) -> Vec<Line> {
+    let begun = Instant::now();
+    let mut lines = Vec::new();
+    for pass in 0.. {
+        let histories = rows.iter().map(|(place, row)| {
+            let orders = Orders {
+                seed: campaign.seed + 1000 * pass + place,
+                rounds: campaign.rounds,
+                broken: campaign.broken,
+                masters: 5,
+            };
+            async move {
+                let history = history::run(row, orders).await;
+                let wrong = verdict::judge(row, &history);
+                Line {
+                    row: *row,
+                    verdict: verdict::verdict(row, &wrong),
+                    history,
+                    wrong,
+                }
+            }
+        });
+        lines.extend(
+            stream::iter(histories)
+                .buffered(campaign.parallel)
+                .collect::<Vec<_>>()
+                .await,
+        );
+        if begun.elapsed() >= campaign.least {
+            break;
+        }
+    }
+    lines
+}

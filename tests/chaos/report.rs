@@ -1,0 +1,137 @@
+//! The table, and what a failing history leaves for people to read.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::event::Micros;
+use crate::faults::Row;
+use crate::history::History;
+use crate::timeline::timeline;
+use crate::verdict::{Verdict, Wrong};
+
+/// Around a violation.
+const BEFORE: Micros = 1_500_000;
+const AFTER: Micros = 300_000;
+
+pub struct Line {
+    pub row: Row,
+    pub verdict: Verdict,
+    pub history: History,
+    pub wrong: Vec<Wrong>,
+}
+
+pub fn table(lines: &[Line]) -> String {
+    let mut text = format!(
+        "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>6} {:>7} {:>8} {:>7} {:>7}  verdict\n",
+        "fault",
+        "n",
+        "hit",
+        "holds",
+        "losses",
+        "overlaps",
+        "stale",
+        "twin/fenced",
+        "late ms",
+        "back s",
+        "took s"
+    );
+    text = text.replace("  stale twin/fenced", " stale tw/fenced");
+    for line in lines {
+        let found = &line.history.findings;
+        let _ = writeln!(
+            text,
+            "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>14} {:>8} {:>7.2} {:>7.1}  {}: {}",
+            line.row.name,
+            line.history.masters,
+            found.strikes,
+            found.holds,
+            found.losses,
+            found.overlaps.len(),
+            format!("{}/{}", found.stale.len(), found.stale_accepted.len()),
+            found.latest_loss.as_millis(),
+            found.slowest_return.as_secs_f64(),
+            line.history.took.as_secs_f64(),
+            line.verdict,
+            line.row.promise,
+        );
+    }
+    text
+}
+
+/// What is wrong, with a timeline around it; the whole history goes to a file.
+pub fn trouble(line: &Line) -> String {
+    let history = &line.history;
+    let mut text = format!(
+        "\n{}: {} (seed {}, {} masters)\n",
+        line.verdict, line.row.name, history.seed, history.masters
+    );
+    for wrong in &line.wrong {
+        let _ = writeln!(text, "  {}: {}", wrong.verdict, wrong.what);
+    }
+    if let Some(at) = line.wrong.iter().find_map(|wrong| wrong.at) {
+        let around = timeline(&history.events, at.saturating_sub(BEFORE), at + AFTER, false);
+        // The end is what matters; a broken lock fills pages.
+        let lines: Vec<&str> = around.lines().collect();
+        for line in &lines[lines.len().saturating_sub(60)..] {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    match store(line) {
+        Ok(path) => {
+            let _ = writeln!(text, "  the whole history: {}", path.display());
+        }
+        Err(error) => {
+            let _ = writeln!(text, "  the history could not be stored: {error}");
+        }
+    }
+    text
+}
+
+fn store(line: &Line) -> std::io::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target"),
+        PathBuf::from,
+    );
+    let dir = target.join("chaos");
+    fs::create_dir_all(&dir)?;
+    let name: String = line
+        .row
+        .name
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let path = dir.join(format!("{name}-{}.txt", line.history.seed));
+    let mut text = format!(
+        "{}: {}, seed {}\n",
+        line.verdict, line.row.name, line.history.seed
+    );
+    for wrong in &line.wrong {
+        let _ = writeln!(text, "{}: {}", wrong.verdict, wrong.what);
+    }
+    text.push_str(&timeline(&line.history.events, 0, Micros::MAX, true));
+    fs::write(&path, text)?;
+    Ok(path)
+}
+
+/// The last line of a campaign.
+pub fn summary(faults: usize, lines: &[Line]) -> String {
+    let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
+    format!(
+        "chaos: faults={faults} histories={} violations={} unexpected={}",
+        lines.len(),
+        count(Verdict::Violation),
+        count(Verdict::Unexpected)
+    )
+}
+
+pub fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}

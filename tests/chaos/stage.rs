@@ -1,0 +1,245 @@
+//! Everything that a fault can break: the masters, the ways to them and the worker processes.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use tokio::time::{Instant, sleep};
+
+use crate::crew::Worker;
+use crate::event::{Done, now};
+use crate::settings::{LEASE, NODE_TIMEOUT, SetUp, WORKERS};
+use crate::support::{Cluster, Proxy, Server};
+use crate::witness::Witness;
+use crate::worker::{Duty, TASKS};
+
+/// For somebody to be inside; longer than everybody's turn takes.
+const INSIDE_WITHIN: Duration = Duration::from_secs(4);
+/// Workers connect, and everybody has had a lock.
+const BEGUN_WITHIN: Duration = Duration::from_secs(20);
+
+pub struct Stage {
+    servers: Vec<Server>,
+    /// Beside the servers: it keeps other tests off the masters of the compose file.
+    _cluster: Option<Cluster>,
+    /// By worker's place, then by master.
+    ways: Vec<Vec<Proxy>>,
+    pub workers: Vec<Worker>,
+    pub witness: Witness,
+    pub rng: StdRng,
+    /// Servers that may take the place of a master.
+    pub spare: Vec<Server>,
+    /// By how many seconds each master's clock is off.
+    pub clocks: Vec<i64>,
+    set_up: SetUp,
+    started: usize,
+    seed: u64,
+    broken: bool,
+}
+
+impl Stage {
+    /// Masters that have had their votes for long enough, and workers of whom each has had a lock.
+    pub async fn open(set_up: SetUp, masters: usize, seed: u64, broken: bool) -> Result<Self> {
+        let begun = Instant::now();
+        let (servers, cluster) = if set_up.is_plain() {
+            (Vec::new(), Some(Cluster::start(masters).await))
+        } else {
+            let env = set_up.env()?;
+            let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let starting = (0..masters).map(|_| Server::start_with_env(set_up.args, &env));
+            (futures::future::join_all(starting).await, None)
+        };
+        let mut stage = Self {
+            servers,
+            _cluster: None,
+            ways: Vec::new(),
+            workers: Vec::new(),
+            witness: Witness::start().await?,
+            rng: StdRng::seed_from_u64(seed),
+            spare: Vec::new(),
+            clocks: vec![0; masters],
+            set_up,
+            started: 0,
+            seed,
+            broken,
+        };
+        stage._cluster = cluster;
+        for _ in 0..WORKERS {
+            let mut ways = Vec::new();
+            for master in 0..masters {
+                ways.push(Proxy::start(stage.server(master).port()).await);
+            }
+            stage.ways.push(ways);
+        }
+        // A server counts its uptime in whole seconds, so it has the vote a second later at worst.
+        let quarantine = set_up.quarantine_ends() + Duration::from_secs(1);
+        sleep(quarantine.saturating_sub(begun.elapsed())).await;
+        for place in 0..WORKERS {
+            stage.hire(place)?;
+        }
+        let begun = Instant::now();
+        loop {
+            let all = stage.witness.working() == WORKERS * TASKS;
+            if all && stage.witness.waiting_since(0).is_empty() {
+                return Ok(stage);
+            }
+            stage.check()?;
+            anyhow::ensure!(
+                begun.elapsed() < BEGUN_WITHIN,
+                "not everybody gets a lock before any fault"
+            );
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub fn masters(&self) -> usize {
+        self.ways[0].len()
+    }
+
+    /// How many make a majority.
+    pub fn majority(&self) -> usize {
+        self.masters() / 2 + 1
+    }
+
+    pub fn server(&self, master: usize) -> &Server {
+        match &self._cluster {
+            Some(cluster) => cluster.server(master),
+            None => &self.servers[master],
+        }
+    }
+
+    /// Puts another server in the place of a master, for connections that come from now on. Returns the old one.
+    pub fn replace(&mut self, master: usize, server: Server) -> Server {
+        for way in self.ways_to(master) {
+            way.point_to(server.port());
+        }
+        std::mem::replace(&mut self.servers[master], server)
+    }
+
+    /// Everybody's way to a master.
+    pub fn ways_to(&self, master: usize) -> impl Iterator<Item = &Proxy> {
+        self.ways.iter().map(move |ways| &ways[master])
+    }
+
+    /// One worker's way to a master.
+    pub fn way(&self, place: usize, master: usize) -> &Proxy {
+        &self.ways[place][master]
+    }
+
+    /// `n` masters, whichever.
+    pub fn some(&mut self, n: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.masters()).collect();
+        all.shuffle(&mut self.rng);
+        all.truncate(n);
+        all
+    }
+
+    pub fn minority(&mut self) -> Vec<usize> {
+        let most = self.masters() - self.majority();
+        let n = self.rng.random_range(1..=most);
+        self.some(n)
+    }
+
+    /// Starts a worker on the ways of `place`.
+    pub fn hire(&mut self, place: usize) -> Result<()> {
+        self.started += 1;
+        let urls: Vec<String> = self.ways[place].iter().map(Proxy::url).collect();
+        let duty = Duty {
+            worker: self.started,
+            witness: self.witness.address(),
+            lease: LEASE,
+            seed: self.seed,
+            broken: self.broken,
+        };
+        let env = [
+            ("MULTILOCK_NODES", urls.join(",")),
+            ("MULTILOCK_LEASE", humantime(LEASE)),
+            ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
+            ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
+            ("MULTILOCK_ALLOW_EVICTION", self.set_up.allow_eviction.to_string()),
+        ];
+        self.workers.push(Worker::start(&duty, place, &env)?);
+        Ok(())
+    }
+
+    /// Says what is about to be done; from here on the strike counts.
+    pub fn breaks(&self, what: impl Into<String>) {
+        self.witness.done(Done::Break(what.into()));
+    }
+
+    pub async fn pause(&mut self, from_ms: u64, to_ms: u64) {
+        let length = self.rng.random_range(from_ms..=to_ms);
+        sleep(Duration::from_millis(length)).await;
+    }
+
+    /// Waits until somebody is inside who stays, and says which worker.
+    pub async fn somebody_stays(&self) -> Result<usize> {
+        let begun = Instant::now();
+        loop {
+            let stays = |from: u64| now().saturating_sub(from) > 60_000;
+            let inside = self.witness.inside();
+            if let Some((task, _)) = inside.into_iter().find(|(_, from)| stays(*from)) {
+                return Ok(task.worker);
+            }
+            anyhow::ensure!(
+                begun.elapsed() < INSIDE_WITHIN,
+                "nobody holds anything for longer"
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The strike is over; waits until everybody has had a lock again, at most `within`.
+    pub async fn healed(&mut self, within: Duration) -> Result<()> {
+        self.witness.done(Done::Healed);
+        let healed = now();
+        let begun = Instant::now();
+        // One who does not come back is found in the history.
+        while begun.elapsed() < within {
+            self.check()?;
+            let all = self.witness.working() == self.workers.len() * TASKS;
+            if all && self.witness.waiting_since(healed).is_empty() {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// Fails when a worker has ended before its time.
+    pub fn check(&mut self) -> Result<()> {
+        self.workers.iter_mut().try_for_each(Worker::check)
+    }
+
+    /// Everybody stops. Returns the keys that are still there after the lease, which nobody holds.
+    pub async fn close(&mut self) -> Result<Vec<String>> {
+        self.witness.done(Done::Over);
+        for worker in &mut self.workers {
+            worker.ended().await?;
+        }
+        let begun = Instant::now();
+        loop {
+            let mut left = Vec::new();
+            for master in 0..self.masters() {
+                for key in self.server(master).keys().await {
+                    left.push(format!("{key} on master {master}"));
+                }
+            }
+            if left.is_empty() || begun.elapsed() > LEASE + Duration::from_millis(500) {
+                return Ok(left);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub fn worker(&mut self, number: usize) -> Result<&mut Worker> {
+        let found = self.workers.iter_mut().find(|worker| worker.number == number);
+        found.context("a worker that is not there")
+    }
+}
+
+fn humantime(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

@@ -1,0 +1,132 @@
+//! What a history says about a row's promises.
+
+use std::fmt;
+
+use crate::event::Micros;
+use crate::faults::{Expect, Row};
+use crate::history::History;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Promised, and so it was.
+    Kept,
+    /// Not promised; whether it happened is in the figures.
+    Expected,
+    /// Nobody should have come to this.
+    Unexpected,
+    /// Promised and broken.
+    Violation,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "kept",
+            Self::Expected => "expected",
+            Self::Unexpected => "UNEXPECTED",
+            Self::Violation => "VIOLATION",
+        })
+    }
+}
+
+/// One thing that is wrong, and when it was seen.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    pub verdict: Verdict,
+    pub what: String,
+    pub at: Option<Micros>,
+}
+
+/// Everything that is wrong with a history.
+pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
+    let found = &history.findings;
+    let mut wrong = Vec::new();
+    let mut say = |verdict, what: String, at| wrong.push(Wrong { verdict, what, at });
+    if let Some(error) = &history.error {
+        let last = history.events.last().map(|event| event.at);
+        say(Verdict::Unexpected, error.clone(), last);
+    }
+    let first = |pairs: &[crate::checker::Pair]| pairs.first().map(|pair| pair.second.from);
+    let overlaps = found.overlaps.len();
+    if overlaps > 0 && row.overlaps == Expect::Never {
+        let what = format!("{overlaps} times two were valid at once");
+        say(Verdict::Violation, what, first(&found.overlaps));
+    }
+    if overlaps == 0 && row.overlaps == Expect::Seen {
+        let what = "two holders at once were to be seen, and none were".to_owned();
+        say(Verdict::Unexpected, what, None);
+    }
+    if found.stale.is_empty() && row.stale == Expect::Seen {
+        say(
+            Verdict::Unexpected,
+            "a stale write was to be seen, and none was".to_owned(),
+            None,
+        );
+    }
+    if row.tokens && !found.token_falls.is_empty() {
+        let what = format!("{} tokens not above an earlier one", found.token_falls.len());
+        say(Verdict::Violation, what, first(&found.token_falls));
+    }
+    if row.tokens && !found.stale_accepted.is_empty() {
+        let what = format!(
+            "the fenced resource took {} stale writes",
+            found.stale_accepted.len()
+        );
+        say(
+            Verdict::Violation,
+            what,
+            found.stale_accepted.first().map(|(at, _)| *at),
+        );
+    }
+    if let Some((hold, late)) = found.late.first() {
+        let what = format!("{} losses told late, the first by {late:?}", found.late.len());
+        say(Verdict::Violation, what, Some(hold.until));
+    }
+    if row.blackout && !found.wrong_without_majority.is_empty() {
+        let n = found.wrong_without_majority.len();
+        let what = format!("{n} times granted or called held without a majority");
+        say(
+            Verdict::Violation,
+            what,
+            found.wrong_without_majority.first().copied(),
+        );
+    }
+    if row.available && !found.idle_strikes.is_empty() {
+        let what = format!(
+            "no majority lock was granted during {} strikes",
+            found.idle_strikes.len()
+        );
+        say(Verdict::Violation, what, found.idle_strikes.first().copied());
+    }
+    if row.clean && !history.left_over.is_empty() {
+        say(
+            Verdict::Violation,
+            format!("left behind: {}", history.left_over.join(", ")),
+            None,
+        );
+    }
+    if let Some((at, _)) = found.starved.first() {
+        let who: Vec<String> = found.starved.iter().map(|(_, task)| task.to_string()).collect();
+        let what = format!("no lock within {:?} for {}", row.back_within, who.join(", "));
+        say(Verdict::Unexpected, what, Some(*at));
+    }
+    if let Some((at, detail)) = found.wrong_refusals.first() {
+        let what = format!(
+            "{} refusals that no fault explains: {detail}",
+            found.wrong_refusals.len()
+        );
+        say(Verdict::Unexpected, what, Some(*at));
+    }
+    if history.error.is_none() && found.strikes == 0 {
+        say(Verdict::Unexpected, "the fault never struck".to_owned(), None);
+    }
+    wrong
+}
+
+pub fn verdict(row: &Row, wrong: &[Wrong]) -> Verdict {
+    let worst = wrong.iter().map(|wrong| wrong.verdict).max();
+    worst.unwrap_or(match row.overlaps {
+        Expect::Never => Verdict::Kept,
+        Expect::Open | Expect::Seen => Verdict::Expected,
+    })
+}

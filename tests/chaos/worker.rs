@@ -1,0 +1,333 @@
+//! One worker process: a few tasks that contend for a few names and tell the witness everything.
+//!
+//! It looks at its guard, works for some milliseconds and writes without another look: the writer whom a
+//! pause between the two turns into a stale one.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use multilock::{Closing, LockError, Masters, MultiLockGuard, UnlockError};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::event::{Micros, Policy, Refusal, Said, now};
+
+/// The first argument of a worker process.
+pub const WORKER: &str = "chaos-worker";
+/// The tasks of every worker.
+pub const TASKS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A worker may be started in the middle of a fault.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
+/// The witness answers at once; if it does not, the campaign is over.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a worker is told on its command line; the masters are in its environment.
+#[derive(Clone, Debug)]
+pub struct Duty {
+    pub worker: usize,
+    pub witness: SocketAddr,
+    pub lease: Duration,
+    pub seed: u64,
+    /// Works under a lock that always succeeds.
+    pub broken: bool,
+}
+
+impl Duty {
+    pub fn to_args(&self) -> [String; 6] {
+        [
+            WORKER.to_owned(),
+            self.worker.to_string(),
+            self.witness.to_string(),
+            self.lease.as_millis().to_string(),
+            self.seed.to_string(),
+            self.broken.to_string(),
+        ]
+    }
+
+    pub fn from_args(args: &[String]) -> Result<Self> {
+        let [worker, witness, lease, seed, broken] = args else {
+            bail!("a worker takes five arguments");
+        };
+        Ok(Self {
+            worker: worker.parse()?,
+            witness: witness.parse()?,
+            lease: Duration::from_millis(lease.parse()?),
+            seed: seed.parse()?,
+            broken: broken.parse()?,
+        })
+    }
+}
+
+pub fn work(duty: &Duty) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(all_tasks(duty))
+}
+
+async fn all_tasks(duty: &Duty) -> Result<()> {
+    let begun = Instant::now();
+    let masters = loop {
+        match Masters::from_env().await {
+            Ok(masters) => break masters,
+            Err(error) if begun.elapsed() > CONNECTED_WITHIN => return Err(error.into()),
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    };
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        tasks.spawn(Teller::connect(&masters, duty, task).await?.contend());
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a task has panicked")??;
+    }
+    masters.close(Closing::Release).await;
+    Ok(())
+}
+
+/// A guard, or what a broken lock gives.
+enum Grip {
+    Guard(MultiLockGuard),
+    Nothing { token: u64, until: Micros },
+}
+
+impl Grip {
+    fn token(&self) -> u64 {
+        match self {
+            Self::Guard(guard) => guard.fencing_token().get(),
+            Self::Nothing { token, .. } => *token,
+        }
+    }
+
+    /// The moment of the look, and the end of the validity as seen then. The clock is read first, so
+    /// that a pause in between makes the end too early and never too late.
+    fn look(&self) -> (Micros, Micros) {
+        let looked = now();
+        match self {
+            Self::Guard(guard) => {
+                let left = Micros::try_from(guard.validity().as_micros()).unwrap_or(Micros::MAX);
+                (looked, looked.saturating_add(left))
+            }
+            Self::Nothing { until, .. } => (looked, looked.max(*until)),
+        }
+    }
+
+    async fn lost(&self) {
+        match self {
+            Self::Guard(guard) => drop(guard.lost().await),
+            Self::Nothing { until, .. } => sleep(Duration::from_micros(until.saturating_sub(now()))).await,
+        }
+    }
+
+    async fn leave(self) -> &'static str {
+        match self {
+            Self::Guard(guard) => match guard.unlock().await {
+                Ok(_) => "released",
+                Err(UnlockError::WasLost { .. }) => "was-lost",
+                Err(_) => "unconfirmed",
+            },
+            Self::Nothing { .. } => "released",
+        }
+    }
+}
+
+struct Teller {
+    masters: Masters,
+    task: usize,
+    duty: Duty,
+    rng: StdRng,
+    witness: BufReader<TcpStream>,
+    over: bool,
+}
+
+impl Teller {
+    async fn connect(masters: &Masters, duty: &Duty, task: usize) -> Result<Self> {
+        let mut stream = TcpStream::connect(duty.witness).await.context("the witness")?;
+        stream.set_nodelay(true)?;
+        stream
+            .write_all(format!("{} {task}\n", duty.worker).as_bytes())
+            .await?;
+        let seed = duty.seed ^ ((duty.worker as u64) << 8) ^ task as u64;
+        Ok(Self {
+            masters: masters.clone(),
+            task,
+            duty: duty.clone(),
+            rng: StdRng::seed_from_u64(seed),
+            witness: BufReader::new(stream),
+            over: false,
+        })
+    }
+
+    async fn contend(mut self) -> Result<()> {
+        self.say(Said::Hello).await?;
+        while !self.over {
+            let (names, policy) = self.choose();
+            let began = now();
+            match self.take(&names, policy).await {
+                Ok(grip) => self.hold(grip, names, policy, began).await?,
+                Err(error) => {
+                    let (refusal, detail) = refusal(&error);
+                    let ended = now();
+                    self.say(Said::Refused {
+                        policy,
+                        began,
+                        ended,
+                        refusal,
+                        detail,
+                    })
+                    .await?;
+                }
+            }
+            let pause = self.rng.random_range(2..25);
+            sleep(Duration::from_millis(pause)).await;
+        }
+        Ok(())
+    }
+
+    /// One task waits at one name, one goes from name to name and takes two together at times, one wants
+    /// every master.
+    fn choose(&mut self) -> (Vec<String>, Policy) {
+        let roll = self.rng.random_range(0..10);
+        let (names, policy) = match self.task {
+            0 => (&["a"][..], Policy::Red),
+            1 if roll < 6 => (&["b"][..], Policy::Red),
+            1 if roll < 8 => (&["a"][..], Policy::Red),
+            1 => (&["a", "b"][..], Policy::Red),
+            _ if roll < 7 => (&["c"][..], Policy::Multi),
+            _ => (&["b"][..], Policy::Multi),
+        };
+        (names.iter().map(|&name| name.to_owned()).collect(), policy)
+    }
+
+    async fn take(&mut self, names: &[String], policy: Policy) -> Result<Grip, LockError> {
+        if self.duty.broken {
+            let lease = Micros::try_from(self.duty.lease.as_micros()).unwrap_or(Micros::MAX);
+            let token = std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+            let until = now() + lease;
+            return Ok(Grip::Nothing { token, until });
+        }
+        let lock = match policy {
+            Policy::Red => self.masters.red_lock(names),
+            Policy::Multi => self.masters.multi_lock(names),
+        };
+        // Half of the holds are renewed, half have a lease that ends.
+        let lock = if self.rng.random_bool(0.5) {
+            lock
+        } else {
+            lock.lease(self.duty.lease)
+        };
+        let taken = if self.task == 1 && self.rng.random_bool(0.5) {
+            lock.try_lock().await
+        } else {
+            lock.wait(PATIENCE).lock().await
+        };
+        taken.map(Grip::Guard)
+    }
+
+    /// Mostly short, at times longer than the lease.
+    fn stay(&mut self) -> Duration {
+        let lease = u64::try_from(self.duty.lease.as_millis()).unwrap_or(u64::MAX);
+        let stay = match self.rng.random_range(0..100) {
+            0..75 => self.rng.random_range(1..30),
+            75..93 => self.rng.random_range(lease / 10..lease / 2),
+            _ => self.rng.random_range(lease..lease * 3 / 2),
+        };
+        Duration::from_millis(stay)
+    }
+
+    async fn hold(&mut self, grip: Grip, names: Vec<String>, policy: Policy, began: Micros) -> Result<()> {
+        let (from, until) = grip.look();
+        let (token, stay) = (grip.token(), self.stay());
+        let end = Instant::now() + stay;
+        let enter = Said::Enter {
+            names,
+            token,
+            policy,
+            began,
+            from,
+            until,
+        };
+        self.say(enter).await?;
+        let mut lost_at = None;
+        while lost_at.is_none() {
+            let (looked, until) = grip.look();
+            let mut lost = std::pin::pin!(grip.lost());
+            if until <= looked {
+                // What is not signalled now is late.
+                let known = timeout(PATIENCE, &mut lost).await;
+                lost_at = known.ok().map(|()| now());
+                break;
+            }
+            let thinks = Duration::from_micros(self.rng.random_range(1_000..12_000));
+            {
+                let mut thinking = std::pin::pin!(sleep(thinks));
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut lost, if lost_at.is_none() => lost_at = Some(now()),
+                        () = &mut thinking => break,
+                    }
+                }
+            }
+            let accepted = false;
+            self.say(Said::Write {
+                looked,
+                until,
+                accepted,
+            })
+            .await?;
+            if Instant::now() >= end || self.over {
+                break;
+            }
+        }
+        if let Some(at) = lost_at {
+            self.say(Said::Lost { at }).await?;
+        }
+        self.say(Said::Leave { at: now() }).await?;
+        // Most say that they leave; some are just gone.
+        let kind = if self.rng.random_bool(0.8) {
+            grip.leave().await
+        } else {
+            drop(grip);
+            "dropped"
+        };
+        self.say(Said::Unlocked { kind }).await
+    }
+
+    /// Tells the witness and waits for its answer. Without a witness there is no campaign any more.
+    async fn say(&mut self, said: Said) -> Result<()> {
+        let mut answer = String::new();
+        let asked = async {
+            self.witness.write_all(said.to_line().as_bytes()).await?;
+            self.witness.read_line(&mut answer).await
+        };
+        timeout(ANSWER_WITHIN, asked)
+            .await
+            .context("the witness does not answer")?
+            .context("the witness is gone")?;
+        self.over |= answer.trim_end() != "go";
+        Ok(())
+    }
+}
+
+fn refusal(error: &LockError) -> (Refusal, String) {
+    match error {
+        LockError::Contended { .. } => (Refusal::Held, String::new()),
+        LockError::Unreachable { votes } => (Refusal::Unreachable, votes.to_string()),
+        LockError::TooLate { .. } => (Refusal::TooLate, String::new()),
+        LockError::Unfenced { votes } => (Refusal::Unfenced, votes.to_string()),
+        LockError::TimedOut { last: Some(last), .. } => refusal(last),
+        LockError::TimedOut { last: None, .. } => (Refusal::Waited, String::new()),
+        other => (Refusal::Wrong, other.to_string()),
+    }
+}
