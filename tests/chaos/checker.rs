@@ -19,7 +19,6 @@ pub struct Hold {
     pub names: Vec<String>,
     pub token: u64,
     pub policy: Policy,
-    pub began: Micros,
     pub from: Micros,
     /// The end of its validity, as it was last seen.
     pub until: Micros,
@@ -49,7 +48,7 @@ pub struct Findings {
     pub stale: Vec<(Micros, Task)>,
     pub stale_accepted: Vec<(Micros, Task)>,
     /// Holds whose loss was signalled too late, and by how much.
-    pub late: Vec<(Hold, Duration)>,
+    pub late: Vec<(Micros, Task, Duration)>,
     pub latest_loss: Duration,
     pub losses: usize,
     /// Moments at which a majority lock was granted, or said to be held by another, while no majority was there.
@@ -76,7 +75,7 @@ pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) 
         ..Findings::default()
     };
     writes(events, &mut findings);
-    losses(&holds, &pauses(events), &mut findings);
+    losses(events, &mut findings);
     without_majority(events, &strikes, &mut findings);
     idle(&holds, &strikes, strike_is_long, &mut findings);
     returns(events, &strikes, back_within, &mut findings);
@@ -119,16 +118,15 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                 names,
                 token,
                 policy,
-                began,
                 from,
                 until,
+                ..
             } => {
                 let hold = Hold {
                     task: *task,
                     names: names.clone(),
                     token: *token,
                     policy: *policy,
-                    began: *began,
                     from: *from,
                     until: *until,
                     end: *until,
@@ -143,7 +141,7 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                     hold.until = hold.until.max(*until);
                 }
             }
-            Said::Lost { at } => {
+            Said::Lost { at, .. } => {
                 if let Some(hold) = open.get_mut(task) {
                     hold.lost.get_or_insert(*at);
                 }
@@ -256,45 +254,17 @@ fn writes(events: &[Event], findings: &mut Findings) {
     }
 }
 
-/// From when to when each worker was stopped.
-fn pauses(events: &[Event]) -> Vec<(usize, Micros, Micros)> {
-    let mut since: BTreeMap<usize, Micros> = BTreeMap::new();
-    let mut pauses = Vec::new();
+/// Measured from a moment at which the task itself ran: one that is stopped, or starved by a busy machine, can be
+/// told nothing.
+fn losses(events: &[Event], findings: &mut Findings) {
     for event in events {
-        match event.what {
-            What::Done(Done::Stopped { worker }) => {
-                since.insert(worker, event.at);
+        if let What::Said(task, Said::Lost { at, due }) = event.what {
+            let late = Duration::from_micros(at.saturating_sub(due));
+            findings.losses += 1;
+            findings.latest_loss = findings.latest_loss.max(late);
+            if late > LATE {
+                findings.late.push((due, task, late));
             }
-            What::Done(Done::Continued { worker }) => {
-                let begun = since.remove(&worker);
-                pauses.extend(begun.map(|begun| (worker, begun, event.at)));
-            }
-            _ => {}
-        }
-    }
-    pauses
-}
-
-fn losses(holds: &[Hold], pauses: &[(usize, Micros, Micros)], findings: &mut Findings) {
-    for hold in holds {
-        let Some(known) = hold.lost.or(hold.left) else {
-            continue;
-        };
-        findings.losses += usize::from(hold.lost.is_some());
-        // A process that does not run can be told nothing.
-        let due = pauses
-            .iter()
-            .filter(|(worker, begun, ended)| {
-                *worker == hold.task.worker && *begun <= hold.until + micros(LATE) && *ended >= hold.from
-            })
-            .map(|(_, _, ended)| *ended)
-            .chain([hold.until])
-            .max()
-            .unwrap_or(hold.until);
-        let late = Duration::from_micros(known.saturating_sub(due));
-        findings.latest_loss = findings.latest_loss.max(late);
-        if late > LATE {
-            findings.late.push((hold.clone(), late));
         }
     }
 }

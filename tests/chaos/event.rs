@@ -60,8 +60,8 @@ pub enum Said {
         until: Micros,
         accepted: bool,
     },
-    /// The loss of the hold was signalled at `at`.
-    Lost { at: Micros },
+    /// The loss of the hold was signalled at `at`; at `due` the task ran and saw that no validity was left.
+    Lost { at: Micros, due: Micros },
     /// It gave the hold up from `at` on.
     Leave { at: Micros },
     /// What came of giving it up.
@@ -144,7 +144,7 @@ impl Said {
                 names.join("+")
             ),
             Self::Write { looked, until, .. } => format!("write {looked} {until}\n"),
-            Self::Lost { at } => format!("lost {at}\n"),
+            Self::Lost { at, due } => format!("lost {at} {due}\n"),
             Self::Leave { at } => format!("leave {at}\n"),
             Self::Unlocked { kind } => format!("unlocked {kind}\n"),
             Self::Refused {
@@ -185,7 +185,10 @@ impl Said {
                 until: micros(1)?,
                 accepted: false,
             },
-            "lost" => Self::Lost { at: micros(0)? },
+            "lost" => Self::Lost {
+                at: micros(0)?,
+                due: micros(1)?,
+            },
             "leave" => Self::Leave { at: micros(0)? },
             "unlocked" => Self::Unlocked {
                 kind: unlocked(word(0)?).context("an unknown end")?,

@@ -11,11 +11,13 @@ use tokio::time::timeout;
 
 use crate::checker::{Findings, check};
 use crate::event::Event;
-use crate::faults::Row;
+use crate::faults::{Expect, Row};
 use crate::stage::Stage;
 
 /// For one history, whatever happens in it.
 const WITHIN: Duration = Duration::from_secs(180);
+/// More strikes where something is to be seen: a rival may come too late to show it.
+const MORE: usize = 8;
 /// Of a fault that lasts for less nothing can be said about progress during it.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -85,10 +87,20 @@ async fn strikes(row: &Row, orders: Orders, stage: &mut Stage) -> Result<()> {
     if let Some(prepare) = row.prepare {
         prepare(stage).await?;
     }
-    for _ in 0..orders.rounds {
+    for round in 0..orders.rounds + MORE {
+        if round >= orders.rounds && seen(row, &stage.witness.events()) {
+            break;
+        }
         stage.pause(0, 300).await;
         (row.strike)(stage).await?;
         stage.healed(row.back_within).await?;
     }
     Ok(())
+}
+
+/// Whether everything has been seen that the row is to show.
+fn seen(row: &Row, events: &[Event]) -> bool {
+    let found = check(events, LONG, row.back_within);
+    (row.overlaps != Expect::Seen || !found.overlaps.is_empty())
+        && (row.stale != Expect::Seen || !found.stale.is_empty())
 }

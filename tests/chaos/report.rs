@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::event::Micros;
 use crate::faults::Row;
@@ -37,19 +36,18 @@ pub fn table(lines: &[Line]) -> String {
         "back s",
         "took s"
     );
-    text = text.replace("  stale twin/fenced", " stale tw/fenced");
     for line in lines {
         let found = &line.history.findings;
         let _ = writeln!(
             text,
-            "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>14} {:>8} {:>7.2} {:>7.1}  {}: {}",
+            "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>13} {:>8} {:>7.2} {:>7.1}  {}: {}",
             line.row.name,
             line.history.masters,
             found.strikes,
             found.holds,
             found.losses,
             found.overlaps.len(),
-            format!("{}/{}", found.stale.len(), found.stale_accepted.len()),
+            format!("{} / {}", found.stale.len(), found.stale_accepted.len()),
             found.latest_loss.as_millis(),
             found.slowest_return.as_secs_f64(),
             line.history.took.as_secs_f64(),
@@ -130,8 +128,4 @@ pub fn summary(faults: usize, lines: &[Line]) -> String {
         count(Verdict::Violation),
         count(Verdict::Unexpected)
     )
-}
-
-pub fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64()
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub const WORKERS: usize = 3;
+/// The name that is only ever locked on all masters.
+pub const EVERY_MASTER: &str = "c";
 pub const LEASE: Duration = Duration::from_secs(1);
 /// Above what a busy machine adds, below what the slow links take.
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);

@@ -9,14 +9,14 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep};
 
 use crate::crew::Worker;
-use crate::event::{Done, now};
+use crate::event::{Done, Micros, now};
 use crate::settings::{LEASE, NODE_TIMEOUT, SetUp, WORKERS};
 use crate::support::{Cluster, Proxy, Server};
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
 
 /// For somebody to be inside; longer than everybody's turn takes.
-const INSIDE_WITHIN: Duration = Duration::from_secs(4);
+const INSIDE_WITHIN: Duration = Duration::from_secs(10);
 /// Workers connect, and everybody has had a lock.
 const BEGUN_WITHIN: Duration = Duration::from_secs(20);
 
@@ -176,10 +176,15 @@ impl Stage {
 
     /// Waits until somebody is inside who stays, and says which worker.
     pub async fn somebody_stays(&self) -> Result<usize> {
+        self.somebody_stays_since(0).await
+    }
+
+    /// As [`somebody_stays`](Self::somebody_stays), of those who came in after a moment.
+    pub async fn somebody_stays_since(&self, moment: Micros) -> Result<usize> {
         let begun = Instant::now();
         loop {
-            let stays = |from: u64| now().saturating_sub(from) > 60_000;
-            let inside = self.witness.inside();
+            let stays = |from: Micros| from > moment && now().saturating_sub(from) > 60_000;
+            let inside = self.witness.inside_majority_names();
             if let Some((task, _)) = inside.into_iter().find(|(_, from)| stays(*from)) {
                 return Ok(task.worker);
             }

@@ -74,7 +74,7 @@ fn line(event: &Event, start: Micros) -> String {
                     ms(*until)
                 )
             }
-            Said::Lost { at } => format!("{task} learns at {} that its hold is LOST", ms(*at)),
+            Said::Lost { at, .. } => format!("{task} learns at {} that its hold is LOST", ms(*at)),
             Said::Leave { at } => format!("{task} leaves at {}", ms(*at)),
             Said::Unlocked { kind } => format!("{task} has left: {kind}"),
             Said::Refused {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::checker::Pair;
 use crate::event::Micros;
 use crate::faults::{Expect, Row};
 use crate::history::History;
@@ -46,10 +47,13 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         let last = history.events.last().map(|event| event.at);
         say(Verdict::Unexpected, error.clone(), last);
     }
-    let first = |pairs: &[crate::checker::Pair]| pairs.first().map(|pair| pair.second.from);
+    let first = |pairs: &[Pair]| pairs.first().map(|pair| pair.second.from);
     let overlaps = found.overlaps.len();
     if overlaps > 0 && row.overlaps == Expect::Never {
-        let what = format!("{overlaps} times two were valid at once");
+        let what = format!(
+            "{overlaps} times two were valid at once{}",
+            example(&found.overlaps)
+        );
         say(Verdict::Violation, what, first(&found.overlaps));
     }
     if overlaps == 0 && row.overlaps == Expect::Seen {
@@ -64,7 +68,12 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         );
     }
     if row.tokens && !found.token_falls.is_empty() {
-        let what = format!("{} tokens not above an earlier one", found.token_falls.len());
+        let falls = &found.token_falls;
+        let what = format!(
+            "{} tokens not above an earlier one{}",
+            falls.len(),
+            example(falls)
+        );
         say(Verdict::Violation, what, first(&found.token_falls));
     }
     if row.tokens && !found.stale_accepted.is_empty() {
@@ -78,9 +87,12 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
             found.stale_accepted.first().map(|(at, _)| *at),
         );
     }
-    if let Some((hold, late)) = found.late.first() {
-        let what = format!("{} losses told late, the first by {late:?}", found.late.len());
-        say(Verdict::Violation, what, Some(hold.until));
+    if let Some((due, task, late)) = found.late.first() {
+        let what = format!(
+            "{} losses told late, the first by {late:?} to {task}",
+            found.late.len()
+        );
+        say(Verdict::Violation, what, Some(*due));
     }
     if row.blackout && !found.wrong_without_majority.is_empty() {
         let n = found.wrong_without_majority.len();
@@ -121,6 +133,16 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         say(Verdict::Unexpected, "the fault never struck".to_owned(), None);
     }
     wrong
+}
+
+fn example(pairs: &[Pair]) -> String {
+    pairs
+        .first()
+        .map_or(String::new(), |Pair { name, first, second }| {
+            let (one, other) = (first.task, second.task);
+            let (token, later) = (first.token, second.token);
+            format!(", first {name}: {one} with token {token}, then {other} with token {later}")
+        })
 }
 
 pub fn verdict(row: &Row, wrong: &[Wrong]) -> Verdict {

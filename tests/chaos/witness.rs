@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::event::{Done, Event, Micros, Said, Task, now};
+use crate::settings::EVERY_MASTER;
 
 #[derive(Debug, Default)]
 struct Book {
@@ -68,11 +69,12 @@ impl Witness {
         book.events.push(Event::done(now(), done));
     }
 
-    /// Who is inside since when.
-    pub fn inside(&self) -> Vec<(Task, Micros)> {
+    /// Who is inside since when, under names for which a majority is enough.
+    pub fn inside_majority_names(&self) -> Vec<(Task, Micros)> {
         let book = lock(&self.book);
-        book.inside
-            .iter()
+        let inside = book.inside.iter();
+        inside
+            .filter(|(_, inside)| !inside.names.iter().any(|name| name == EVERY_MASTER))
             .map(|(task, inside)| (*task, inside.from))
             .collect()
     }

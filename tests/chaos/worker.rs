@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::event::{Micros, Policy, Refusal, Said, now};
+use crate::settings::EVERY_MASTER;
 
 /// The first argument of a worker process.
 pub const WORKER: &str = "chaos-worker";
@@ -201,7 +202,7 @@ impl Teller {
             1 if roll < 6 => (&["b"][..], Policy::Red),
             1 if roll < 8 => (&["a"][..], Policy::Red),
             1 => (&["a", "b"][..], Policy::Red),
-            _ if roll < 7 => (&["c"][..], Policy::Multi),
+            _ if roll < 7 => (&[EVERY_MASTER][..], Policy::Multi),
             _ => (&["b"][..], Policy::Multi),
         };
         (names.iter().map(|&name| name.to_owned()).collect(), policy)
@@ -263,9 +264,9 @@ impl Teller {
             let (looked, until) = grip.look();
             let mut lost = std::pin::pin!(grip.lost());
             if until <= looked {
-                // What is not signalled now is late.
-                let known = timeout(PATIENCE, &mut lost).await;
-                lost_at = known.ok().map(|()| now());
+                // What is not signalled now is late, and what is not signalled at all very late.
+                let _ = timeout(PATIENCE, &mut lost).await;
+                lost_at = Some((now(), looked));
                 break;
             }
             let thinks = Duration::from_micros(self.rng.random_range(1_000..12_000));
@@ -274,7 +275,10 @@ impl Teller {
                 loop {
                     tokio::select! {
                         biased;
-                        () = &mut lost, if lost_at.is_none() => lost_at = Some(now()),
+                        () = &mut lost, if lost_at.is_none() => {
+                            let at = now();
+                            lost_at = Some((at, at));
+                        }
                         () = &mut thinking => break,
                     }
                 }
@@ -290,8 +294,8 @@ impl Teller {
                 break;
             }
         }
-        if let Some(at) = lost_at {
-            self.say(Said::Lost { at }).await?;
+        if let Some((at, due)) = lost_at {
+            self.say(Said::Lost { at, due }).await?;
         }
         self.say(Said::Leave { at: now() }).await?;
         // Most say that they leave; some are just gone.

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use futures::future::join_all;
 
 use super::{Expect, PROMISED, Row};
+use crate::event::now;
 use crate::settings::SetUp;
 use crate::stage::Stage;
 use crate::support::{Keep, Server};
@@ -74,8 +75,7 @@ async fn cut_tail(stage: &mut Stage) -> Result<()> {
         let file = aof(stage.server(master))?;
         marks.push((file.clone(), fs::metadata(&file)?.len()));
     }
-    stage.pause(50, 150).await;
-    stage.somebody_stays().await?;
+    stage.somebody_stays_since(now()).await?;
     stage.breaks(format!("kill -9 of {masters:?}, whose last second is lost"));
     join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
     for (file, len) in marks {
@@ -96,8 +96,7 @@ async fn old_snapshot(stage: &mut Stage) -> Result<()> {
     for &master in &masters {
         stage.server(master).command(&["SAVE"]).await;
     }
-    stage.pause(100, 600).await;
-    stage.somebody_stays().await?;
+    stage.somebody_stays_since(now()).await?;
     stage.breaks(format!("kill -9 of {masters:?}, restored from before"));
     join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
     join_all(

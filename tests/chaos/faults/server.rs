@@ -8,6 +8,7 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep};
 
 use super::{Expect, PROMISED, Row};
+use crate::event::{Done, now};
 use crate::settings::SetUp;
 use crate::stage::Stage;
 use crate::support::Server;
@@ -114,7 +115,7 @@ async fn frozen_majority(stage: &mut Stage) -> Result<()> {
     stage.breaks(format!("SIGSTOP to {masters:?}"));
     stage.pause(2200, 2800).await;
     // Healed from the first that answers again.
-    stage.witness.done(crate::event::Done::Healed);
+    stage.witness.done(Done::Healed);
     join_all(masters.iter().map(|&master| stage.server(master).thaw())).await;
     Ok(())
 }
@@ -211,8 +212,7 @@ async fn failover(stage: &mut Stage) -> Result<()> {
     for replica in &replicas {
         replica.command(&["REPLICAOF", "NO", "ONE"]).await;
     }
-    stage.pause(70, 300).await;
-    stage.somebody_stays().await?;
+    stage.somebody_stays_since(now()).await?;
     stage.breaks(format!(
         "{masters:?} die; copies from a moment ago take their places"
     ));
