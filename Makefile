@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose model instructions lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose chaos model instructions lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -27,6 +27,7 @@ test: lint ## Everything: lint, native tests, and the compose tests where a dock
 test-native: need-cargo ## All tests, against redis-servers they start themselves
 	@$(MAKE) instructions
 	@scripts/install-redis.sh
+	@scripts/install-faketime.sh
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
 	@cargo test -q -p multilock-model
 
@@ -39,6 +40,11 @@ model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms 
 
 test-compose: need-cargo ## The tests on real masters, against those of docker-compose.yml
 	@scripts/test-compose.sh
+
+chaos: need-cargo ## Break real masters, links, clocks and clients, and check every promise (CHAOS_SEED, CHAOS_SECONDS)
+	@scripts/install-redis.sh
+	@scripts/install-faketime.sh
+	@scripts/chaos.sh
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check

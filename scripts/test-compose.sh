@@ -10,6 +10,8 @@ tests=
 for file in $(grep -l 'Cluster::start(' tests/*.rs); do
     tests="$tests --test $(basename "$file" .rs)"
 done
+# Each fault once, of those that containers can do.
+tests="$tests --test chaos"
 
 trap '"$here/cluster.sh" down' EXIT
 trap 'exit 130' INT

@@ -29,7 +29,9 @@ mod witness;
 mod worker;
 
 use std::env;
+use std::panic;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -46,8 +48,7 @@ fn main() -> ExitCode {
         Some((first, rest)) if first == worker::WORKER => {
             Duty::from_args(rest).and_then(|duty| worker::work(&duty).map(|()| true))
         }
-        // What a test runner asks of its tests; there is one here, and no list.
-        _ if args.iter().any(|arg| arg == "--list") => Ok(true),
+        _ if !wanted(&args) => Ok(true),
         _ => campaign(),
     };
     match outcome {
@@ -58,6 +59,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the words of a test runner's command line are about this one test.
+fn wanted(args: &[String]) -> bool {
+    let takes_value =
+        |arg: &String| ["--test-threads", "--skip", "--format", "--color"].contains(&arg.as_str());
+    let mut filters = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            // There is no list to show.
+            "--list" | "--ignored" => return false,
+            _ if takes_value(arg) => drop(args.next()),
+            _ if arg.starts_with('-') => {}
+            filter => filters.push(filter),
+        }
+    }
+    filters.is_empty() || filters.iter().any(|filter| "chaos".contains(filter))
 }
 
 struct Campaign {
@@ -78,7 +97,7 @@ impl Campaign {
             Ok("short") | Err(_) => false,
             Ok(other) => bail!("CHAOS is 'full' or 'short', not '{other}'"),
         };
-        let compose = env::var("MULTILOCK_TEST_CLUSTER").as_deref() == Ok("compose");
+        let compose = settings::on_containers();
         Ok(Self {
             full,
             compose,
@@ -89,7 +108,7 @@ impl Campaign {
             parallel: if compose {
                 1
             } else {
-                usize::try_from(number("CHAOS_PARALLEL")?.unwrap_or(4))?
+                usize::try_from(number("CHAOS_PARALLEL")?.unwrap_or(5))?
             },
             only: env::var("CHAOS_ONLY").ok(),
             broken: env::var("CHAOS_BREAK").is_ok_and(|word| word == "1"),
@@ -128,6 +147,13 @@ fn campaign() -> Result<bool> {
         .worker_threads(2)
         .enable_all()
         .build()?;
+    // What a history panics with is a part of its verdict; elsewhere it is a mistake of the campaign.
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if thread::current().name() != Some("main") {
+            told(panic);
+        }
+    }));
     // Histories run on this thread, so that it is the parent of the workers, which end with it.
     let lines = runtime.block_on(passes(&campaign, &rows));
     if campaign.full {

@@ -8,9 +8,16 @@ use anyhow::{Context, Result};
 pub const WORKERS: usize = 3;
 /// The name that is only ever locked on all masters.
 pub const EVERY_MASTER: &str = "c";
-pub const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(1);
+/// More than a container needs to start again.
+const LONG_LEASE: Duration = Duration::from_secs(4);
 /// Above what a busy machine adds, below what the slow links take.
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Whether masters that need nothing special are those of the compose file.
+pub fn on_containers() -> bool {
+    std::env::var("MULTILOCK_TEST_CLUSTER").is_ok_and(|word| word == "compose")
+}
 
 /// How the masters of a row are started and trusted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +30,8 @@ pub struct SetUp {
     pub replaceable: bool,
     pub no_quarantine: bool,
     pub allow_eviction: bool,
+    /// Holds must be there still when a container has started again.
+    pub outlasts_restarts: bool,
 }
 
 /// Where a server with a clock of its own reads it, beside its data.
@@ -39,11 +48,19 @@ impl SetUp {
     }
 
     /// The longest lease, drift and a second.
-    pub fn quarantine_ends(self) -> Duration {
+    pub fn quarantine(self) -> Duration {
         if self.no_quarantine {
             Duration::ZERO
         } else {
-            LEASE + LEASE / 100 + Duration::from_millis(1002)
+            self.lease() + self.lease() / 100 + Duration::from_millis(1002)
+        }
+    }
+
+    pub fn lease(self) -> Duration {
+        if self.outlasts_restarts && on_containers() {
+            LONG_LEASE
+        } else {
+            LEASE
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::crew::Worker;
 use crate::event::{Done, Micros, now};
-use crate::settings::{LEASE, NODE_TIMEOUT, SetUp, WORKERS};
+use crate::settings::{NODE_TIMEOUT, SetUp, WORKERS, on_containers};
 use crate::support::{Cluster, Proxy, Server};
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
@@ -22,8 +22,8 @@ const BEGUN_WITHIN: Duration = Duration::from_secs(20);
 
 pub struct Stage {
     servers: Vec<Server>,
-    /// Beside the servers: it keeps other tests off the masters of the compose file.
-    _cluster: Option<Cluster>,
+    /// Instead of servers of its own.
+    cluster: Option<Cluster>,
     /// By worker's place, then by master.
     ways: Vec<Vec<Proxy>>,
     pub workers: Vec<Worker>,
@@ -42,7 +42,6 @@ pub struct Stage {
 impl Stage {
     /// Masters that have had their votes for long enough, and workers of whom each has had a lock.
     pub async fn open(set_up: SetUp, masters: usize, seed: u64, broken: bool) -> Result<Self> {
-        let begun = Instant::now();
         let (servers, cluster) = if set_up.is_plain() {
             (Vec::new(), Some(Cluster::start(masters).await))
         } else {
@@ -53,7 +52,7 @@ impl Stage {
         };
         let mut stage = Self {
             servers,
-            _cluster: None,
+            cluster,
             ways: Vec::new(),
             workers: Vec::new(),
             witness: Witness::start().await?,
@@ -65,7 +64,6 @@ impl Stage {
             seed,
             broken,
         };
-        stage._cluster = cluster;
         for _ in 0..WORKERS {
             let mut ways = Vec::new();
             for master in 0..masters {
@@ -73,9 +71,7 @@ impl Stage {
             }
             stage.ways.push(ways);
         }
-        // A server counts its uptime in whole seconds, so it has the vote a second later at worst.
-        let quarantine = set_up.quarantine_ends() + Duration::from_secs(1);
-        sleep(quarantine.saturating_sub(begun.elapsed())).await;
+        stage.until_out_of_quarantine().await?;
         for place in 0..WORKERS {
             stage.hire(place)?;
         }
@@ -94,6 +90,36 @@ impl Stage {
         }
     }
 
+    /// A server tells its uptime in whole seconds, and that is what counts.
+    async fn until_out_of_quarantine(&self) -> Result<()> {
+        let (begun, quarantine) = (Instant::now(), self.set_up.quarantine());
+        for master in 0..self.masters() {
+            loop {
+                let info = self.server(master).command(&["INFO", "server"]).await;
+                let info: String = redis::from_redis_value(info)?;
+                let uptime = info
+                    .lines()
+                    .find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+                let uptime = Duration::from_secs(uptime.context("an uptime")?.parse()?);
+                let left = quarantine.saturating_sub(uptime);
+                if left < Duration::from_millis(500) {
+                    sleep(left).await;
+                    break;
+                }
+                anyhow::ensure!(
+                    begun.elapsed() < BEGUN_WITHIN,
+                    "a server is in quarantine for too long"
+                );
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn on_containers(&self) -> bool {
+        self.cluster.is_some() && on_containers()
+    }
+
     pub fn masters(&self) -> usize {
         self.ways[0].len()
     }
@@ -104,7 +130,7 @@ impl Stage {
     }
 
     pub fn server(&self, master: usize) -> &Server {
-        match &self._cluster {
+        match &self.cluster {
             Some(cluster) => cluster.server(master),
             None => &self.servers[master],
         }
@@ -149,13 +175,13 @@ impl Stage {
         let duty = Duty {
             worker: self.started,
             witness: self.witness.address(),
-            lease: LEASE,
+            lease: self.set_up.lease(),
             seed: self.seed,
             broken: self.broken,
         };
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),
-            ("MULTILOCK_LEASE", humantime(LEASE)),
+            ("MULTILOCK_LEASE", humantime(self.set_up.lease())),
             ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
             ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
             ("MULTILOCK_ALLOW_EVICTION", self.set_up.allow_eviction.to_string()),
@@ -232,7 +258,7 @@ impl Stage {
                     left.push(format!("{key} on master {master}"));
                 }
             }
-            if left.is_empty() || begun.elapsed() > LEASE + Duration::from_millis(500) {
+            if left.is_empty() || begun.elapsed() > self.set_up.lease() + Duration::from_millis(500) {
                 return Ok(left);
             }
             sleep(Duration::from_millis(50)).await;

@@ -50,7 +50,7 @@ pub struct Row {
     pub blackout: bool,
     /// Nothing is left on the masters after the lease.
     pub clean: bool,
-    /// Containers can do it, too.
+    /// Containers can do it, and it is not all about the links, which are the same for them.
     pub containers: bool,
     /// Everybody gets a lock again within this after the fault.
     pub back_within: Duration,
@@ -66,6 +66,7 @@ const PROMISED: Row = Row {
         replaceable: false,
         no_quarantine: false,
         allow_eviction: false,
+        outlasts_restarts: false,
     },
     prepare: None,
     strike: |_| Box::pin(async { Ok(()) }),

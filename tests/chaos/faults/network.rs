@@ -25,12 +25,14 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(slow(stage, 20)),
             available: true,
+            containers: false,
             ..PROMISED
         },
         Row {
             name: "slow links, 200 ms each way (beyond the node timeout)",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(slow(stage, 200)),
+            containers: false,
             ..PROMISED
         },
         Row {
@@ -43,6 +45,7 @@ pub fn rows() -> Vec<Row> {
             name: "abandoned connections, bytes delivered late",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(late_bytes(stage)),
+            containers: false,
             ..PROMISED
         },
         Row {
@@ -50,6 +53,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(partition(stage, false)),
             available: true,
+            containers: false,
             ..PROMISED
         },
         Row {

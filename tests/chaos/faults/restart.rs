@@ -7,7 +7,7 @@ use rand::RngExt;
 use super::{Expect, PROMISED, Row};
 use crate::settings::SetUp;
 use crate::stage::Stage;
-use crate::support::Keep;
+use crate::support::{Keep, Proxy};
 
 const TRUSTING: SetUp = SetUp {
     no_quarantine: true,
@@ -45,7 +45,10 @@ pub fn rows() -> Vec<Row> {
         Row {
             name: "kill -9, restart without data, no quarantine",
             promise: "fencing only: two holders must be seen",
-            set_up: TRUSTING,
+            set_up: SetUp {
+                outlasts_restarts: true,
+                ..TRUSTING
+            },
             strike: |stage| Box::pin(amnesia(stage)),
             overlaps: Expect::Seen,
             stale: Expect::Seen,
@@ -75,9 +78,32 @@ pub fn rows() -> Vec<Row> {
 
 /// Kills, waits, and starts again, all of them at once.
 async fn restart(stage: &mut Stage, masters: &[usize], down_ms: (u64, u64), keep: Keep) {
+    if keep == Keep::Nothing && stage.on_containers() {
+        return restart_emptied(stage, masters, down_ms).await;
+    }
     join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
     stage.pause(down_ms.0, down_ms.1).await;
     join_all(masters.iter().map(|&master| stage.server(master).restart(keep))).await;
+}
+
+/// A new volume for a container takes so long that every lease has ended. So nobody can reach the masters
+/// while they are emptied, and whoever meets them again meets one that has started without data.
+async fn restart_emptied(stage: &mut Stage, masters: &[usize], down_ms: (u64, u64)) {
+    for &master in masters {
+        join_all(stage.ways_to(master).map(Proxy::cut)).await;
+    }
+    join_all(masters.iter().map(|&master| stage.server(master).flushall())).await;
+    join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
+    stage.pause(down_ms.0, down_ms.1).await;
+    join_all(
+        masters
+            .iter()
+            .map(|&master| stage.server(master).restart(Keep::Data)),
+    )
+    .await;
+    for &master in masters {
+        stage.ways_to(master).for_each(Proxy::heal);
+    }
 }
 
 async fn minority(stage: &mut Stage, keep: Keep) -> Result<()> {

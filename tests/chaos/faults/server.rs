@@ -24,6 +24,7 @@ pub fn rows() -> Vec<Row> {
             name: "SIGSTOP of a minority, within the lease",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(frozen(stage, (50, 600))),
+            containers: false,
             ..PROMISED
         },
         Row {
@@ -68,6 +69,7 @@ pub fn rows() -> Vec<Row> {
             },
             strike: |stage| Box::pin(full(stage, "allkeys-random")),
             overlaps: Expect::Open,
+            containers: false,
             ..PROMISED
         },
         Row {
