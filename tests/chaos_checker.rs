@@ -8,11 +8,15 @@ mod checker;
 #[allow(dead_code, unreachable_pub)]
 #[path = "chaos/event.rs"]
 mod event;
+#[allow(dead_code, unreachable_pub)]
+#[path = "chaos/hold.rs"]
+mod hold;
 
 use std::time::Duration;
 
-use checker::{Findings, check, holds};
+use checker::{Findings, check};
 use event::{Done, Event, Micros, Policy, Refusal, Said, Task};
+use hold::holds;
 
 const LONG: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_secs(2);

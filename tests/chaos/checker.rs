@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::hold::{Hold, Pair, holds, overlaps, token_falls};
 use crate::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
@@ -11,30 +12,6 @@ use crate::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
 pub const LATE: Duration = Duration::from_millis(300);
 /// For calls that began before a fault, or are still coming back from it.
 const SETTLED: Duration = Duration::from_millis(700);
-
-/// One guard, from the moment at which it was first seen valid.
-#[derive(Clone, Debug)]
-pub struct Hold {
-    pub task: Task,
-    pub names: Vec<String>,
-    pub token: u64,
-    pub policy: Policy,
-    pub from: Micros,
-    /// The end of its validity, as it was last seen.
-    pub until: Micros,
-    /// When it was believed over: left, lost, or out of validity.
-    pub end: Micros,
-    pub lost: Option<Micros>,
-    pub left: Option<Micros>,
-}
-
-/// Two holds that exclude each other, and the time in question.
-#[derive(Clone, Debug)]
-pub struct Pair {
-    pub name: String,
-    pub first: Hold,
-    pub second: Hold,
-}
 
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -105,139 +82,32 @@ fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// The guards of a history, in the order of their beginning. One that was never seen valid is none.
-pub fn holds(events: &[Event]) -> Vec<Hold> {
-    let mut open: BTreeMap<Task, Hold> = BTreeMap::new();
-    let mut done = Vec::new();
-    for event in events {
-        let What::Said(task, said) = &event.what else {
-            continue;
-        };
-        match said {
-            Said::Enter {
-                names,
-                token,
-                policy,
-                from,
-                until,
-                ..
-            } => {
-                let hold = Hold {
-                    task: *task,
-                    names: names.clone(),
-                    token: *token,
-                    policy: *policy,
-                    from: *from,
-                    until: *until,
-                    end: *until,
-                    lost: None,
-                    left: None,
-                };
-                done.extend(open.insert(*task, hold));
-            }
-            Said::Write { looked, until, .. } => {
-                // A look that found no validity says nothing of its end.
-                if let Some(hold) = open.get_mut(task).filter(|_| until > looked) {
-                    hold.until = hold.until.max(*until);
-                }
-            }
-            Said::Lost { at, .. } => {
-                if let Some(hold) = open.get_mut(task) {
-                    hold.lost.get_or_insert(*at);
-                }
-            }
-            Said::Leave { at } => {
-                if let Some(hold) = open.get_mut(task) {
-                    hold.left.get_or_insert(*at);
-                }
-            }
-            Said::Unlocked { .. } | Said::Gone => done.extend(open.remove(task)),
-            Said::Hello | Said::Refused { .. } => {}
-        }
-    }
-    done.extend(open.into_values());
-    for hold in &mut done {
-        let over = [Some(hold.until), hold.lost, hold.left];
-        hold.end = over.into_iter().flatten().min().unwrap_or(hold.until);
-    }
-    done.retain(|hold| hold.until > hold.from);
-    done.sort_by_key(|hold| hold.from);
-    done
-}
-
-fn by_name(holds: &[Hold]) -> BTreeMap<&str, Vec<&Hold>> {
-    let mut names: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
-    for hold in holds {
-        for name in &hold.names {
-            names.entry(name).or_default().push(hold);
-        }
-    }
-    names
-}
-
-/// Every hold that began while an earlier one of the name was still valid.
-pub fn overlaps(holds: &[Hold]) -> Vec<Pair> {
-    let mut found = Vec::new();
-    for (name, holds) in by_name(holds) {
-        let mut longest: Option<&Hold> = None;
-        for hold in holds {
-            if let Some(before) = longest.filter(|before| hold.from < before.end && hold.end > before.from) {
-                found.push(pair(name, before, hold));
-            }
-            if longest.is_none_or(|before| hold.end > before.end) {
-                longest = Some(hold);
-            }
-        }
-    }
-    found
-}
-
-/// Every hold whose token is not above all earlier ones of the name.
-pub fn token_falls(holds: &[Hold]) -> Vec<Pair> {
-    let mut found = Vec::new();
-    for (name, holds) in by_name(holds) {
-        let mut highest: Option<&Hold> = None;
-        for hold in holds {
-            match highest {
-                Some(before) if hold.token <= before.token => found.push(pair(name, before, hold)),
-                _ => highest = Some(hold),
-            }
-        }
-    }
-    found
-}
-
-fn pair(name: &str, first: &Hold, second: &Hold) -> Pair {
-    Pair {
-        name: name.to_owned(),
-        first: first.clone(),
-        second: second.clone(),
-    }
-}
-
-/// A write is stale when the name has already been written under a hold that began later. Tokens play no part in
-/// that, so that it is known whether the fenced resource, which knows nothing else, has caught it.
+/// A write is stale when the name has already been written under a hold whose grant began after this one's was
+/// complete. Tokens play no part in that, so that it is known whether the fenced resource, which knows nothing
+/// else, has caught it.
 fn writes(events: &[Event], findings: &mut Findings) {
-    let mut current: BTreeMap<Task, (Vec<String>, Micros)> = BTreeMap::new();
+    let mut current: BTreeMap<Task, (Vec<String>, Micros, Micros)> = BTreeMap::new();
     let mut newest: BTreeMap<String, Micros> = BTreeMap::new();
     for event in events {
         match &event.what {
             What::Said(
                 task,
                 Said::Enter {
-                    names, from, until, ..
+                    names,
+                    began,
+                    from,
+                    until,
+                    ..
                 },
             ) if until > from => {
-                current.insert(*task, (names.clone(), *from));
+                current.insert(*task, (names.clone(), *began, *from));
             }
             What::Said(task, Said::Write { accepted, .. }) => {
-                let Some((names, from)) = current.get(task) else {
+                let Some((names, began, from)) = current.get(task) else {
                     continue;
                 };
                 findings.writes += 1;
-                let stale = names
-                    .iter()
-                    .any(|name| newest.get(name).is_some_and(|other| other > from));
+                let stale = names.iter().any(|name| newest.get(name).is_some_and(|other| other > from));
                 if stale {
                     findings.stale.push((event.at, *task));
                     if *accepted {
@@ -245,8 +115,8 @@ fn writes(events: &[Event], findings: &mut Findings) {
                     }
                 }
                 for name in names {
-                    let newest = newest.entry(name.clone()).or_insert(*from);
-                    *newest = (*newest).max(*from);
+                    let newest = newest.entry(name.clone()).or_insert(*began);
+                    *newest = (*newest).max(*began);
                 }
             }
             _ => {}

@@ -45,7 +45,7 @@ pub enum Refusal {
 pub enum Said {
     /// It works from now on.
     Hello,
-    /// It asked at `began`, and at `from` it had a guard with validity until `until`.
+    /// The round that won began at `began`, and at `from` there was a guard with validity until `until`.
     Enter {
         names: Vec<String>,
         token: u64,

@@ -1,6 +1,7 @@
 //! One history: a fault strikes several times while workers contend, then the book is read.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -12,7 +13,8 @@ use tokio::time::timeout;
 use crate::checker::{Findings, check};
 use crate::event::Event;
 use crate::faults::{Expect, Row};
-use crate::stage::Stage;
+use crate::stage::{Orders, Stage};
+use crate::witness::Witness;
 
 /// For one history, whatever happens in it.
 const WITHIN: Duration = Duration::from_secs(180);
@@ -33,30 +35,25 @@ pub struct History {
     pub took: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct Orders {
-    pub seed: u64,
-    pub rounds: usize,
-    pub broken: bool,
-    /// As many masters at most.
-    pub masters: usize,
-}
-
 pub async fn run(row: &Row, orders: Orders) -> History {
     let begun = std::time::Instant::now();
+    let few = StdRng::seed_from_u64(orders.seed).random_bool(0.5);
     let mut history = History {
         seed: orders.seed,
-        masters: if StdRng::seed_from_u64(orders.seed).random_bool(0.5) {
-            3
-        } else {
-            orders.masters
-        },
+        masters: if few { 3 } else { 5 },
         ..History::default()
     };
+    let witness = match Witness::start().await {
+        Ok(witness) => Arc::new(witness),
+        Err(error) => {
+            history.error = Some(format!("{error:#}"));
+            return history;
+        }
+    };
     // A server that cannot be started or broken panics; that is a word on this history alone.
-    let playing = AssertUnwindSafe(play(row, orders, &mut history)).catch_unwind();
+    let playing = AssertUnwindSafe(play(row, history.masters, orders, &witness)).catch_unwind();
     let outcome = match timeout(WITHIN, playing).await {
-        Ok(Ok(outcome)) => outcome,
+        Ok(Ok(outcome)) => outcome.map(|left_over| history.left_over = left_over),
         Ok(Err(panic)) => {
             let words = panic.downcast_ref::<String>().cloned();
             let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
@@ -65,22 +62,17 @@ pub async fn run(row: &Row, orders: Orders) -> History {
         Err(_) => Err(anyhow!("not over within {WITHIN:?}")),
     };
     history.error = outcome.err().map(|error| format!("{error:#}"));
+    history.events = witness.events();
     history.findings = check(&history.events, LONG, row.back_within);
     history.took = begun.elapsed();
     history
 }
 
-async fn play(row: &Row, orders: Orders, history: &mut History) -> Result<()> {
-    let mut stage = Stage::open(row.set_up, history.masters, orders.seed, orders.broken).await?;
-    let played = strikes(row, orders, &mut stage).await;
-    let left_over = match &played {
-        Ok(()) => stage.close().await,
-        Err(_) => Ok(Vec::new()),
-    };
-    history.events = stage.witness.events();
-    played?;
-    history.left_over = left_over?;
-    Ok(())
+/// Returns what is left on the masters in the end.
+async fn play(row: &Row, masters: usize, orders: Orders, witness: &Arc<Witness>) -> Result<Vec<String>> {
+    let mut stage = Stage::open(row.set_up, masters, orders, Arc::clone(witness)).await?;
+    strikes(row, orders, &mut stage).await?;
+    stage.close().await
 }
 
 async fn strikes(row: &Row, orders: Orders, stage: &mut Stage) -> Result<()> {

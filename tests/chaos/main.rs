@@ -18,6 +18,7 @@ mod crew;
 mod event;
 mod faults;
 mod history;
+mod hold;
 mod report;
 mod settings;
 mod stage;
@@ -38,8 +39,8 @@ use anyhow::{Context, Result, bail};
 use futures::stream::{self, StreamExt};
 
 use faults::Row;
-use history::Orders;
 use report::Line;
+use stage::Orders;
 use worker::Duty;
 
 fn main() -> ExitCode {
@@ -108,7 +109,7 @@ impl Campaign {
             parallel: if compose {
                 1
             } else {
-                usize::try_from(number("CHAOS_PARALLEL")?.unwrap_or(5))?
+                usize::try_from(number("CHAOS_PARALLEL")?.unwrap_or(if full { 5 } else { 8 }))?
             },
             only: env::var("CHAOS_ONLY").ok(),
             broken: env::var("CHAOS_BREAK").is_ok_and(|word| word == "1"),
@@ -177,7 +178,6 @@ async fn passes(campaign: &Campaign, rows: &[(u64, Row)]) -> Vec<Line> {
                 seed: campaign.seed + 1000 * pass + place,
                 rounds: campaign.rounds,
                 broken: campaign.broken,
-                masters: 5,
             };
             async move {
                 let history = history::run(row, orders).await;

@@ -1,5 +1,6 @@
 //! Everything that a fault can break: the masters, the ways to them and the worker processes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +16,16 @@ use crate::support::{Cluster, Proxy, Server};
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
 
+/// How a history is to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    pub seed: u64,
+    /// Strikes.
+    pub rounds: usize,
+    /// The workers' locks always succeed.
+    pub broken: bool,
+}
+
 /// For somebody to be inside; longer than everybody's turn takes.
 const INSIDE_WITHIN: Duration = Duration::from_secs(10);
 /// Workers connect, and everybody has had a lock.
@@ -27,7 +38,7 @@ pub struct Stage {
     /// By worker's place, then by master.
     ways: Vec<Vec<Proxy>>,
     pub workers: Vec<Worker>,
-    pub witness: Witness,
+    pub witness: Arc<Witness>,
     pub rng: StdRng,
     /// Servers that may take the place of a master.
     pub spare: Vec<Server>,
@@ -35,13 +46,12 @@ pub struct Stage {
     pub clocks: Vec<i64>,
     set_up: SetUp,
     started: usize,
-    seed: u64,
-    broken: bool,
+    orders: Orders,
 }
 
 impl Stage {
     /// Masters that have had their votes for long enough, and workers of whom each has had a lock.
-    pub async fn open(set_up: SetUp, masters: usize, seed: u64, broken: bool) -> Result<Self> {
+    pub async fn open(set_up: SetUp, masters: usize, orders: Orders, witness: Arc<Witness>) -> Result<Self> {
         let (servers, cluster) = if set_up.is_plain() {
             (Vec::new(), Some(Cluster::start(masters).await))
         } else {
@@ -55,14 +65,13 @@ impl Stage {
             cluster,
             ways: Vec::new(),
             workers: Vec::new(),
-            witness: Witness::start().await?,
-            rng: StdRng::seed_from_u64(seed),
+            witness,
+            rng: StdRng::seed_from_u64(orders.seed),
             spare: Vec::new(),
             clocks: vec![0; masters],
             set_up,
             started: 0,
-            seed,
-            broken,
+            orders,
         };
         for _ in 0..WORKERS {
             let mut ways = Vec::new();
@@ -136,6 +145,18 @@ impl Stage {
         }
     }
 
+    /// A command, asked again where a busy machine keeps a server from answering.
+    pub async fn tell(&self, master: usize, args: &[&str]) -> Result<()> {
+        let mut answer = self.server(master).try_command(args).await;
+        for _ in 0..4 {
+            if answer.is_ok() {
+                break;
+            }
+            answer = self.server(master).try_command(args).await;
+        }
+        answer.map(drop)
+    }
+
     /// Puts another server in the place of a master, for connections that come from now on. Returns the old one.
     pub fn replace(&mut self, master: usize, server: Server) -> Server {
         for way in self.ways_to(master) {
@@ -176,8 +197,8 @@ impl Stage {
             worker: self.started,
             witness: self.witness.address(),
             lease: self.set_up.lease(),
-            seed: self.seed,
-            broken: self.broken,
+            seed: self.orders.seed,
+            broken: self.orders.broken,
         };
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),

@@ -52,7 +52,7 @@ fn line(event: &Event, start: Micros) -> String {
                 from,
                 until,
             } => format!(
-                "{task} ENTERS {} ({policy}) token {token}: asked at {}, valid {} .. {}",
+                "{task} ENTERS {} ({policy}) token {token}: granted from {}, valid {} .. {}",
                 names.join("+"),
                 ms(*began),
                 ms(*from),

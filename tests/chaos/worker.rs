@@ -235,6 +235,12 @@ impl Teller {
         taken.map(Grip::Guard)
     }
 
+    /// The lease less one percent and 2 ms of drift.
+    fn full_validity(&self) -> Micros {
+        let lease = Micros::try_from(self.duty.lease.as_micros()).unwrap_or(Micros::MAX);
+        lease - lease / 100 - 2000
+    }
+
     /// Mostly short, at times longer than the lease.
     fn stay(&mut self) -> Duration {
         let lease = u64::try_from(self.duty.lease.as_millis()).unwrap_or(u64::MAX);
@@ -249,6 +255,12 @@ impl Teller {
     async fn hold(&mut self, grip: Grip, names: Vec<String>, policy: Policy, began: Micros) -> Result<()> {
         let (from, until) = grip.look();
         let (token, stay) = (grip.token(), self.stay());
+        // The validity of a round is counted from its beginning, so its end tells when that was.
+        let began = if until > from {
+            until.saturating_sub(self.full_validity())
+        } else {
+            began
+        };
         let end = Instant::now() + stay;
         let enter = Said::Enter {
             names,

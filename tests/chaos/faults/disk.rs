@@ -94,7 +94,7 @@ async fn cut_tail(stage: &mut Stage) -> Result<()> {
 async fn old_snapshot(stage: &mut Stage) -> Result<()> {
     let masters = stage.some(stage.majority());
     for &master in &masters {
-        stage.server(master).command(&["SAVE"]).await;
+        stage.tell(master, &["SAVE"]).await?;
     }
     stage.somebody_stays_since(now()).await?;
     stage.breaks(format!("kill -9 of {masters:?}, restored from before"));

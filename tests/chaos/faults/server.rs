@@ -128,10 +128,7 @@ async fn client_kill(stage: &mut Stage) -> Result<()> {
         let n = stage.rng.random_range(1..=stage.masters());
         for master in stage.some(n) {
             for kind in ["normal", "pubsub"] {
-                stage
-                    .server(master)
-                    .command(&["CLIENT", "KILL", "TYPE", kind])
-                    .await;
+                stage.tell(master, &["CLIENT", "KILL", "TYPE", kind]).await?;
             }
         }
         stage.pause(20, 150).await;
@@ -144,7 +141,7 @@ async fn script_flush(stage: &mut Stage) -> Result<()> {
     let end = Instant::now() + Duration::from_millis(1500);
     while Instant::now() < end {
         let master = stage.some(1)[0];
-        stage.server(master).command(&["SCRIPT", "FLUSH"]).await;
+        stage.tell(master, &["SCRIPT", "FLUSH"]).await?;
         stage.pause(2, 15).await;
     }
     Ok(())
@@ -155,19 +152,13 @@ async fn full(stage: &mut Stage, policy: &str) -> Result<()> {
     stage.somebody_stays().await?;
     stage.breaks(format!("{masters:?} are full ({policy})"));
     for &master in &masters {
-        let server = stage.server(master);
-        server
-            .command(&["CONFIG", "SET", "maxmemory-policy", policy])
-            .await;
-        server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        stage.tell(master, &["CONFIG", "SET", "maxmemory-policy", policy]).await?;
+        stage.tell(master, &["CONFIG", "SET", "maxmemory", "1"]).await?;
     }
     stage.pause(100, 700).await;
     for &master in &masters {
-        let server = stage.server(master);
-        server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
-        server
-            .command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-            .await;
+        stage.tell(master, &["CONFIG", "SET", "maxmemory", "0"]).await?;
+        stage.tell(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await?;
     }
     stage.pause(100, 300).await;
     Ok(())
@@ -178,7 +169,7 @@ async fn flush(stage: &mut Stage) -> Result<()> {
     stage.somebody_stays().await?;
     stage.breaks(format!("FLUSHALL on {masters:?}"));
     for &master in &masters {
-        stage.server(master).flushall().await;
+        stage.tell(master, &["FLUSHALL"]).await?;
     }
     stage.pause(100, 400).await;
     Ok(())
