@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::hold::{Hold, Pair, holds, overlaps, token_falls};
 use crate::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
+use crate::hold::{Hold, Pair, holds, overlaps, token_falls};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
 /// may add to a timer.
@@ -107,7 +107,9 @@ fn writes(events: &[Event], findings: &mut Findings) {
                     continue;
                 };
                 findings.writes += 1;
-                let stale = names.iter().any(|name| newest.get(name).is_some_and(|other| other > from));
+                let stale = names
+                    .iter()
+                    .any(|name| newest.get(name).is_some_and(|other| other > from));
                 if stale {
                     findings.stale.push((event.at, *task));
                     if *accepted {

@@ -147,4 +147,3 @@ fn pair(name: &str, first: &Hold, second: &Hold) -> Pair {
         second: second.clone(),
     }
 }
-

@@ -30,6 +30,8 @@ pub struct SetUp {
     pub replaceable: bool,
     pub no_quarantine: bool,
     pub allow_eviction: bool,
+    /// The memory of the masters is marked.
+    pub strict: bool,
     /// Holds must be there still when a container has started again.
     pub outlasts_restarts: bool,
 }

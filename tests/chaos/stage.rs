@@ -16,6 +16,8 @@ use crate::support::{Cluster, Proxy, Server};
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
 
+const MARK: &str = "multilock_marker";
+
 /// How a history is to go.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
@@ -205,6 +207,7 @@ impl Stage {
             ("MULTILOCK_LEASE", humantime(self.set_up.lease())),
             ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
             ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
+            ("MULTILOCK_STRICT", self.set_up.strict.to_string()),
             ("MULTILOCK_ALLOW_EVICTION", self.set_up.allow_eviction.to_string()),
         ];
         self.workers.push(Worker::start(&duty, place, &env)?);
@@ -276,6 +279,10 @@ impl Stage {
             let mut left = Vec::new();
             for master in 0..self.masters() {
                 for key in self.server(master).keys().await {
+                    // The mark of a strict pool is no lock.
+                    if key == MARK {
+                        continue;
+                    }
                     left.push(format!("{key} on master {master}"));
                 }
             }

@@ -74,7 +74,7 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         let what = format!(
             "{} tokens not above an earlier one{}",
             falls.len(),
-            example(falls)
+            example(&falls)
         );
         say(Verdict::Violation, what, first(&falls));
     }

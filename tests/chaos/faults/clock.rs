@@ -20,19 +20,17 @@ pub fn rows() -> Vec<Row> {
     vec![
         Row {
             name: "clocks of a minority step forward",
-            promise: "fencing only, as clocks agree",
+            promise: "exclusion (all have heard the clocks before), progress",
             set_up: CLOCKS,
             strike: |stage| Box::pin(forward(stage, false)),
-            overlaps: Expect::Open,
             containers: false,
             ..PROMISED
         },
         Row {
             name: "clocks of a majority step forward",
-            promise: "fencing only, as clocks agree",
+            promise: "exclusion (all have heard the clocks before), progress",
             set_up: CLOCKS,
             strike: |stage| Box::pin(forward(stage, true)),
-            overlaps: Expect::Open,
             containers: false,
             ..PROMISED
         },

@@ -66,6 +66,7 @@ const PROMISED: Row = Row {
         replaceable: false,
         no_quarantine: false,
         allow_eviction: false,
+        strict: false,
         outlasts_restarts: false,
     },
     prepare: None,

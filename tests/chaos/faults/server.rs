@@ -80,6 +80,16 @@ pub fn rows() -> Vec<Row> {
             ..PROMISED
         },
         Row {
+            name: "FLUSHALL of a majority, strict",
+            promise: "exclusion (marked memory), progress",
+            set_up: SetUp {
+                strict: true,
+                ..PROMISED.set_up
+            },
+            strike: |stage| Box::pin(flush(stage)),
+            ..PROMISED
+        },
+        Row {
             name: "failover to a stale copy",
             promise: "exclusion (quarantine of the promoted), progress",
             set_up: REPLACEABLE,
@@ -94,6 +104,18 @@ pub fn rows() -> Vec<Row> {
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
             overlaps: Expect::Open,
+            containers: false,
+            ..PROMISED
+        },
+        Row {
+            name: "quiet re-pointing to other, older servers, strict",
+            promise: "exclusion (marked memory), progress",
+            set_up: SetUp {
+                strict: true,
+                ..REPLACEABLE
+            },
+            prepare: Some(|stage| Box::pin(spares(stage))),
+            strike: |stage| Box::pin(re_point(stage)),
             containers: false,
             ..PROMISED
         },
@@ -152,13 +174,17 @@ async fn full(stage: &mut Stage, policy: &str) -> Result<()> {
     stage.somebody_stays().await?;
     stage.breaks(format!("{masters:?} are full ({policy})"));
     for &master in &masters {
-        stage.tell(master, &["CONFIG", "SET", "maxmemory-policy", policy]).await?;
+        stage
+            .tell(master, &["CONFIG", "SET", "maxmemory-policy", policy])
+            .await?;
         stage.tell(master, &["CONFIG", "SET", "maxmemory", "1"]).await?;
     }
     stage.pause(100, 700).await;
     for &master in &masters {
         stage.tell(master, &["CONFIG", "SET", "maxmemory", "0"]).await?;
-        stage.tell(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await?;
+        stage
+            .tell(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+            .await?;
     }
     stage.pause(100, 300).await;
     Ok(())
