@@ -99,11 +99,16 @@ impl Campaign {
             Ok(other) => bail!("CHAOS is 'full' or 'short', not '{other}'"),
         };
         let compose = settings::on_containers();
+        let strikes = match (full, compose) {
+            (true, false) => 4,
+            (true, true) => 2,
+            (false, _) => 1,
+        };
         Ok(Self {
             full,
             compose,
             seed: number("CHAOS_SEED")?.unwrap_or(1),
-            rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(if full { 4 } else { 1 }))?,
+            rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(strikes))?,
             least: Duration::from_secs(number("CHAOS_SECONDS")?.unwrap_or(0)),
             // The masters of the compose file are one set. Histories mostly wait.
             parallel: if compose {
