@@ -39,6 +39,28 @@ struct Guest {
     label: Arc<str>,
     identity: Identity,
     first_seen: Instant,
+    /// Another server had the place before.
+    successor: bool,
+}
+
+/// What a place tells of the server that has it.
+#[derive(Clone, Copy, Debug)]
+struct Tenure {
+    known_for: Duration,
+    successor: bool,
+}
+
+impl Tenure {
+    /// How far back the memory of a server that claims `memory` reaches, as far as the place is
+    /// concerned. What a successor has remembered before it came was not what its predecessor was told;
+    /// besides, an uptime is told by a wall clock, which may have been set forward since the start.
+    fn memory(self, memory: Option<Duration>) -> Duration {
+        match memory {
+            Some(memory) if !self.successor => memory,
+            Some(memory) => memory.min(self.known_for),
+            None => self.known_for,
+        }
+    }
 }
 
 impl Roster {
@@ -49,9 +71,9 @@ impl Roster {
     }
 
     /// Takes `place` for a server, unless the same one has another place; for how long this very run
-    /// of it has had the place. A server that does not tell its run id cannot be recognised and is
+    /// of it has had the place, and whether it was the first there. A server that does not tell its run id cannot be recognised and is
     /// let in.
-    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<Duration, Unfit> {
+    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<Tenure, Unfit> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let twin = places.iter().enumerate().find_map(|(other, entry)| {
             let Guest {
@@ -65,14 +87,20 @@ impl Roster {
         if let Some(other) = twin {
             return Err(Unfit::SameServer { other });
         }
-        let known = places[place].as_ref().filter(|known| known.identity == *identity);
-        let first_seen = known.map_or_else(Instant::now, |known| known.first_seen);
+        let (first_seen, successor) = match &places[place] {
+            Some(known) if known.identity == *identity => (known.first_seen, known.successor),
+            before => (Instant::now(), before.is_some()),
+        };
         places[place] = Some(Guest {
             label: Arc::clone(label),
             identity: identity.clone(),
             first_seen,
+            successor,
         });
-        Ok(first_seen.elapsed())
+        Ok(Tenure {
+            known_for: first_seen.elapsed(),
+            successor,
+        })
     }
 }
 
@@ -181,9 +209,9 @@ impl Slot {
                         .roster
                         .claim(self.place, &self.label, &connection.peer.identity)
                     {
-                        Ok(known_for) => {
+                        Ok(tenure) => {
                             let memory = connection.peer.memory.filter(|_| !was_replica);
-                            connection.peer.memory = Some(memory.unwrap_or(known_for));
+                            connection.peer.memory = Some(tenure.memory(memory));
                             return (connection, begun);
                         }
                         Err(unfit) => unfit.into(),
@@ -355,4 +383,27 @@ fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
         .with_jitter()
         .with_jitter_seed(chance.seed())
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_remembers_nothing_from_before_it_came() {
+        let roster = Roster::new(1);
+        let claim = |run: &str| {
+            let identity = Identity {
+                run_id: run.to_owned(),
+                replication_id: run.to_owned(),
+            };
+            roster.claim(0, &"node".into(), &identity).expect("no twin")
+        };
+        let uptime = Some(Duration::from_secs(3600));
+        assert_eq!(claim("a").memory(uptime), Duration::from_secs(3600));
+        let brief = Duration::from_secs(60);
+        assert!(claim("b").memory(uptime) < brief);
+        assert!(claim("b").memory(uptime) < brief, "not by connecting again either");
+        assert!(claim("a").memory(uptime) < brief, "nor by having been there once");
+    }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use futures::future::join_all;
 use rand::RngExt;
 
-use super::{Expect, PROMISED, Row};
+use super::{PROMISED, Row};
 use crate::settings::{CLOCK_FILE, SetUp};
 use crate::stage::Stage;
 use crate::support::Keep;
@@ -45,10 +45,9 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "restart without data, then the clock steps forward",
-            promise: "fencing only: a server tells its uptime by its wall clock",
+            promise: "exclusion (all have seen the place change), progress",
             set_up: CLOCKS,
             strike: |stage| Box::pin(forward_after_restart(stage)),
-            overlaps: Expect::Open,
             containers: false,
             ..PROMISED
         },

@@ -99,11 +99,10 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "quiet re-pointing to other, older servers",
-            promise: "fencing only, as clocks agree",
+            promise: "exclusion (all have seen the place change), progress",
             set_up: REPLACEABLE,
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
-            overlaps: Expect::Open,
             containers: false,
             ..PROMISED
         },
