@@ -403,7 +403,10 @@ mod tests {
         assert_eq!(claim("a").memory(uptime), Duration::from_secs(3600));
         let brief = Duration::from_secs(60);
         assert!(claim("b").memory(uptime) < brief);
-        assert!(claim("b").memory(uptime) < brief, "not by connecting again either");
+        assert!(
+            claim("b").memory(uptime) < brief,
+            "not by connecting again either"
+        );
         assert!(claim("a").memory(uptime) < brief, "nor by having been there once");
     }
 }

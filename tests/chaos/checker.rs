@@ -216,12 +216,10 @@ fn returns(events: &[Event], strikes: &[(Micros, Micros)], within: Duration, fin
                 What::Said(task, Said::Gone) => {
                     working.remove(task);
                 }
-                What::Said(task, Said::Enter { from, .. }) if from > healed => {
-                    if working.remove(task) {
-                        slowest = slowest.max(from - healed);
-                        if from - healed > micros(within) {
-                            findings.starved.push((*healed, *task));
-                        }
+                What::Said(task, Said::Enter { from, .. }) if from > healed && working.remove(task) => {
+                    slowest = slowest.max(from - healed);
+                    if from - healed > micros(within) {
+                        findings.starved.push((*healed, *task));
                     }
                 }
                 _ => {}

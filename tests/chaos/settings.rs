@@ -20,6 +20,8 @@ pub fn on_containers() -> bool {
 }
 
 /// How the masters of a row are started and trusted.
+// Options that have nothing to do with each other.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetUp {
     /// Options that need servers of the history's own.

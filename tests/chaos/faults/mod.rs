@@ -28,6 +28,8 @@ pub enum Expect {
 
 pub type Strike = for<'a> fn(&'a mut Stage) -> LocalBoxFuture<'a, Result<()>>;
 
+// A row of yes and no is what it is.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy)]
 pub struct Row {
     pub name: &'static str,

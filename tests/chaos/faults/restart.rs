@@ -126,7 +126,8 @@ async fn amnesia(stage: &mut Stage) -> Result<()> {
         stage.breaks(format!("kill -9 of {:?}, restart with nothing", &forgets[..1]));
         restart(stage, &forgets[..1], (0, 0), Keep::Nothing).await;
         join_all(away.iter().map(|&master| stage.server(master).thaw())).await;
-        return Ok(stage.pause(100, 400).await);
+        stage.pause(100, 400).await;
+        return Ok(());
     } else {
         stage.some(stage.majority())
     };
