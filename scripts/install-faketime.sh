@@ -3,14 +3,10 @@
 # Says nothing if it is.
 set -eu
 
-give_up() {
-    echo "install-faketime.sh: $*" >&2
-    exit 1
-}
-
 if [ -n "${LIBFAKETIME:-}" ]; then
-    [ -f "$LIBFAKETIME" ] || give_up "LIBFAKETIME names '$LIBFAKETIME', which is not there"
-    exit 0
+    [ -f "$LIBFAKETIME" ] && exit 0
+    echo "LIBFAKETIME names '$LIBFAKETIME', which is not there" >&2
+    exit 1
 fi
 for library in "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" \
     /usr/lib/faketime/libfaketime.so.1 /usr/lib64/faketime/libfaketime.so.1 \
@@ -18,21 +14,4 @@ for library in "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" \
     [ ! -f "$library" ] || exit 0
 done
 
-if ! command -v apt-get >/dev/null 2>&1; then
-    give_up "libfaketime is missing; install your system's faketime package, or name the library in LIBFAKETIME"
-fi
-if [ "$(id -u)" -ne 0 ]; then
-    give_up "libfaketime is missing; install it by 'sudo apt-get install faketime'"
-fi
-
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-DEBIAN_FRONTEND=noninteractive
-export DEBIAN_FRONTEND
-if ! { apt-get update && apt-get install -y --no-install-recommends faketime; } >"$log" 2>&1; then
-    cat "$log" >&2
-    give_up "apt-get could not install faketime"
-fi
+"$(dirname "$0")/install-package.sh" faketime "libfaketime, or the library named in LIBFAKETIME,"

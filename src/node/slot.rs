@@ -71,8 +71,8 @@ impl Roster {
     }
 
     /// Takes `place` for a server, unless the same one has another place; for how long this very run
-    /// of it has had the place, and whether it was the first there. A server that does not tell its run id cannot be recognised and is
-    /// let in.
+    /// of it has had the place, and whether another had it before. A server that does not tell its run
+    /// id cannot be recognised and is let in.
     fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<Tenure, Unfit> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let twin = places.iter().enumerate().find_map(|(other, entry)| {
