@@ -1,5 +1,6 @@
 //! A task that does, at random, everything that the API offers.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,9 +43,9 @@ impl Actor {
         let pace = pick(&mut self.rng, &[3, 30, 200]);
         while Instant::now() < end {
             if self.mine.is_empty() {
-                self.from_outside().await;
+                self.act_outside().await;
             } else {
-                self.from_inside().await;
+                self.act_inside().await;
             }
             self.world.look(None);
             if self.rng.random_bool(0.7) {
@@ -56,7 +57,7 @@ impl Actor {
         }
     }
 
-    async fn from_outside(&mut self) {
+    async fn act_outside(&mut self) {
         match self.rng.random_range(0..100) {
             0..=69 => self.lock(false).await,
             70..=79 => self.run().await,
@@ -70,7 +71,7 @@ impl Actor {
         }
     }
 
-    async fn from_inside(&mut self) {
+    async fn act_inside(&mut self) {
         match self.rng.random_range(0..100) {
             0..=21 => self.lock(true).await,
             22..=31 => self.extend().await,
@@ -114,7 +115,7 @@ impl Actor {
         if rng.random_bool(0.6) {
             lease = plan.lease(rng);
             lock = lock.lease(lease);
-            text += &format!(", lease {lease:?}");
+            let _ = write!(text, ", lease {lease:?}");
         } else if rng.random_bool(0.1) {
             lock = lock.max_hold(lease * 2);
         }
@@ -125,7 +126,7 @@ impl Actor {
         if rng.random_bool(0.2) {
             min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
             lock = lock.min_validity(min_validity);
-            text += &format!(", at least {min_validity:?}");
+            let _ = write!(text, ", at least {min_validity:?}");
         }
         let op = self.world.next_op();
         let terms = Terms {

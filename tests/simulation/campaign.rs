@@ -1,5 +1,6 @@
 //! Many runs: how many, which, on how many threads, and what is told of them.
 
+use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,13 +35,22 @@ pub(crate) struct Summary {
 }
 
 /// Runs so many seeds, or the one that the environment names.
-pub(crate) fn campaign(default_runs: u64, stop_at_first: bool) -> Summary {
+pub(crate) fn campaign(default_runs: u64) -> Summary {
     let (first, runs) = match number("SIM_SEED") {
         Some(seed) => (seed, 1),
         None => (
             number("SIM_BASE").unwrap_or(BASE),
             number("SIM_RUNS").unwrap_or(default_runs),
         ),
+    };
+    // One class alone, where somebody asks for it.
+    let class = std::env::var("SIM_CLASS").ok();
+    let only = |class: &String| {
+        (first..first + Plan::CLASSES).find(|seed| format!("{:?}", Plan::of_seed(*seed).class) == *class)
+    };
+    let (first, step) = match class {
+        Some(class) if runs > 1 => (only(&class).expect("a class"), Plan::CLASSES),
+        _ => (first, 1),
     };
     let next = AtomicU64::new(0);
     let summary = Mutex::new(Summary::default());
@@ -53,7 +63,7 @@ pub(crate) fn campaign(default_runs: u64, stop_at_first: bool) -> Summary {
                     if number >= runs {
                         return;
                     }
-                    let seed = first + number;
+                    let seed = first + number * step;
                     let (time, failure) = judged(seed);
                     let mut summary = summary.lock().expect("not poisoned");
                     summary.runs += 1;
@@ -68,7 +78,7 @@ pub(crate) fn campaign(default_runs: u64, stop_at_first: bool) -> Summary {
                         if seed < known.0 {
                             *known = broken;
                         }
-                        if stop_at_first {
+                        if std::env::var_os("SIM_STOP").is_some() {
                             next.store(runs, Ordering::Relaxed);
                         }
                     }
@@ -113,7 +123,7 @@ fn judged(seed: u64) -> (Duration, Option<Failure>) {
     let marked: Vec<usize> = violations.iter().flat_map(|found| found.events.clone()).collect();
     let mut text = format!("\nseed {seed}: {plan:?}\n{}", record.render(&marked));
     for Violation { property, what, .. } in &violations {
-        text += &format!("\nviolated: {property}: {what}\n");
+        let _ = writeln!(text, "\nviolated: {property}: {what}");
     }
     text += &repeat(seed);
     (time, Some((violations, text)))
@@ -129,6 +139,9 @@ impl Summary {
     /// The last line of `make sim`.
     pub(crate) fn line(&self) -> String {
         let hours = self.virtual_time.as_secs_f64() / 3600.0;
+        if let Some((seed, property)) = self.first {
+            println!("first: seed {seed}: {property}");
+        }
         format!(
             "sim: runs={} virtual_hours={hours:.1} violations={}",
             self.runs, self.violations

@@ -27,13 +27,16 @@ impl Seat {
     pub(crate) async fn take(world: &Arc<World>, place: usize) -> Arc<Self> {
         let plan = &world.plan;
         let mut rng = StdRng::seed_from_u64(plan.seed ^ ((place as u64 + 1) << 40));
-        let mut terms = Client::new();
+        let network = &world.networks[place];
+        let mut terms = Client::new().network(network);
         if rng.random_bool(0.5) {
             let near = Duration::from_millis(rng.random_range(0..4));
             let far: Vec<_> = (0..plan.nodes)
                 .map(|_| near + Duration::from_millis(rng.random_range(0..6)))
                 .collect();
-            terms = terms.distances(&far);
+            for (place, distance) in far.into_iter().enumerate() {
+                network.set_distance(place, distance);
+            }
         }
         let skew = Duration::from_millis(rng.random_range(0..=ms_of(plan.skew)));
         terms = match rng.random_range(0..4) {

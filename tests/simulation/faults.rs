@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::sim::{Keep, Master};
+use multilock::sim::{Direction, Keep, Master};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, advance, sleep};
@@ -23,6 +23,8 @@ enum Trouble {
     HoldReplies,
     Error(&'static str),
     OutOfMemory,
+    /// Between one client and the master.
+    Cut(usize, Direction),
 }
 
 /// A fault that happens.
@@ -37,6 +39,8 @@ enum Blow {
     EvictLock,
     EvictFence,
     HostStops(u64),
+    ClockForward(u64),
+    ClockBack(u64),
 }
 
 enum Fault {
@@ -69,20 +73,20 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
             }
             !over
         });
-        let place = rng.random_range(0..world.plan.nodes);
-        match draw(world.plan.class, &mut rng) {
-            Fault::Sudden(blow) => deal(&world, place, blow).await,
+        let struck = rng.random_range(0..world.plan.nodes);
+        match draw(world.plan.class, world.plan.clients, &mut rng) {
+            Fault::Sudden(blow) => deal(&world, struck, blow).await,
             Fault::Lasting(trouble) => {
-                if active.iter().any(|(_, struck, _)| *struck == place) {
+                if active.iter().any(|(_, other, _)| *other == struck) {
                     continue;
                 }
-                begin(&world, place, trouble);
+                begin(&world, struck, trouble);
                 let lasts = if rng.random_bool(0.7) {
                     rng.random_range(1..200)
                 } else {
                     rng.random_range(200..4000)
                 };
-                active.push((now + ms(lasts), place, trouble));
+                active.push((now + ms(lasts), struck, trouble));
             }
         }
     }
@@ -109,7 +113,7 @@ fn prepare(world: &World, rng: &mut StdRng) {
     }
 }
 
-fn draw(class: Class, rng: &mut StdRng) -> Fault {
+fn draw(class: Class, clients: usize, rng: &mut StdRng) -> Fault {
     use Fault::{Lasting, Sudden};
     let slow = |rng: &mut StdRng| {
         let most = pick(rng, &[5, 30, 120]);
@@ -141,7 +145,9 @@ fn draw(class: Class, rng: &mut StdRng) -> Fault {
         return Lasting(Trouble::Crash(Keep::Nothing));
     }
     if class == Class::Reckless && rng.random_bool(0.5) {
-        return match rng.random_range(0..6) {
+        return match rng.random_range(0..8) {
+            6 => Sudden(Blow::ClockForward(rng.random_range(1..6000))),
+            7 => Sudden(Blow::ClockBack(rng.random_range(1..6000))),
             0 => Sudden(Blow::FlushAll),
             1 | 2 => Sudden(Blow::EvictLock),
             3 => Sudden(Blow::EvictFence),
@@ -149,7 +155,12 @@ fn draw(class: Class, rng: &mut StdRng) -> Fault {
             _ => Lasting(Trouble::Crash(Keep::Nothing)),
         };
     }
-    match rng.random_range(0..12) {
+    match rng.random_range(0..16) {
+        12 => Sudden(Blow::LoseReplies(1)),
+        13..=15 => {
+            let ways = [Direction::ToMaster, Direction::ToClient, Direction::Both];
+            Lasting(Trouble::Cut(rng.random_range(0..clients), pick(rng, &ways)))
+        }
         0 | 1 => Lasting(Trouble::Crash(Keep::Data)),
         2 => Lasting(Trouble::Freeze),
         3 | 4 => Lasting(Trouble::HoldRequests),
@@ -175,6 +186,7 @@ fn begin(world: &World, place: usize, trouble: Trouble) {
         Trouble::HoldReplies => master.hold_replies(true),
         Trouble::Error(line) => master.answer_with(Some(line)),
         Trouble::OutOfMemory => master.out_of_memory(true),
+        Trouble::Cut(client, way) => world.networks[client].cut(place, way),
     }
 }
 
@@ -197,6 +209,7 @@ fn cease(world: &World, place: usize, trouble: Trouble) {
         Trouble::HoldReplies => master.hold_replies(false),
         Trouble::Error(_) => master.answer_with(None),
         Trouble::OutOfMemory => master.out_of_memory(false),
+        Trouble::Cut(client, _) => world.networks[client].heal(place),
     }
 }
 
@@ -211,18 +224,20 @@ async fn deal(world: &World, place: usize, blow: Blow) {
     };
     note(world, format!("m{place}: {blow:?}"), locks, fences);
     let evict = |key: String| {
-        let _ = master.command(&["DEL", &key]);
+        master.evict(&key);
     };
     match blow {
         Blow::FlushScripts => master.flush_scripts(),
         Blow::ForgetScript(script) => master.forget_script(script),
         Blow::Reset => master.reset_connections(),
+        Blow::ClockForward(time) => master.set_clock_forward(ms(time)),
+        Blow::ClockBack(time) => master.set_clock_back(ms(time)),
         Blow::LoseReplies(count) => master.lose_replies(count),
         Blow::DeliverAbandoned => {
             master.deliver_abandoned();
         }
         Blow::FlushAll => {
-            let _ = master.command(&["FLUSHALL"]);
+            master.flush_all();
         }
         Blow::EvictLock => world.plan.names.iter().for_each(|name| evict((*name).to_owned())),
         Blow::EvictFence => {

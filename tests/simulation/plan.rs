@@ -63,10 +63,13 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 impl Plan {
+    /// How many classes the seeds go through in turn.
+    pub(crate) const CLASSES: u64 = Class::ALL.len() as u64;
+
     pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         // In turn, so that every few seeds see every class.
-        let class = Class::ALL[usize::try_from(seed % Class::ALL.len() as u64).expect("small")];
+        let class = Class::ALL[usize::try_from(seed % Self::CLASSES).expect("small")];
         let node_timeout = ms(pick(&mut rng, &[20, 50]));
         let short = class == Class::Forgetful || rng.random_bool(0.6);
         let max_lease = if short {
@@ -97,7 +100,7 @@ impl Plan {
             lease,
             max_lease,
             node_timeout,
-            length: ms(rng.random_range(1500..5000)) + if short { max_lease } else { Duration::ZERO },
+            length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },
             fenced: rng.random_bool(0.9),
             skew,
         }

@@ -9,6 +9,7 @@ use multilock::Closing;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::actor::Actor;
@@ -20,18 +21,12 @@ use crate::world::{Tap, World, watch};
 
 /// Runs the schedule of a seed from its beginning to its end.
 pub(crate) fn run(seed: u64) -> Record {
-    // Time stands still from the start, so every run begins at the same point of its clock.
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    runtime.block_on(schedule(Plan::of_seed(seed)))
+    in_paused_time(schedule(Plan::of_seed(seed)))
 }
 
 async fn schedule(plan: Plan) -> Record {
     let world = World::new(plan.clone());
-    let tap = Tap::on(&world);
+    let tap = Tap::on(&world, &[]);
     let tasks = tasks();
     let mut seats = Vec::new();
     for place in 0..plan.clients {
@@ -58,11 +53,30 @@ async fn schedule(plan: Plan) -> Record {
     for actor in actors {
         actor.await.expect("no panic");
     }
-    peace(&world, &seats).await;
+    end_in_peace(&world, &seats, watching, tasks).await
+}
+
+/// Sees to it that nothing is wrong in the end.
+pub(crate) async fn end_in_peace(
+    world: &Arc<World>,
+    seats: &[Arc<Seat>],
+    watching: JoinHandle<()>,
+    tasks: usize,
+) -> Record {
+    peace(world, seats).await;
     watching.abort();
     let _ = watching.await;
-    finish(&world, &seats, tasks).await;
+    finish(world, seats, tasks).await;
     world.history.with(std::mem::take)
+}
+
+/// Runs something from the beginning of its own time.
+pub(crate) fn in_paused_time<T>(run: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime").block_on(run)
 }
 
 /// Everything works again: nothing may be left of what was given up, and everyone gets everything.
@@ -158,7 +172,7 @@ fn left(world: &World, when: &'static str, what: impl Iterator<Item = String>) {
     );
 }
 
-fn tasks() -> usize {
+pub(crate) fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use multilock::MultiLockGuard;
-use multilock::sim::{Call, Cluster, Fate, Master, Observer};
+use multilock::sim::{Call, Cluster, Fate, Master, Network, Observer};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::task::AbortOnDropHandle;
@@ -36,6 +36,8 @@ struct Out {
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) cluster: Cluster,
+    /// What lies between each client and the masters.
+    pub(crate) networks: Vec<Network>,
     pub(crate) history: History,
     out: Mutex<BTreeMap<HoldId, Out>>,
     resource: Mutex<BTreeMap<String, u64>>,
@@ -54,10 +56,12 @@ pub(crate) struct Terms {
 impl World {
     pub(crate) fn new(plan: Plan) -> Arc<Self> {
         let cluster = Cluster::new(plan.nodes);
+        let networks = (0..plan.clients).map(|_| Network::new(plan.nodes)).collect();
         let history = History::begin(plan.nodes, plan.max_lease);
         Arc::new(Self {
             history,
             cluster,
+            networks,
             out: Mutex::default(),
             resource: Mutex::default(),
             next_op: AtomicUsize::new(0),
@@ -82,6 +86,8 @@ impl World {
         self.out(|out| {
             let out = out.entry(hold).or_default();
             out.guards.push(Arc::downgrade(&guard));
+            // From here on its validity may be prolonged.
+            out.leaked_until = None;
         });
         self.look(None);
         Mine {
@@ -149,6 +155,8 @@ impl World {
             let watch = AbortOnDropHandle::new(tokio::spawn(async move {
                 token.cancelled().await;
                 let validity = world.validity_of(hold).unwrap_or_default();
+                // A leaked one ends with that, too.
+                world.out(|out| out.entry(hold).or_default().leaked_until = None);
                 world
                     .history
                     .note(Some(client), Kind::Signalled { hold, validity });
@@ -221,7 +229,7 @@ impl World {
                         expected: count,
                         on: 0,
                     });
-                } else if let Some(until) = entry.leaked_until {
+                } else if let Some(until) = entry.leaked_until.filter(|until| *until > now) {
                     sights.push(Sight {
                         hold: *hold,
                         validity: until.saturating_sub(now),
@@ -232,17 +240,14 @@ impl World {
                     });
                 }
             }
-            out.retain(|_, entry| {
-                !entry.guards.is_empty() || entry.leaked_until.is_none_or(|until| until > now)
-            });
         });
         for sight in &mut sights {
             if !sight.validity.is_zero() {
                 sight.on = self.masters_with(sight.hold);
             }
         }
-        let left = sights.iter().map(|sight| sight.validity);
-        let shortest = left.filter(|left| !left.is_zero()).min();
+        let validities = sights.iter().map(|sight| sight.validity);
+        let shortest = validities.filter(|validity| !validity.is_zero()).min();
         if !sights.is_empty() {
             self.history.note(None, Kind::Seen(sights));
         }
@@ -312,18 +317,23 @@ pub(crate) struct Tap {
     names: Vec<&'static str>,
     rng: Mutex<StdRng>,
     class: Class,
-    /// Whether calls may be meddled with at the moment.
+    /// Whether calls may be meddled with at random at the moment.
     pub(crate) striking: AtomicBool,
+    /// What becomes of single calls, counted from 0.
+    fates: BTreeMap<usize, Fate>,
+    pub(crate) sent: AtomicUsize,
 }
 
 impl Tap {
-    pub(crate) fn on(world: &World) -> Arc<Self> {
+    pub(crate) fn on(world: &World, fates: &[(usize, Fate)]) -> Arc<Self> {
         let tap = Arc::new(Self {
             history: world.history.clone(),
             names: world.plan.names.clone(),
             rng: Mutex::new(StdRng::seed_from_u64(world.plan.seed ^ 0x7461_7000)),
             class: world.plan.class,
             striking: AtomicBool::new(false),
+            fates: fates.iter().copied().collect(),
+            sent: AtomicUsize::new(0),
         });
         let observer: Arc<dyn Observer> = Arc::clone(&tap) as _;
         world.cluster.observe(&observer);
@@ -332,7 +342,19 @@ impl Tap {
 }
 
 impl Observer for Tap {
-    fn sent(&self, _call: &Call) -> Fate {
+    fn sent(&self, call: &Call) -> Fate {
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        if let Some(fate) = self.fates.get(&number) {
+            let what = format!("call {number}, {call:?}: {fate:?}");
+            let (forgets, forgets_fences) = (Vec::new(), Vec::new());
+            let fault = Kind::Fault {
+                what,
+                forgets,
+                forgets_fences,
+            };
+            self.history.note(None, fault);
+            return *fate;
+        }
         if !self.striking.load(Ordering::Relaxed) {
             return Fate::Delivered;
         }
@@ -357,9 +379,17 @@ impl Observer for Tap {
 
     fn executed(&self, master: &Master, call: &Call, reply: &Result<Vec<String>, String>) {
         let owner = match call.script {
-            "extend" => call.args.get(1),
+            "extend" => call.args.get(2),
             "acquire" | "release" => call.args.first(),
             _ => None,
+        };
+        let owner = match (call.script, reply) {
+            ("force", Ok(found)) => {
+                let names: usize = call.args[1].parse().expect("a number");
+                let marked = call.args[2 + names..].iter().chain(found);
+                marked.map(|field| shortened(field)).collect::<Vec<_>>().join(" ")
+            }
+            _ => owner.map(|field| shortened(field)).unwrap_or_default(),
         };
         let now = self.history.now();
         let locks = call.keys.iter().filter(|key| self.names.contains(&key.as_str()));
@@ -396,7 +426,7 @@ impl Observer for Tap {
             Kind::Executed {
                 master: call.master,
                 script: call.script,
-                owner: owner.map(|field| shortened(field)).unwrap_or_default(),
+                owner,
                 reply,
                 after,
             },
@@ -404,11 +434,16 @@ impl Observer for Tap {
     }
 }
 
-/// Looks at every guard again and again, and exactly when a validity is to end.
+/// Looks at every guard again and again: right before a validity is to end, and exactly then.
 pub(crate) async fn watch(world: Arc<World>) {
     let tick = Duration::from_millis((ms_of(world.plan.length) / 64).max(20));
+    let least = Duration::from_millis(1);
     loop {
-        let next = world.look(None).map_or(tick, |left| left.min(tick));
-        tokio::time::sleep(next.max(Duration::from_millis(1))).await;
+        let next = match world.look(None) {
+            Some(left) if left > least * 2 => (left - least).min(tick),
+            Some(left) => left,
+            None => tick,
+        };
+        tokio::time::sleep(next.max(least)).await;
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         && event.at >= *end
                         && !suspended
                     {
-                        let late = event.at - *end;
+                        let late = event.at.saturating_sub(*end);
                         let what = format!("{owner} has ended {late:?} ago and is told nothing");
                         return Some((what, vec![*before, place]));
                     }

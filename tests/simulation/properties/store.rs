@@ -1,7 +1,8 @@
 //! What masters keep: one owner at a name, an end to every key, an end that is never brought forward
 //! while the owner stays, and a fence that never falls while it exists.
 //!
-//! Source: the scripts' own headers; Redisson's layout. Needs nothing; what a fault takes is no fall.
+//! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
+//! ends; what a fault takes is no fall.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     }
                     let slot = (*master, key.name.as_str());
                     if let Some((before, old)) = known.insert(slot, (place, key))
-                        && let Some(wrong) = compared(old, key, event.at)
+                        && let Some(wrong) = compared(old, key, event.at, case.class.keeps_assumptions())
                     {
                         let what = format!("{script}: {wrong} at {} on m{master}", key.name);
                         return Some((what, vec![before, place]));
@@ -50,9 +51,9 @@ fn alone(key: &Stored) -> Option<&'static str> {
     (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
 }
 
-fn compared(old: &Stored, new: &Stored, now: Duration) -> Option<&'static str> {
+fn compared(old: &Stored, new: &Stored, now: Duration, steady: bool) -> Option<&'static str> {
     let same = !old.owners.is_empty() && old.owners == new.owners;
-    if same && new.ends < old.ends && old.ends.is_some_and(|end| end > now) {
+    if steady && same && new.ends < old.ends && old.ends.is_some_and(|end| end > now) {
         return Some("the end was brought forward");
     }
     match (old.fence, new.fence) {

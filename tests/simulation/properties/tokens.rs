@@ -28,12 +28,15 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 again: true,
                 token,
                 ..
-            } => {
-                if holds[*hold].token != *token {
-                    return Some(("a token changed at re-entry".into(), vec![place]));
-                }
+            } if holds[*hold].token != *token => {
+                return Some(("a token changed at re-entry".into(), vec![place]));
             }
-            Kind::Granted { hold, token, .. } if *token != 0 => {
+            Kind::Granted {
+                hold,
+                again: false,
+                token,
+                ..
+            } if *token != 0 => {
                 let new = &holds[*hold];
                 for old in &grants {
                     let known = &holds[old.hold];
