@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose chaos model instructions lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -45,6 +45,12 @@ chaos: need-cargo ## Break real masters, links, clocks and clients, and check ev
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
 	@scripts/chaos.sh
+
+sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
+	@scripts/sim.sh
+
+mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the simulation notice
+	@scripts/mutants.sh
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check

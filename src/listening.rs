@@ -69,8 +69,8 @@ impl Listening {
         }
     }
 
-    /// Waits until a quorum has become possible: until so many masters that granted, or that refused
-    /// and have announced a release since, or until listening was interrupted.
+    /// Waits until a quorum has become possible: until so many masters that granted, or that have a
+    /// vote, refused and have announced a release since, or until listening was interrupted.
     pub(crate) async fn quorum_possible(&self, since: &Heard, votes: &[Vote], needed: usize) {
         loop {
             // Bells first, so that none is missed between the look and the wait.
@@ -82,12 +82,15 @@ impl Listening {
             for bell in &mut bells {
                 bell.as_mut().enable();
             }
-            let open = votes.iter().enumerate().filter(|(node, vote)| {
-                **vote == Vote::Granted
-                    || since
-                        .notices
-                        .get(*node)
-                        .is_some_and(|old| self.notices(*node) > *old)
+            let announced = |node: usize| {
+                let old = since.notices.get(node);
+                old.is_some_and(|old| self.notices(node) > *old)
+            };
+            // A master in quarantine announces this waiter's own rollbacks, and has no vote anyway.
+            let open = votes.iter().enumerate().filter(|(node, vote)| match vote {
+                Vote::Granted => true,
+                Vote::Quarantined { .. } => false,
+                _ => announced(*node),
             });
             if open.count() >= needed || self.gaps() > since.gaps {
                 return;

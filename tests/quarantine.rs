@@ -201,3 +201,31 @@ async fn tokens_of_masters_in_quarantine_are_ignored() {
     let guard = masters.red_lock("a").try_lock().await.expect("1 and 2 vote");
     assert!(guard.fencing_token().get() < 4_000_000_000_000_000);
 }
+
+/// A quorum in quarantine grants, does not count, and is rolled back with a notice that the waiter
+/// itself hears: no reason to ask again.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_not_woken_by_its_own_rollbacks() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    for place in 0..3 {
+        restart_empty(&cluster, place);
+    }
+    sleep(ms(600)).await;
+    for master in cluster.iter() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let asked = |cluster: &Cluster| cluster.master(0).executed().get("acquire").copied().unwrap_or(0);
+    let waited = timeout(ms(3000), masters.red_lock("a").lock()).await;
+    assert!(waited.is_err(), "still in quarantine");
+    assert!(asked(&cluster) < 30, "asked {} times in 3 s", asked(&cluster));
+    masters
+        .red_lock("a")
+        .wait(QUARANTINE)
+        .lock()
+        .await
+        .expect("its end")
+        .unlock()
+        .await
+        .expect("held");
+}

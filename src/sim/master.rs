@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use redis::Value;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::LONG_AGO;
+use super::change::{Change, Watch};
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
 use super::observer::{Call, Fate, Observer};
@@ -52,7 +52,7 @@ struct Inner {
     state: Mutex<State>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
     /// Told whenever the state changes what connections may do.
-    changed: watch::Sender<()>,
+    changed: Change,
 }
 
 #[derive(Default)]
@@ -345,7 +345,7 @@ impl Master {
                 lua,
                 state: Mutex::new(state),
                 observer: Mutex::new(None),
-                changed: watch::Sender::new(()),
+                changed: Change::default(),
             }),
             line: Arc::default(),
             strict: false,
@@ -398,7 +398,7 @@ impl Master {
     async fn accept(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
         let mut changed = self.watch();
         loop {
-            changed.borrow_and_update();
+            changed.look();
             let weather = self.weather();
             if !self.state().up {
                 return Err(NodeError::Unavailable("connection refused".into()));
@@ -407,8 +407,7 @@ impl Master {
                 sleep(weather.request_delay + weather.reply_delay).await;
                 break;
             }
-            // Never fails: the sender lives as long as the master.
-            let _ = changed.changed().await;
+            changed.changed().await;
         }
         let mut state = self.state();
         if !state.up {
@@ -453,8 +452,8 @@ impl Master {
         })
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<()> {
-        self.inner.changed.subscribe()
+    pub(super) fn watch(&self) -> Watch {
+        self.inner.changed.watch()
     }
 
     pub(super) fn weather(&self) -> Weather {
@@ -490,18 +489,19 @@ impl Master {
     fn run(&self, envelope: &Envelope) -> (Result<Value, String>, bool) {
         let mut state = self.state();
         let now = self.clock_ms(&state);
-        if let Some(error) = &state.error {
-            return (Err(error.clone()), true);
-        }
         let (script, keys, args) = match &envelope.ask {
             Ask::Script {
                 script, keys, args, ..
             } => (*script, keys, args),
+            // A server that cannot write, or is loading, lets its clients listen all the same.
             Ask::Listen { pipe, channels, on } => {
                 pipe.listen(channels, *on);
                 return (Ok(Value::Okay), true);
             }
         };
+        if let Some(error) = &state.error {
+            return (Err(error.clone()), true);
+        }
         if envelope.ask.by_sha() && !state.scripts.contains(script.name) {
             return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
@@ -552,7 +552,7 @@ impl Master {
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
-        self.inner.changed.send_replace(());
+        self.inner.changed.tell();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

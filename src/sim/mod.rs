@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod change;
 mod client;
 mod hollow;
 mod lua;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use super::change::Change;
 
 /// One client's lines to the masters, each with a length of its own, and each may be cut. What is on a
 /// cut line is not lost: it arrives after the line has healed, if the connection still stands.
@@ -73,7 +73,7 @@ impl Network {
 pub(super) struct Line {
     cut: Mutex<Cut>,
     /// Who moves what is on it.
-    watched_by: Mutex<Vec<watch::Sender<()>>>,
+    watched_by: Mutex<Vec<Change>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,14 +89,14 @@ impl Line {
     }
 
     /// Tells so when the line changes.
-    pub(super) fn watch(&self, changed: &watch::Sender<()>) {
+    pub(super) fn watch(&self, changed: &Change) {
         lock(&self.watched_by).push(changed.clone());
     }
 
     fn change(&self, change: impl FnOnce(&mut Cut)) {
         change(&mut lock(&self.cut));
         for changed in lock(&self.watched_by).iter() {
-            changed.send_replace(());
+            changed.tell();
         }
     }
 }

@@ -234,7 +234,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         client,
     };
     loop {
-        changed.borrow_and_update();
+        changed.look();
         if !master.is_connected(resets) {
             return;
         }
@@ -285,7 +285,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         tokio::select! {
             biased;
             () = pipe.moved.notified() => {}
-            _ = changed.changed() => {}
+            () = changed.changed() => {}
             () = sleep_until(due.next.unwrap_or(now)), if due.next.is_some() => {}
         }
     }

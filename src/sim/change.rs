@@ -1,0 +1,57 @@
+//! Tells whoever watches that something has changed, in the order in which they wait: tokio's `watch`
+//! wakes in a random one, and a run would not repeat itself.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    times: AtomicU64,
+    bell: Notify,
+}
+
+/// Sees every change that comes after it was made, or after it looked last.
+#[derive(Debug)]
+pub(super) struct Watch {
+    told: Arc<Told>,
+    seen: u64,
+}
+
+impl Change {
+    pub(super) fn tell(&self) {
+        self.0.times.fetch_add(1, Ordering::Relaxed);
+        self.0.bell.notify_waiters();
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        Watch {
+            told: Arc::clone(&self.0),
+            seen: self.0.times.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Watch {
+    pub(super) fn look(&mut self) {
+        self.seen = self.told.times.load(Ordering::Relaxed);
+    }
+
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let mut rings = pin!(self.told.bell.notified());
+            rings.as_mut().enable();
+            let times = self.told.times.load(Ordering::Relaxed);
+            if times != self.seen {
+                self.seen = times;
+                return;
+            }
+            rings.await;
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A task that does, at random, everything that the API offers.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use multilock::{Closing, ExtendError, LockError, MultiLock, MultiLockGuard, Owner, RunError, Unlocked};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::Seat;
+use crate::history::Kind;
+use crate::plan::{Class, pick};
+use crate::world::{Mine, Terms, World};
+
+pub(crate) struct Actor {
+    world: Arc<World>,
+    seat: Arc<Seat>,
+    rng: StdRng,
+    me: Owner,
+    mine: Vec<Mine>,
+}
+
+impl Actor {
+    pub(crate) fn new(world: &Arc<World>, seat: &Arc<Seat>, mut rng: StdRng) -> Self {
+        let me = if rng.random_bool(0.4) {
+            seat.owner.clone()
+        } else {
+            Owner::new()
+        };
+        Self {
+            world: Arc::clone(world),
+            seat: Arc::clone(seat),
+            rng,
+            me,
+            mine: Vec::new(),
+        }
+    }
+
+    /// Acts until `end`, and then gives up what it has.
+    pub(crate) async fn act(mut self, end: Instant) {
+        let pace = pick(&mut self.rng, &[3, 30, 200]);
+        while Instant::now() < end {
+            if self.mine.is_empty() {
+                self.act_outside().await;
+            } else {
+                self.act_inside().await;
+            }
+            self.world.look(None);
+            if self.rng.random_bool(0.7) {
+                sleep(self.ms(0..=pace)).await;
+            }
+        }
+        while !self.mine.is_empty() {
+            self.leave().await;
+        }
+    }
+
+    async fn act_outside(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..=69 => self.lock(false).await,
+            70..=79 => self.run().await,
+            80..=83 => self.inspect().await,
+            84..=89 if self.world.plan.class == Class::Forced => self.force().await,
+            84..=85 if self.rng.random_bool(0.5) => {
+                let how = pick(&mut self.rng, &[Closing::Release, Closing::Leave]);
+                self.seat.begin_anew(how).await;
+            }
+            _ => sleep(self.ms(0..=200)).await,
+        }
+    }
+
+    async fn act_inside(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..=21 => self.lock(true).await,
+            22..=31 => self.extend().await,
+            32..=61 => self.leave().await,
+            62..=81 => {
+                let longest = pick(&mut self.rng, &[20, 200, 1500]);
+                sleep(self.ms(0..=longest)).await;
+            }
+            82..=91 => {
+                let mine = self.any();
+                let (world, client) = (&self.world, self.seat.place);
+                world.write(client, &self.mine[mine]);
+            }
+            92..=95 => self.await_loss().await,
+            96 => self.force_own().await,
+            _ => self.lock(false).await,
+        }
+    }
+
+    /// A lock on terms of every kind; on names that are held already with `again`.
+    fn a_lock(&mut self, again: bool) -> (MultiLock, Vec<String>, Terms, String) {
+        let plan = self.world.plan.clone();
+        let rng = &mut self.rng;
+        let names: Vec<String> = if again {
+            self.mine[rng.random_range(0..self.mine.len())].names.clone()
+        } else if plan.names.len() > 1 && rng.random_bool(0.15) {
+            plan.names[..2].iter().map(|name| (*name).to_owned()).collect()
+        } else {
+            vec![pick(rng, &plan.names).to_owned()]
+        };
+        let policy = if again && rng.random_bool(0.8) {
+            multilock::Policy::RedLock
+        } else {
+            plan.policy(rng)
+        };
+        let needed = policy.needed(plan.nodes);
+        let masters = self.seat.masters();
+        let mut lock = masters.lock(names.clone(), policy).fenced(plan.fenced);
+        let mut lease = plan.lease;
+        let mut text = format!("{} under {policy}", names.join("+"));
+        if rng.random_bool(0.6) {
+            lease = plan.lease(rng);
+            lock = lock.lease(lease);
+            let _ = write!(text, ", lease {lease:?}");
+        } else if rng.random_bool(0.1) {
+            lock = lock.max_hold(lease * 2);
+        }
+        if again || rng.random_bool(0.5) {
+            lock = lock.owner(&self.me);
+        }
+        let mut min_validity = Duration::ZERO;
+        if rng.random_bool(0.2) {
+            min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
+            lock = lock.min_validity(min_validity);
+            let _ = write!(text, ", at least {min_validity:?}");
+        }
+        let op = self.world.next_op();
+        let terms = Terms {
+            op,
+            needed,
+            min_validity,
+            began: 0,
+        };
+        (lock, names, terms, text)
+    }
+
+    async fn lock(&mut self, again: bool) {
+        let (lock, names, mut terms, text) = self.a_lock(again);
+        let patience = self.ms(1..=1500);
+        let once = again || self.rng.random_bool(0.4);
+        let verb = if once { "try_lock" } else { "lock" };
+        terms.began = self.begun(terms.op, format!("{verb} {text}"));
+        let lock = lock.wait(patience);
+        let cancelled_after = self.rng.random_bool(0.25).then(|| {
+            let longest = pick(&mut self.rng, &[0, 4, 60, 600]);
+            self.ms(0..=longest)
+        });
+        let asking = async {
+            if once {
+                lock.try_lock().await
+            } else {
+                lock.lock().await
+            }
+        };
+        let answer = match cancelled_after {
+            Some(after) => timeout(after, asking).await.ok(),
+            None => Some(asking.await),
+        };
+        self.take(terms, &names, answer);
+    }
+
+    /// What a lock's verb answered; `None` when it was dropped.
+    fn take(&mut self, terms: Terms, names: &[String], answer: Option<Result<MultiLockGuard, LockError>>) {
+        let client = self.seat.place;
+        match answer {
+            None => {
+                let cancelled = Kind::Cancelled { op: terms.op };
+                self.world.history.note(Some(client), cancelled);
+            }
+            Some(Ok(guard)) => {
+                let mine = self.world.granted(client, terms, names, guard);
+                self.mine.push(mine);
+            }
+            Some(Err(error)) => {
+                let why = error.to_string();
+                let refused = Kind::Refused { op: terms.op, why };
+                self.world.history.note(Some(client), refused);
+            }
+        }
+    }
+
+    async fn run(&mut self) {
+        let (lock, names, mut terms, text) = self.a_lock(false);
+        terms.began = self.begun(terms.op, format!("run {text}"));
+        let lock = lock.wait(self.ms(1..=1500));
+        let (world, client) = (Arc::clone(&self.world), self.seat.place);
+        let turns = self.rng.random_range(0..6);
+        let pause = self.ms(0..=60);
+        let lent = std::sync::Mutex::new(None);
+        let outcome = lock
+            .run(async |guard| {
+                let hold = world.lent(client, terms, &names, guard);
+                *lent.lock().expect("not poisoned") = Some(hold);
+                for _ in 0..turns {
+                    sleep(pause).await;
+                    world.look(Some((hold, guard)));
+                }
+                // The guard is given up right after this.
+                *lent.lock().expect("not poisoned") = None;
+                world.returned(hold);
+            })
+            .await;
+        // The body was dropped.
+        if let Some(hold) = lent.into_inner().expect("not poisoned") {
+            world.returned(hold);
+        }
+        let why = match outcome {
+            Ok(()) => "ran to its end".into(),
+            Err(RunError::Lock(error)) => error.to_string(),
+            Err(RunError::Lost(loss)) => loss.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let refused = Kind::Refused { op: terms.op, why };
+        world.history.note(Some(client), refused);
+    }
+
+    async fn extend(&mut self) {
+        let place = self.any();
+        let lease = self.world.plan.lease(&mut self.rng);
+        let mine = &self.mine[place];
+        let hold = mine.hold;
+        let what = if self.rng.random_bool(0.2) {
+            let after = self.rng.random_range(0..20);
+            let extending = mine.guard.extend(lease);
+            let answer = timeout(Duration::from_millis(after), extending).await;
+            answer.map_or_else(|_| "extension dropped".into(), describe_extension)
+        } else {
+            describe_extension(mine.guard.extend(lease).await)
+        };
+        let what = format!("by {lease:?}: {what}");
+        let client = Some(self.seat.place);
+        self.world.history.note(client, Kind::Outcome { hold, what });
+    }
+
+    async fn leave(&mut self) {
+        let place = self.any();
+        let mine = self.mine.swap_remove(place);
+        let (hold, client) = (mine.hold, self.seat.place);
+        match self.rng.random_range(0..20) {
+            0..=6 => drop(self.world.give_up(client, mine, "drop")),
+            7 => self.world.give_up(client, mine, "leak").leak(),
+            8 | 9 => {
+                let guard = self.world.give_up(client, mine, "unlock");
+                let within = self.ms(0..=20);
+                let _ = timeout(within, guard.unlock()).await;
+            }
+            _ => {
+                let guard = self.world.give_up(client, mine, "unlock");
+                let what = match guard.unlock().await {
+                    Ok(Unlocked::Released) => "released".into(),
+                    Ok(Unlocked::StillHeld(count)) => format!("still held by {count}"),
+                    Ok(_) => "unlocked".into(),
+                    Err(error) => error.to_string(),
+                };
+                let outcome = Kind::Outcome { hold, what };
+                self.world.history.note(Some(client), outcome);
+            }
+        }
+    }
+
+    async fn await_loss(&mut self) {
+        let place = self.any();
+        let longest = self.ms(0..=2000);
+        let mine = &self.mine[place];
+        let hold = mine.hold;
+        if timeout(longest, mine.guard.lost()).await.is_ok() {
+            let validity = mine.guard.validity();
+            let told = Kind::Signalled { hold, validity };
+            self.world.history.note(Some(self.seat.place), told);
+        }
+        let _ = mine.guard.ensure_valid();
+    }
+
+    async fn inspect(&mut self) {
+        let name = pick(&mut self.rng, &self.world.plan.names);
+        let _ = self.seat.masters().red_lock(name).inspect().await;
+    }
+
+    async fn force_own(&mut self) {
+        if self.world.plan.class == Class::Forced {
+            self.force().await;
+        }
+    }
+
+    async fn force(&mut self) {
+        let name = pick(&mut self.rng, &self.world.plan.names);
+        let op = self.world.next_op();
+        let client = Some(self.seat.place);
+        self.begun(op, format!("force {name}"));
+        let forced = self.seat.masters().red_lock(name).force_release().await;
+        let confirmed = forced.is_ok();
+        let former = forced.map(|forced| forced.former).unwrap_or_default();
+        let former: Vec<String> = former.iter().map(ToString::to_string).collect();
+        let former = self.world.history.with(|record| {
+            let known = |owner: &String| record.holds.iter().position(|hold| hold.owner == *owner);
+            former.iter().filter_map(known).collect()
+        });
+        let name = name.to_owned();
+        let forced = Kind::Forced {
+            op,
+            name,
+            former,
+            confirmed,
+        };
+        self.world.history.note(client, forced);
+    }
+
+    fn begun(&self, op: usize, what: String) -> usize {
+        let begun = Kind::Begun { op, what };
+        self.world.history.note(Some(self.seat.place), begun)
+    }
+
+    fn any(&mut self) -> usize {
+        self.rng.random_range(0..self.mine.len())
+    }
+
+    fn ms(&mut self, range: std::ops::RangeInclusive<u64>) -> Duration {
+        Duration::from_millis(self.rng.random_range(range))
+    }
+}
+
+fn describe_extension(answer: Result<(), ExtendError>) -> String {
+    answer.map_or_else(|error| error.to_string(), |()| "extended".into())
+}

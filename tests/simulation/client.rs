@@ -1,0 +1,105 @@
+//! A client of the masters, as a process is one; it may end and begin anew.
+
+use std::sync::{Arc, Mutex};
+
+use multilock::sim::Client;
+use multilock::{Closing, Masters, Owner, Quarantine};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::sleep;
+
+use crate::history::Kind;
+use crate::plan::{Class, Plan, ms_of};
+use crate::world::World;
+use std::time::Duration;
+
+pub(crate) struct Seat {
+    pub(crate) place: usize,
+    world: Arc<World>,
+    masters: Mutex<Masters>,
+    /// Which of its tasks may share.
+    pub(crate) owner: Owner,
+    terms: Client,
+    rng: Mutex<StdRng>,
+}
+
+impl Seat {
+    pub(crate) async fn take(world: &Arc<World>, place: usize) -> Arc<Self> {
+        let plan = &world.plan;
+        let mut rng = StdRng::seed_from_u64(plan.seed ^ ((place as u64 + 1) << 40));
+        let network = &world.networks[place];
+        let mut terms = Client::new().network(network);
+        if rng.random_bool(0.5) {
+            let near = Duration::from_millis(rng.random_range(0..4));
+            let far: Vec<_> = (0..plan.nodes)
+                .map(|_| near + Duration::from_millis(rng.random_range(0..6)))
+                .collect();
+            for (place, distance) in far.into_iter().enumerate() {
+                network.set_distance(place, distance);
+            }
+        }
+        let skew = Duration::from_millis(rng.random_range(0..=ms_of(plan.skew)));
+        terms = match rng.random_range(0..4) {
+            0 => terms.clock_ahead(skew),
+            1 => terms.clock_behind(skew),
+            _ => terms,
+        };
+        let masters = connect(world, &terms, &mut rng).await;
+        world.history.note(Some(place), Kind::Phase("a client connects"));
+        Arc::new(Self {
+            place,
+            world: Arc::clone(world),
+            masters: Mutex::new(masters),
+            owner: Owner::new(),
+            terms,
+            rng: Mutex::new(rng),
+        })
+    }
+
+    pub(crate) fn masters(&self) -> Masters {
+        self.masters.lock().expect("not poisoned").clone()
+    }
+
+    /// Ends the process and starts another in its place.
+    pub(crate) async fn begin_anew(&self, how: Closing) {
+        let mut rng = StdRng::seed_from_u64(self.rng.lock().expect("not poisoned").random());
+        let successor = connect(&self.world, &self.terms, &mut rng).await;
+        let old = std::mem::replace(&mut *self.masters.lock().expect("not poisoned"), successor);
+        self.close(&old, how).await;
+    }
+
+    pub(crate) async fn close(&self, masters: &Masters, how: Closing) {
+        let what = match how {
+            Closing::Leave => "a client closes and leaves its holds",
+            _ => "a client closes and releases its holds",
+        };
+        self.world.history.note(Some(self.place), Kind::Phase(what));
+        self.world.forget_leaks_of(self.place);
+        masters.close(how).await;
+        self.world.history.note(Some(self.place), Kind::Phase("closed"));
+    }
+}
+
+async fn connect(world: &World, terms: &Client, rng: &mut StdRng) -> Masters {
+    loop {
+        let terms = terms.clone().seed(rng.random());
+        let builder = builder(&world.plan);
+        match world.cluster.connect_as(&terms, builder).await {
+            Ok(masters) => return masters,
+            // Too many are out of reach at the moment.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+pub(crate) fn builder(plan: &Plan) -> multilock::MastersBuilder {
+    let builder = Masters::builder()
+        .node_timeout(plan.node_timeout)
+        .lease(plan.lease)
+        .max_lease(plan.max_lease);
+    if plan.class == Class::Reckless {
+        builder.quarantine(Quarantine::Off)
+    } else {
+        builder
+    }
+}

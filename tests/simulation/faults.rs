@@ -1,0 +1,278 @@
+//! What strikes the masters, at random, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use multilock::sim::{Direction, Keep, Master};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::time::{Instant, advance, sleep};
+
+use crate::history::Kind;
+use crate::plan::{Class, pick};
+use crate::world::World;
+
+/// A fault that lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Crash(Keep),
+    Freeze,
+    Slow(u64, u64),
+    Notices(Option<u64>),
+    HoldRequests,
+    HoldReplies,
+    Error(&'static str),
+    OutOfMemory,
+    /// Between one client and the master.
+    Cut(usize, Direction),
+}
+
+/// A fault that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    FlushScripts,
+    ForgetScript(&'static str),
+    Reset,
+    LoseReplies(usize),
+    DeliverAbandoned,
+    FlushAll,
+    EvictLock,
+    EvictFence,
+    HostStops(u64),
+    ClockForward(u64),
+    ClockBack(u64),
+}
+
+enum Fault {
+    Lasting(Trouble),
+    Sudden(Blow),
+}
+
+const ERRORS: [&str; 6] = [
+    "BUSY Redis is busy running a script.",
+    "LOADING Redis is loading the dataset in memory",
+    "MISCONF Redis is configured to save RDB snapshots",
+    "NOREPLICAS Not enough good replicas to write.",
+    "READONLY You can't write against a read only replica.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+];
+
+/// Strikes until `end`, and then makes everything well again.
+pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
+    let mut active: Vec<(Instant, usize, Trouble)> = Vec::new();
+    prepare(&world, &mut rng);
+    // From rarely to all the time.
+    let pace = pick(&mut rng, &[60, 150, 400, 1200]);
+    while Instant::now() < end {
+        sleep(ms(rng.random_range(1..=pace))).await;
+        let now = Instant::now();
+        active.retain(|(until, place, trouble)| {
+            let over = *until <= now;
+            if over {
+                cease(&world, *place, *trouble);
+            }
+            !over
+        });
+        let struck = rng.random_range(0..world.plan.nodes);
+        match draw(world.plan.class, world.plan.clients, &mut rng) {
+            Fault::Sudden(blow) => deal(&world, struck, blow).await,
+            Fault::Lasting(trouble) => {
+                if active.iter().any(|(_, other, _)| *other == struck) {
+                    continue;
+                }
+                begin(&world, struck, trouble);
+                let lasts = if rng.random_bool(0.7) {
+                    rng.random_range(1..200)
+                } else {
+                    rng.random_range(200..4000)
+                };
+                active.push((now + ms(lasts), struck, trouble));
+            }
+        }
+    }
+    for (_, place, trouble) in active {
+        cease(&world, place, trouble);
+    }
+    heal(&world);
+}
+
+/// What holds for the whole of a run.
+fn prepare(world: &World, rng: &mut StdRng) {
+    let class = world.plan.class;
+    if rng.random_bool(0.5) {
+        for master in world.cluster.iter() {
+            master.set_delay(ms(rng.random_range(0..8)), ms(rng.random_range(0..8)));
+        }
+    }
+    if matches!(class, Class::Stale | Class::Reckless) {
+        let deny = rng.random_bool(0.5);
+        for master in world.cluster.iter() {
+            master.keep_abandoned(true);
+            master.deny_client_kill(deny);
+        }
+    }
+}
+
+fn draw(class: Class, clients: usize, rng: &mut StdRng) -> Fault {
+    use Fault::{Lasting, Sudden};
+    let slow = |rng: &mut StdRng| {
+        let most = pick(rng, &[5, 30, 120]);
+        Lasting(Trouble::Slow(
+            rng.random_range(0..most),
+            rng.random_range(0..most),
+        ))
+    };
+    let gentle = |rng: &mut StdRng| match rng.random_range(0..5) {
+        0 => Sudden(Blow::FlushScripts),
+        1 => Sudden(Blow::ForgetScript(pick(rng, &["acquire", "release", "extend"]))),
+        2 => {
+            let delay = rng.random_range(0..300);
+            Lasting(Trouble::Notices(rng.random_bool(0.5).then_some(delay)))
+        }
+        _ => slow(rng),
+    };
+    if class == Class::Calm || rng.random_bool(0.2) {
+        return gentle(rng);
+    }
+    if class == Class::Stale && rng.random_bool(0.5) {
+        return match rng.random_range(0..4) {
+            0 => Lasting(Trouble::HoldRequests),
+            1 => Sudden(Blow::Reset),
+            _ => Sudden(Blow::DeliverAbandoned),
+        };
+    }
+    if class == Class::Forgetful && rng.random_bool(0.3) {
+        return Lasting(Trouble::Crash(Keep::Nothing));
+    }
+    if class == Class::Reckless && rng.random_bool(0.5) {
+        return match rng.random_range(0..8) {
+            6 => Sudden(Blow::ClockForward(rng.random_range(1..6000))),
+            7 => Sudden(Blow::ClockBack(rng.random_range(1..6000))),
+            0 => Sudden(Blow::FlushAll),
+            1 | 2 => Sudden(Blow::EvictLock),
+            3 => Sudden(Blow::EvictFence),
+            4 => Sudden(Blow::HostStops(rng.random_range(1..3000))),
+            _ => Lasting(Trouble::Crash(Keep::Nothing)),
+        };
+    }
+    match rng.random_range(0..16) {
+        12 => Sudden(Blow::LoseReplies(1)),
+        13..=15 => {
+            let ways = [Direction::ToMaster, Direction::ToClient, Direction::Both];
+            Lasting(Trouble::Cut(rng.random_range(0..clients), pick(rng, &ways)))
+        }
+        0 | 1 => Lasting(Trouble::Crash(Keep::Data)),
+        2 => Lasting(Trouble::Freeze),
+        3 | 4 => Lasting(Trouble::HoldRequests),
+        5 | 6 => Lasting(Trouble::HoldReplies),
+        7 => Lasting(Trouble::Error(pick(rng, &ERRORS))),
+        8 => Lasting(Trouble::OutOfMemory),
+        9 => Sudden(Blow::LoseReplies(rng.random_range(1..4))),
+        10 => Sudden(Blow::Reset),
+        _ => slow(rng),
+    }
+}
+
+fn begin(world: &World, place: usize, trouble: Trouble) {
+    let master = world.cluster.master(place);
+    note(world, format!("m{place}: {trouble:?}"), &[], &[]);
+    match trouble {
+        Trouble::Crash(_) => master.crash(),
+        Trouble::Freeze => master.freeze(),
+        Trouble::Slow(there, back) => master.set_delay(ms(there), ms(back)),
+        Trouble::Notices(Some(delay)) => master.set_notice_delay(Some(ms(delay))),
+        Trouble::Notices(None) => master.lose_notices(true),
+        Trouble::HoldRequests => master.hold_requests(true),
+        Trouble::HoldReplies => master.hold_replies(true),
+        Trouble::Error(line) => master.answer_with(Some(line)),
+        Trouble::OutOfMemory => master.out_of_memory(true),
+        Trouble::Cut(client, way) => world.networks[client].cut(place, way),
+    }
+}
+
+fn cease(world: &World, place: usize, trouble: Trouble) {
+    let master = world.cluster.master(place);
+    let forgets = [place];
+    let forgets: &[usize] = if trouble == Trouble::Crash(Keep::Nothing) {
+        &forgets
+    } else {
+        &[]
+    };
+    note(world, format!("m{place}: end of {trouble:?}"), forgets, forgets);
+    match trouble {
+        Trouble::Crash(keep) => master.restart(keep),
+        Trouble::Freeze => master.thaw(),
+        Trouble::Slow(..) => master.set_delay(Duration::ZERO, Duration::ZERO),
+        Trouble::Notices(Some(_)) => master.set_notice_delay(None),
+        Trouble::Notices(None) => master.lose_notices(false),
+        Trouble::HoldRequests => master.hold_requests(false),
+        Trouble::HoldReplies => master.hold_replies(false),
+        Trouble::Error(_) => master.answer_with(None),
+        Trouble::OutOfMemory => master.out_of_memory(false),
+        Trouble::Cut(client, _) => world.networks[client].heal(place),
+    }
+}
+
+async fn deal(world: &World, place: usize, blow: Blow) {
+    let master = world.cluster.master(place);
+    let at = [place];
+    let (locks, fences): (&[usize], &[usize]) = match blow {
+        Blow::FlushAll => (&at, &at),
+        Blow::EvictLock => (&at, &[]),
+        Blow::EvictFence => (&[], &at),
+        _ => (&[], &[]),
+    };
+    note(world, format!("m{place}: {blow:?}"), locks, fences);
+    let evict = |key: String| {
+        master.evict(&key);
+    };
+    match blow {
+        Blow::FlushScripts => master.flush_scripts(),
+        Blow::ForgetScript(script) => master.forget_script(script),
+        Blow::Reset => master.reset_connections(),
+        Blow::ClockForward(time) => master.set_clock_forward(ms(time)),
+        Blow::ClockBack(time) => master.set_clock_back(ms(time)),
+        Blow::LoseReplies(count) => master.lose_replies(count),
+        Blow::DeliverAbandoned => {
+            master.deliver_abandoned();
+        }
+        Blow::FlushAll => {
+            master.flush_all();
+        }
+        Blow::EvictLock => world.plan.names.iter().for_each(|name| evict((*name).to_owned())),
+        Blow::EvictFence => {
+            let fence = |name: &&str| evict(format!("redisson_lock_token:{{{name}}}"));
+            world.plan.names.iter().for_each(fence);
+        }
+        Blow::HostStops(time) => advance(ms(time)).await,
+    }
+}
+
+fn heal(world: &World) {
+    for master in world.cluster.iter() {
+        heal_master(master);
+    }
+    note(world, "all is well again".into(), &[], &[]);
+}
+
+fn heal_master(master: &Master) {
+    master.deliver_abandoned();
+    master.keep_abandoned(false);
+    master.deny_client_kill(false);
+    master.set_delay(Duration::ZERO, Duration::ZERO);
+    master.lose_replies(0);
+}
+
+fn note(world: &World, what: String, forgets: &[usize], forgets_fences: &[usize]) {
+    let (forgets, forgets_fences) = (forgets.to_vec(), forgets_fences.to_vec());
+    let fault = Kind::Fault {
+        what,
+        forgets,
+        forgets_fences,
+    };
+    world.history.note(None, fault);
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}

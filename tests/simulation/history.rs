@@ -1,0 +1,307 @@
+//! What happened in a run, in the order in which it happened. Properties are judged on this alone.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// More than this is a loop that never ends.
+const MOST_EVENTS: usize = 50_000;
+
+/// A hold, counted from 0 in the order in which holds were first seen.
+pub(crate) type HoldId = usize;
+
+/// What is known of a hold from its grant on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HoldFacts {
+    pub(crate) client: usize,
+    /// The owner, shortened as the crate shows it.
+    pub(crate) owner: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) needed: usize,
+    pub(crate) token: u64,
+    /// The number of the acquisition that gave it, and where that began in the history.
+    pub(crate) began: usize,
+}
+
+/// One guard's view of its hold at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sight {
+    pub(crate) hold: HoldId,
+    pub(crate) validity: Duration,
+    pub(crate) signalled: bool,
+    /// What the guard says, and how many guards were given out and not taken back.
+    pub(crate) count: u64,
+    pub(crate) expected: u64,
+    /// On the fewest masters that have its field, over all of its names.
+    pub(crate) on: usize,
+}
+
+/// What a master keeps under one name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    /// Its holders; more than one would be a mistake.
+    pub(crate) owners: Vec<String>,
+    /// When the key ends, since the run began; `None` for never.
+    pub(crate) ends: Option<Duration>,
+    pub(crate) fence: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Phase(&'static str),
+    /// A fault begins or ends. With the masters whose lock keys and fence keys it takes.
+    Fault {
+        what: String,
+        forgets: Vec<usize>,
+        forgets_fences: Vec<usize>,
+    },
+    Begun {
+        op: usize,
+        what: String,
+    },
+    /// A hold was given, or entered again.
+    Granted {
+        op: usize,
+        hold: HoldId,
+        again: bool,
+        /// The acquisition's own terms.
+        min_validity: Duration,
+        validity: Duration,
+        needed: usize,
+        token: u64,
+    },
+    Refused {
+        op: usize,
+        why: String,
+    },
+    Cancelled {
+        op: usize,
+    },
+    /// A guard is about to be given up. `last` for the only one of its hold.
+    GivenUp {
+        hold: HoldId,
+        how: &'static str,
+        last: bool,
+    },
+    Outcome {
+        hold: HoldId,
+        what: String,
+    },
+    /// `lost()` or the cancellation token spoke.
+    Signalled {
+        hold: HoldId,
+        validity: Duration,
+    },
+    Seen(Vec<Sight>),
+    /// A write to the resource that a name guards.
+    Wrote {
+        hold: HoldId,
+        name: String,
+        accepted: bool,
+    },
+    /// An operator takes a name away.
+    Forced {
+        op: usize,
+        name: String,
+        former: Vec<HoldId>,
+        confirmed: bool,
+    },
+    Executed {
+        master: usize,
+        script: &'static str,
+        owner: String,
+        reply: String,
+        after: Vec<Stored>,
+    },
+    /// Whoever had to get a lock within a time after all faults had ended.
+    Progress {
+        name: String,
+        error: Option<String>,
+    },
+    /// What is found where nothing should be.
+    Left {
+        when: &'static str,
+        what: Vec<String>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) at: Duration,
+    pub(crate) client: Option<usize>,
+    pub(crate) kind: Kind,
+}
+
+/// Everything a property may look at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) nodes: usize,
+    pub(crate) longest_lease: Duration,
+    pub(crate) events: Vec<Event>,
+    pub(crate) holds: Vec<HoldFacts>,
+}
+
+/// The record while it is being written.
+#[derive(Clone)]
+pub(crate) struct History {
+    begun: Instant,
+    record: Arc<Mutex<Record>>,
+}
+
+impl History {
+    pub(crate) fn begin(nodes: usize, longest_lease: Duration) -> Self {
+        let record = Record {
+            nodes,
+            longest_lease,
+            ..Record::default()
+        };
+        Self {
+            begun: Instant::now(),
+            record: Arc::new(Mutex::new(record)),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Writes down what happens now; where.
+    pub(crate) fn note(&self, client: Option<usize>, kind: Kind) -> usize {
+        let at = self.now();
+        self.with(|record| {
+            record.events.push(Event { at, client, kind });
+            if record.events.len() > MOST_EVENTS {
+                let text = record.render(&[]);
+                let lines: Vec<_> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(60)..];
+                panic!("something goes on for ever:\n{}", last.join("\n"));
+            }
+            record.events.len() - 1
+        })
+    }
+
+    /// The hold that an owner field stands for; made known at its first sight.
+    pub(crate) fn hold(&self, owner: &str, facts: impl FnOnce() -> HoldFacts) -> (HoldId, bool) {
+        self.with(|record| {
+            if let Some(known) = record.holds.iter().position(|hold| hold.owner == owner) {
+                return (known, true);
+            }
+            record.holds.push(facts());
+            (record.holds.len() - 1, false)
+        })
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Record) -> T) -> T {
+        act(&mut self.record.lock().expect("not poisoned"))
+    }
+}
+
+/// An owner field in the form in which the crate shows it.
+pub(crate) fn shortened(field: &str) -> String {
+    let start: String = field.chars().take(8).collect();
+    match field.rsplit_once(':') {
+        Some((_, number)) => format!("{start}…:{number}"),
+        None => format!("{start}…"),
+    }
+}
+
+impl Record {
+    /// A timeline for people, with the events of a violation marked.
+    pub(crate) fn render(&self, marked: &[usize]) -> String {
+        let mut text = String::new();
+        for (place, event) in self.events.iter().enumerate() {
+            let is_marked = marked.contains(&place);
+            if matches!(event.kind, Kind::Seen(_)) && !is_marked {
+                continue;
+            }
+            let mark = if is_marked { ">>" } else { "  " };
+            let who = event
+                .client
+                .map_or_else(|| "-".to_owned(), |client| format!("c{client}"));
+            let at = event.at;
+            let (seconds, micros) = (at.as_secs(), at.subsec_micros());
+            let what = self.describe(&event.kind);
+            let _ = writeln!(text, "{mark} {seconds:>4}.{micros:06} {who:>3}  {what}");
+        }
+        text
+    }
+
+    fn describe(&self, kind: &Kind) -> String {
+        let name = |hold: &HoldId| {
+            let facts = &self.holds[*hold];
+            format!("{} on {}", facts.owner, facts.names.join("+"))
+        };
+        match kind {
+            Kind::Phase(phase) => format!("===== {phase}"),
+            Kind::Fault { what, .. } => format!("FAULT {what}"),
+            Kind::Begun { op, what } => format!("#{op} begins: {what}"),
+            Kind::Granted {
+                op,
+                hold,
+                again,
+                validity,
+                token,
+                ..
+            } => {
+                let verb = if *again { "entered again" } else { "granted" };
+                format!("#{op} {verb}: {}, {validity:?} left, token {token}", name(hold))
+            }
+            Kind::Refused { op, why } => format!("#{op} refused: {why}"),
+            Kind::Cancelled { op } => format!("#{op} dropped by its caller"),
+            Kind::GivenUp { hold, how, last } => {
+                let which = if *last { "last" } else { "inner" };
+                format!("{how} of the {which} guard: {}", name(hold))
+            }
+            Kind::Outcome { hold, what } => format!("{what}: {}", name(hold)),
+            Kind::Signalled { hold, validity } => format!("told lost, {validity:?} left: {}", name(hold)),
+            Kind::Seen(sights) => sights.iter().fold("seen:".to_owned(), |mut text, sight| {
+                let _ = write!(
+                    text,
+                    " [{}: {:?} left, count {} of {}, on {} masters, told lost: {}]",
+                    name(&sight.hold),
+                    sight.validity,
+                    sight.count,
+                    sight.expected,
+                    sight.on,
+                    sight.signalled
+                );
+                text
+            }),
+            Kind::Wrote { hold, accepted, .. } => {
+                let verb = if *accepted { "accepted" } else { "rejected" };
+                format!("write {verb}, token {}: {}", self.holds[*hold].token, name(hold))
+            }
+            Kind::Forced {
+                op, name, confirmed, ..
+            } => format!("#{op} took {name} away by force, confirmed: {confirmed}"),
+            Kind::Executed {
+                master,
+                script,
+                owner,
+                reply,
+                after,
+            } => after.iter().fold(
+                format!("m{master} {script} {owner} = {reply};"),
+                |mut text, key| {
+                    let _ = write!(
+                        text,
+                        " {}: {} until {:?} fence {:?}",
+                        key.name,
+                        key.owners.join(" "),
+                        key.ends,
+                        key.fence
+                    );
+                    text
+                },
+            ),
+            Kind::Progress { name, error } => match error {
+                None => format!("had {name} after the faults"),
+                Some(error) => format!("never had {name} after the faults: {error}"),
+            },
+            Kind::Left { when, what } => format!("left {when}: {}", what.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What must hold in every run: pure functions over the record, one file each.
+
+mod exclusion;
+mod forced_out;
+mod lost_in_time;
+mod nothing_left;
+mod orphans;
+mod progress;
+mod store;
+mod terms;
+mod tokens;
+mod whole_holds;
+
+use crate::history::Record;
+use crate::plan::{Class, Plan};
+
+/// A property that does not hold, and where that shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Violation {
+    pub(crate) property: &'static str,
+    pub(crate) what: String,
+    /// The events involved.
+    pub(crate) events: Vec<usize>,
+}
+
+/// What a property may go by.
+pub(crate) struct Case<'a> {
+    pub(crate) class: Class,
+    pub(crate) record: &'a Record,
+}
+
+type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
+
+const PROPERTIES: [(&str, Check); 10] = [
+    ("mutual exclusion", exclusion::check),
+    ("tokens rise", tokens::check),
+    ("holds stay whole", whole_holds::check),
+    ("terms are kept", terms::check),
+    ("lost in time", lost_in_time::check),
+    ("no orphan", orphans::check),
+    ("forced out", forced_out::check),
+    ("what masters keep", store::check),
+    ("progress", progress::check),
+    ("nothing is left", nothing_left::check),
+];
+
+/// Everything that does not hold.
+pub(crate) fn judge(plan: &Plan, record: &Record) -> Vec<Violation> {
+    let class = plan.class;
+    let case = Case { class, record };
+    let judged = PROPERTIES.iter().filter_map(|(property, check)| {
+        let (what, events) = check(&case)?;
+        Some(Violation {
+            property,
+            what,
+            events,
+        })
+    });
+    judged.collect()
+}

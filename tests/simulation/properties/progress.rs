@@ -1,0 +1,18 @@
+//! Once all is well again, everybody gets every name, under the policy that asks for most.
+//!
+//! Source: liveness; a lock that nobody gets any more is as broken as one that two get. Needs all
+//! masters, out of quarantine.
+
+use super::Case;
+use crate::history::Kind;
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let events = case.record.events.iter().enumerate();
+    events.into_iter().find_map(|(place, event)| match &event.kind {
+        Kind::Progress {
+            name,
+            error: Some(error),
+        } => Some((format!("nobody may miss {name} for ever: {error}"), vec![place])),
+        _ => None,
+    })
+}

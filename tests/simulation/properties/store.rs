@@ -1,0 +1,64 @@
+//! What masters keep: one owner at a name, an end to every key, an end that is never brought forward
+//! while the owner stays, and a fence that never falls while it exists.
+//!
+//! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
+//! ends; what a fault takes is no fall.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Case;
+use crate::history::{Kind, Stored};
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let mut known: BTreeMap<(usize, &str), (usize, &Stored)> = BTreeMap::new();
+    for (place, event) in case.record.events.iter().enumerate() {
+        match &event.kind {
+            Kind::Fault {
+                forgets,
+                forgets_fences,
+                ..
+            } => known.retain(|(master, _), _| !forgets.contains(master) && !forgets_fences.contains(master)),
+            Kind::Executed {
+                master,
+                script,
+                after,
+                ..
+            } => {
+                for key in after {
+                    if let Some(wrong) = alone(key) {
+                        return Some((format!("{wrong} at {} on m{master}", key.name), vec![place]));
+                    }
+                    let slot = (*master, key.name.as_str());
+                    if let Some((before, old)) = known.insert(slot, (place, key))
+                        && let Some(wrong) = compared(old, key, event.at, case.class.keeps_assumptions())
+                    {
+                        let what = format!("{script}: {wrong} at {} on m{master}", key.name);
+                        return Some((what, vec![before, place]));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn alone(key: &Stored) -> Option<&'static str> {
+    if key.owners.len() > 1 {
+        return Some("several owners");
+    }
+    (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
+}
+
+fn compared(old: &Stored, new: &Stored, now: Duration, steady: bool) -> Option<&'static str> {
+    let same = !old.owners.is_empty() && old.owners == new.owners;
+    if steady && same && new.ends < old.ends && old.ends.is_some_and(|end| end > now) {
+        return Some("the end was brought forward");
+    }
+    match (old.fence, new.fence) {
+        (Some(old), Some(new)) if new < old => Some("the fence fell"),
+        (Some(_), None) => Some("the fence is gone"),
+        _ => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! Fencing tokens are unique, and rise with the order in which grants were had: one that began after
+//! another was complete has the larger token. So a resource that checks them rejects every stale write.
+//!
+//! Source: the crate's promise; Kleppmann, "How to do distributed locking". Needs nothing of clocks,
+//! pauses or delays, as long as fewer masters lose their fence keys in between than the quorums have in
+//! common; with quarantine, and wall clocks within half of it, not even that.
+
+use super::Case;
+use crate::history::{HoldId, Kind};
+use crate::plan::Class;
+
+struct Grant {
+    place: usize,
+    hold: HoldId,
+}
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let (holds, events) = (&case.record.holds, &case.record.events);
+    let mut grants: Vec<Grant> = Vec::new();
+    let mut fences_lost: Vec<(usize, usize)> = Vec::new();
+    for (place, event) in events.iter().enumerate() {
+        match &event.kind {
+            Kind::Fault { forgets_fences, .. } => {
+                fences_lost.extend(forgets_fences.iter().map(|master| (place, *master)));
+            }
+            Kind::Granted {
+                hold,
+                again: true,
+                token,
+                ..
+            } if holds[*hold].token != *token => {
+                return Some(("a token changed at re-entry".into(), vec![place]));
+            }
+            Kind::Granted {
+                hold,
+                again: false,
+                token,
+                ..
+            } if *token != 0 => {
+                let new = &holds[*hold];
+                for old in &grants {
+                    let known = &holds[old.hold];
+                    if !known.names.iter().any(|name| new.names.contains(name)) {
+                        continue;
+                    }
+                    // Whoever lost its fence keys in between tells neither of the two.
+                    let mut lost: Vec<_> = fences_lost
+                        .iter()
+                        .filter(|(at, _)| *at > known.began && *at < place)
+                        .map(|(_, master)| *master)
+                        .collect();
+                    lost.sort_unstable();
+                    lost.dedup();
+                    let common = known.needed + new.needed - case.record.nodes;
+                    if lost.len() >= common && case.class != Class::Forgetful {
+                        continue;
+                    }
+                    let stale = old.place < new.began && known.token >= *token;
+                    if known.token == *token || stale {
+                        let what = format!(
+                            "{} got token {token} after {} had {}",
+                            new.owner, known.owner, known.token
+                        );
+                        return Some((what, vec![old.place, new.began, place]));
+                    }
+                }
+                grants.push(Grant { place, hold: *hold });
+            }
+            _ => {}
+        }
+    }
+    None
+}

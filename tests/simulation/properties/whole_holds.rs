@@ -1,0 +1,72 @@
+//! No hold is given up early: an inner guard that is left, and a re-entry that fails or is cancelled,
+//! leave the outer hold whole, its count right and its field on a quorum of masters.
+//!
+//! Source: Redisson's reentrancy; the crate's promise. Needs nothing for the count. For the field, that
+//! the masters keep what they acknowledged: one that forgot since the hold began is not counted on.
+
+use std::collections::BTreeMap;
+
+use super::Case;
+use crate::history::Kind;
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let holds = &case.record.holds;
+    let mut granted = BTreeMap::new();
+    let mut forgotten: Vec<(usize, usize)> = Vec::new();
+    let mut forced: Vec<(usize, &str)> = Vec::new();
+    for (place, event) in case.record.events.iter().enumerate() {
+        match &event.kind {
+            Kind::Granted {
+                hold, again: false, ..
+            } => {
+                granted.insert(*hold, place);
+            }
+            Kind::Fault { forgets, .. } => {
+                forgotten.extend(forgets.iter().map(|master| (place, *master)));
+            }
+            Kind::Executed {
+                script: "force",
+                after,
+                ..
+            } => forced.extend(after.iter().map(|key| (place, key.name.as_str()))),
+            Kind::Seen(sights) => {
+                for sight in sights {
+                    let facts = &holds[sight.hold];
+                    let events = || {
+                        let grant = granted.get(&sight.hold).copied();
+                        grant.into_iter().chain([place]).collect()
+                    };
+                    if sight.count != sight.expected {
+                        let what = format!(
+                            "{} counts {} guards, and {} are out",
+                            facts.owner, sight.count, sight.expected
+                        );
+                        return Some((what, events()));
+                    }
+                    let is_forced = forced
+                        .iter()
+                        .any(|(at, name)| *at > facts.began && facts.names.iter().any(|held| held == name));
+                    if sight.validity.is_zero() || is_forced || !case.class.keeps_assumptions() {
+                        continue;
+                    }
+                    let mut missing: Vec<_> = forgotten
+                        .iter()
+                        .filter(|(at, _)| *at > facts.began)
+                        .map(|(_, master)| *master)
+                        .collect();
+                    missing.sort_unstable();
+                    missing.dedup();
+                    if sight.on + missing.len() < facts.needed {
+                        let what = format!(
+                            "{} has {:?} left and is on {} masters of {} needed",
+                            facts.owner, sight.validity, sight.on, facts.needed
+                        );
+                        return Some((what, events()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}

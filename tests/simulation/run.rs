@@ -1,0 +1,182 @@
+//! One run: faults and actors at random, then peace, then the end; and what must hold throughout.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::join_all;
+use multilock::Closing;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::actor::Actor;
+use crate::client::Seat;
+use crate::faults::strike;
+use crate::history::{Kind, Record};
+use crate::plan::{Class, Plan};
+use crate::world::{Tap, World, watch};
+
+/// Runs the schedule of a seed from its beginning to its end.
+pub(crate) fn run(seed: u64) -> Record {
+    in_paused_time(schedule(Plan::of_seed(seed)))
+}
+
+async fn schedule(plan: Plan) -> Record {
+    let world = World::new(plan.clone());
+    let tap = Tap::on(&world, &[]);
+    let tasks = tasks();
+    let mut seats = Vec::new();
+    for place in 0..plan.clients {
+        seats.push(Seat::take(&world, place).await);
+    }
+    let end = Instant::now() + plan.length;
+    let watching = tokio::spawn(watch(Arc::clone(&world)));
+    tap.striking.store(true, Ordering::Relaxed);
+    let mut rng = StdRng::seed_from_u64(plan.seed ^ 0xac70);
+    let faults = tokio::spawn(strike(
+        Arc::clone(&world),
+        StdRng::seed_from_u64(rng.random()),
+        end,
+    ));
+    let mut actors = Vec::new();
+    for seat in &seats {
+        for _ in 0..plan.actors {
+            let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng.random()));
+            actors.push(tokio::spawn(actor.act(end)));
+        }
+    }
+    faults.await.expect("no panic");
+    tap.striking.store(false, Ordering::Relaxed);
+    for actor in actors {
+        actor.await.expect("no panic");
+    }
+    end_in_peace(&world, &seats, watching, tasks).await
+}
+
+/// Sees to it that nothing is wrong in the end.
+pub(crate) async fn end_in_peace(
+    world: &Arc<World>,
+    seats: &[Arc<Seat>],
+    watching: JoinHandle<()>,
+    tasks: usize,
+) -> Record {
+    peace(world, seats).await;
+    watching.abort();
+    let _ = watching.await;
+    finish(world, seats, tasks).await;
+    world.history.with(std::mem::take)
+}
+
+/// Runs something from the beginning of its own time.
+pub(crate) fn in_paused_time<T>(run: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime").block_on(run)
+}
+
+/// Everything works again: nothing may be left of what was given up, and everyone gets everything.
+async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
+    let plan = &world.plan;
+    phase(world, "peace");
+    // Time to notice, to connect again and to send what is owed.
+    sleep(Duration::from_secs(3)).await;
+    let out = world.owners_out();
+    let orphans = world.lock_keys().into_iter().filter(|(_, key, owner)| {
+        let is_lock = plan.names.contains(&key.as_str());
+        is_lock && !out.contains(owner)
+    });
+    left(
+        world,
+        "after the faults",
+        orphans.map(|(master, key, owner)| format!("{key} of {owner} on m{master}")),
+    );
+    let quarantine = plan.max_lease.mul_f64(1.01) + Duration::from_secs(2);
+    sleep(quarantine).await;
+    let patience = plan.max_lease + Duration::from_secs(20);
+    let asking = seats
+        .iter()
+        .flat_map(|seat| plan.names.iter().map(move |name| (seat, *name)));
+    join_all(asking.map(async |(seat, name)| {
+        let lock = seat.masters().multi_lock(name).wait(patience);
+        let error = match lock.lock().await {
+            Ok(guard) => guard.unlock().await.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        let name = name.to_owned();
+        world
+            .history
+            .note(Some(seat.place), Kind::Progress { name, error });
+    }))
+    .await;
+    sleep(Duration::from_secs(1)).await;
+    let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
+    left(world, "as subscriptions while nobody waits", channels);
+    // Nobody wants anything, so nobody is to ask anything.
+    let before: Vec<_> = world
+        .cluster
+        .iter()
+        .map(multilock::sim::Master::executed)
+        .collect();
+    sleep(Duration::from_secs(7)).await;
+    let busy = world.cluster.iter().zip(before).enumerate();
+    let busy = busy.filter(|(_, (master, before))| master.executed() != *before);
+    left(
+        world,
+        "to do while nobody wants anything",
+        busy.map(|(place, _)| format!("calls to m{place}")),
+    );
+}
+
+async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
+    phase(world, "the end");
+    join_all(seats.iter().map(|seat| async {
+        seat.close(&seat.masters(), Closing::Release).await;
+    }))
+    .await;
+    world.forget_all();
+    sleep(Duration::from_millis(1)).await;
+    let running = self::tasks().saturating_sub(tasks);
+    left(
+        world,
+        "running after closing",
+        (running > 0).then(|| format!("{running} tasks")).into_iter(),
+    );
+    let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
+    left(world, "as subscriptions after closing", channels);
+    sleep(world.plan.max_lease + Duration::from_secs(1)).await;
+    let keys = world.lock_keys().into_iter();
+    left(
+        world,
+        "after the longest lease",
+        keys.map(|(master, key, owner)| format!("{key} of {owner} on m{master}")),
+    );
+}
+
+fn phase(world: &World, name: &'static str) {
+    world.history.note(None, Kind::Phase(name));
+}
+
+fn left(world: &World, when: &'static str, what: impl Iterator<Item = String>) {
+    // A key that a closed client or a late socket left behind goes with its lease.
+    world.history.note(
+        None,
+        Kind::Left {
+            when,
+            what: what.collect(),
+        },
+    );
+}
+
+pub(crate) fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Whether an orphan may last until its lease ends.
+pub(crate) fn orphans_allowed(class: Class) -> bool {
+    matches!(class, Class::Stale | Class::Reckless)
+}

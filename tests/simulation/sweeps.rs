@@ -1,0 +1,229 @@
+//! Exhaustive sweeps: one scenario again and again, each time with another call, or pair of calls, that
+//! is late, lost or cut off. No count, no token and no key may be wrong for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use multilock::sim::Fate;
+use multilock::{LockError, MultiLockGuard, Owner};
+use tokio::time::sleep;
+
+use crate::client::Seat;
+use crate::history::{Kind, Record};
+use crate::plan::{Class, Plan};
+use crate::properties::judge;
+use crate::run::{end_in_peace, in_paused_time, tasks};
+use crate::world::{Mine, Tap, Terms, World, watch};
+
+/// Each call on its own: late by less than a node deadline, by more, by more than a lease; answered as
+/// late; never answered; cut off before and after.
+const FATES: [Fate; 9] = [
+    Fate::RequestDelayed(ms(30)),
+    Fate::RequestDelayed(ms(120)),
+    Fate::RequestDelayed(ms(2500)),
+    Fate::ReplyDelayed(ms(30)),
+    Fate::ReplyDelayed(ms(120)),
+    Fate::ReplyDelayed(ms(2500)),
+    Fate::ReplyLost,
+    Fate::ResetBefore,
+    Fate::ResetAfter,
+];
+
+/// In pairs.
+const PAIRED: [Fate; 4] = [
+    Fate::RequestDelayed(ms(120)),
+    Fate::ReplyLost,
+    Fate::ResetBefore,
+    Fate::ResetAfter,
+];
+
+const LEASE: Duration = ms(900);
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+#[derive(Clone, Copy)]
+enum Scenario {
+    /// Lock, unlock, and a rival.
+    Small,
+    /// Lock, enter again for longer, be renewed, leave, unlock, and a rival in between and after.
+    Large,
+}
+
+pub(crate) fn every_call() {
+    let calls = calls(Scenario::Large);
+    assert!(calls > 20, "{calls} calls");
+    let mut runs = 0;
+    for late in [false, true] {
+        for call in 0..calls {
+            for fate in FATES {
+                check(Scenario::Large, &[(call, fate)], late);
+                runs += 1;
+            }
+        }
+    }
+    println!("sweep of single calls: {calls} calls, {runs} runs");
+}
+
+pub(crate) fn every_pair() {
+    let calls = calls(Scenario::Small);
+    let mut runs = 0;
+    for one in 0..calls {
+        for other in one + 1..calls {
+            for (first, second) in PAIRED
+                .iter()
+                .flat_map(|first| PAIRED.map(|second| (*first, second)))
+            {
+                check(Scenario::Small, &[(one, first), (other, second)], false);
+                runs += 1;
+            }
+        }
+    }
+    println!("sweep of pairs: {calls} calls, {runs} runs");
+}
+
+/// How many calls the scenario takes when all goes well.
+fn calls(scenario: Scenario) -> usize {
+    in_paused_time(play(scenario, &[], false)).1
+}
+
+fn check(scenario: Scenario, fates: &[(usize, Fate)], late: bool) {
+    let plan = plan(late);
+    let (record, _) = in_paused_time(play(scenario, fates, late));
+    let violations = judge(&plan, &record);
+    if let Some(first) = violations.first() {
+        let marked: Vec<_> = violations.iter().flat_map(|found| found.events.clone()).collect();
+        println!("{}", record.render(&marked));
+        panic!(
+            "violated: {}: {}; fates {fates:?}, late {late}",
+            first.property, first.what
+        );
+    }
+}
+
+fn plan(late: bool) -> Plan {
+    Plan {
+        seed: 1,
+        class: if late { Class::Stale } else { Class::Durable },
+        nodes: 3,
+        clients: 2,
+        actors: 1,
+        names: vec!["a"],
+        lease: LEASE,
+        max_lease: ms(2000),
+        node_timeout: ms(50),
+        length: ms(2000),
+        fenced: true,
+        skew: Duration::ZERO,
+    }
+}
+
+/// With `late`, what a broken connection had not delivered is delivered half a second later.
+async fn play(scenario: Scenario, fates: &[(usize, Fate)], late: bool) -> (Record, usize) {
+    let world = World::new(plan(late));
+    let tasks = tasks();
+    let seats = [Seat::take(&world, 0).await, Seat::take(&world, 1).await];
+    let tap = Tap::on(&world, fates);
+    let watching = tokio::spawn(watch(Arc::clone(&world)));
+    let delivery = late.then(|| tokio::spawn(deliver_late(Arc::clone(&world))));
+    match scenario {
+        Scenario::Small => small(&world, &seats).await,
+        Scenario::Large => large(&world, &seats).await,
+    }
+    let calls = tap.sent.load(Ordering::Relaxed);
+    if let Some(delivery) = delivery {
+        delivery.abort();
+        let _ = delivery.await;
+        for master in world.cluster.iter() {
+            master.deliver_abandoned();
+            master.keep_abandoned(false);
+            master.deny_client_kill(false);
+        }
+    }
+    // Whatever is held up may take its time.
+    sleep(ms(2500)).await;
+    (end_in_peace(&world, &seats, watching, tasks).await, calls)
+}
+
+async fn deliver_late(world: Arc<World>) {
+    for master in world.cluster.iter() {
+        master.keep_abandoned(true);
+        master.deny_client_kill(true);
+    }
+    loop {
+        sleep(ms(500)).await;
+        for master in world.cluster.iter() {
+            master.deliver_abandoned();
+        }
+    }
+}
+
+async fn small(world: &Arc<World>, seats: &[Arc<Seat>]) {
+    let mine = lock(world, &seats[0], LEASE, None, ms(1500)).await;
+    let rival = lock(world, &seats[1], LEASE, None, ms(3)).await;
+    leave(world, 0, mine).await;
+    leave(world, 1, rival).await;
+    let rival = lock(world, &seats[1], LEASE, None, ms(1500)).await;
+    leave(world, 1, rival).await;
+}
+
+async fn large(world: &Arc<World>, seats: &[Arc<Seat>]) {
+    let me = Owner::new();
+    // The builder's lease, so it is renewed.
+    let outer = lock(world, &seats[0], Duration::ZERO, Some(&me), ms(1500)).await;
+    let inner = lock(world, &seats[0], ms(1500), Some(&me), ms(100)).await;
+    let rival = lock(world, &seats[1], LEASE, None, ms(3)).await;
+    sleep(ms(600)).await;
+    leave(world, 0, inner).await;
+    world.look(None);
+    leave(world, 1, rival).await;
+    leave(world, 0, outer).await;
+    let rival = lock(world, &seats[1], LEASE, None, ms(3000)).await;
+    leave(world, 1, rival).await;
+}
+
+async fn lock(
+    world: &Arc<World>,
+    seat: &Seat,
+    lease: Duration,
+    owner: Option<&Owner>,
+    wait: Duration,
+) -> Option<Mine> {
+    let op = world.next_op();
+    let what = format!("lock a, lease {lease:?}, wait {wait:?}");
+    let began = world.history.note(Some(seat.place), Kind::Begun { op, what });
+    let mut lock = seat.masters().red_lock("a").wait(wait);
+    if !lease.is_zero() {
+        lock = lock.lease(lease);
+    }
+    if let Some(owner) = owner {
+        lock = lock.owner(owner);
+    }
+    let answer: Result<MultiLockGuard, LockError> = lock.lock().await;
+    match answer {
+        Ok(guard) => {
+            let terms = Terms {
+                op,
+                needed: 2,
+                min_validity: Duration::ZERO,
+                began,
+            };
+            Some(world.granted(seat.place, terms, &["a".to_owned()], guard))
+        }
+        Err(error) => {
+            let why = error.to_string();
+            world.history.note(Some(seat.place), Kind::Refused { op, why });
+            None
+        }
+    }
+}
+
+async fn leave(world: &Arc<World>, client: usize, mine: Option<Mine>) {
+    let Some(mine) = mine else { return };
+    let hold = mine.hold;
+    let what = format!("{:?}", world.give_up(client, mine, "unlock").unlock().await);
+    world.history.note(Some(client), Kind::Outcome { hold, what });
+    world.look(None);
+}

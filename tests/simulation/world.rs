@@ -1,0 +1,449 @@
+//! What the actors of a run share: the masters, the record, and every guard that is out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use multilock::MultiLockGuard;
+use multilock::sim::{Call, Cluster, Fate, Master, Network, Observer};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::history::{History, HoldFacts, HoldId, Kind, Sight, Stored, shortened};
+use crate::plan::{Class, Plan, ms_of};
+
+/// A guard and the hold it is in.
+#[derive(Debug)]
+pub(crate) struct Mine {
+    pub(crate) hold: HoldId,
+    pub(crate) names: Vec<String>,
+    pub(crate) guard: Arc<MultiLockGuard>,
+}
+
+/// What is known of a hold that somebody has a guard of.
+#[derive(Default)]
+struct Out {
+    guards: Vec<Weak<MultiLockGuard>>,
+    /// Guards that are in although nobody has them: leaked, or lent to a body.
+    unseen: u64,
+    /// Until when it is valid that nobody has any more.
+    leaked_until: Option<Duration>,
+    watch: Option<AbortOnDropHandle<()>>,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) cluster: Cluster,
+    /// What lies between each client and the masters.
+    pub(crate) networks: Vec<Network>,
+    pub(crate) history: History,
+    out: Mutex<BTreeMap<HoldId, Out>>,
+    resource: Mutex<BTreeMap<String, u64>>,
+    next_op: AtomicUsize,
+}
+
+/// The terms under which a guard was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) op: usize,
+    pub(crate) needed: usize,
+    pub(crate) min_validity: Duration,
+    pub(crate) began: usize,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Arc<Self> {
+        let cluster = Cluster::new(plan.nodes);
+        let networks = (0..plan.clients).map(|_| Network::new(plan.nodes)).collect();
+        let history = History::begin(plan.nodes, plan.max_lease);
+        Arc::new(Self {
+            history,
+            cluster,
+            networks,
+            out: Mutex::default(),
+            resource: Mutex::default(),
+            next_op: AtomicUsize::new(0),
+            plan,
+        })
+    }
+
+    pub(crate) fn next_op(&self) -> usize {
+        self.next_op.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes note of a new guard.
+    pub(crate) fn granted(
+        self: &Arc<Self>,
+        client: usize,
+        terms: Terms,
+        names: &[String],
+        guard: MultiLockGuard,
+    ) -> Mine {
+        let guard = Arc::new(guard);
+        let hold = self.note_grant(client, terms, names, &guard);
+        self.out(|out| {
+            let out = out.entry(hold).or_default();
+            out.guards.push(Arc::downgrade(&guard));
+            // From here on its validity may be prolonged.
+            out.leaked_until = None;
+        });
+        self.look(None);
+        Mine {
+            hold,
+            names: names.to_vec(),
+            guard,
+        }
+    }
+
+    /// As [`granted`](Self::granted), for a guard that is lent.
+    pub(crate) fn lent(
+        self: &Arc<Self>,
+        client: usize,
+        terms: Terms,
+        names: &[String],
+        guard: &MultiLockGuard,
+    ) -> HoldId {
+        let hold = self.note_grant(client, terms, names, guard);
+        self.out(|out| out.entry(hold).or_default().unseen += 1);
+        self.look(Some((hold, guard)));
+        hold
+    }
+
+    pub(crate) fn returned(&self, hold: HoldId) {
+        self.out(|out| {
+            let Some(entry) = out.get_mut(&hold) else { return };
+            entry.unseen -= 1;
+            if entry.unseen == 0 && entry.guards.is_empty() {
+                out.remove(&hold);
+            }
+        });
+    }
+
+    fn note_grant(
+        self: &Arc<Self>,
+        client: usize,
+        terms: Terms,
+        names: &[String],
+        guard: &MultiLockGuard,
+    ) -> HoldId {
+        let owner = guard.holder().to_string();
+        let token = guard.fencing_token().get();
+        let (hold, again) = self.history.hold(&owner, || HoldFacts {
+            client,
+            owner: owner.clone(),
+            names: names.to_vec(),
+            needed: terms.needed,
+            token,
+            began: terms.began,
+        });
+        self.history.note(
+            Some(client),
+            Kind::Granted {
+                op: terms.op,
+                hold,
+                again,
+                min_validity: terms.min_validity,
+                validity: guard.validity(),
+                needed: terms.needed,
+                token,
+            },
+        );
+        if !again {
+            let (world, token) = (Arc::clone(self), guard.cancellation_token());
+            let watch = AbortOnDropHandle::new(tokio::spawn(async move {
+                token.cancelled().await;
+                let validity = world.validity_of(hold).unwrap_or_default();
+                // A leaked one ends with that, too.
+                world.out(|out| out.entry(hold).or_default().leaked_until = None);
+                world
+                    .history
+                    .note(Some(client), Kind::Signalled { hold, validity });
+            }));
+            self.out(|out| out.entry(hold).or_default().watch = Some(watch));
+        }
+        hold
+    }
+
+    fn validity_of(&self, hold: HoldId) -> Option<Duration> {
+        self.out(|out| {
+            let guards = &out.get(&hold)?.guards;
+            Some(guards.iter().find_map(Weak::upgrade)?.validity())
+        })
+    }
+
+    /// Takes note that a guard is about to be given up; the guard itself.
+    pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> MultiLockGuard {
+        let Mine { hold, guard, .. } = mine;
+        let last = self.out(|out| {
+            let entry = out.get_mut(&hold).expect("given out");
+            entry
+                .guards
+                .retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, &guard)));
+            let alone = entry.guards.is_empty() && entry.unseen == 0;
+            if how == "leak" {
+                entry.unseen += 1;
+                entry.leaked_until = alone.then(|| self.history.now() + guard.validity());
+            } else if alone {
+                out.remove(&hold);
+            }
+            alone
+        });
+        self.history.note(Some(client), Kind::GivenUp { hold, how, last });
+        Arc::into_inner(guard).expect("nobody else has it")
+    }
+
+    /// Writes to the resource behind every name that a guard holds, as one that looked at its validity
+    /// long ago may.
+    pub(crate) fn write(&self, client: usize, mine: &Mine) {
+        let token = mine.guard.fencing_token().get();
+        for name in &mine.names {
+            let mut resource = self.resource.lock().expect("not poisoned");
+            let seen = resource.entry(name.clone()).or_default();
+            let accepted = token >= *seen;
+            *seen = token.max(*seen);
+            drop(resource);
+            let (hold, name) = (mine.hold, name.clone());
+            self.history
+                .note(Some(client), Kind::Wrote { hold, name, accepted });
+        }
+    }
+
+    /// Looks at every guard that is out; the shortest validity that is left anywhere.
+    pub(crate) fn look(&self, lent: Option<(HoldId, &MultiLockGuard)>) -> Option<Duration> {
+        let now = self.history.now();
+        let mut sights = Vec::new();
+        self.out(|out| {
+            for (hold, entry) in &mut *out {
+                let guards: Vec<_> = entry.guards.iter().filter_map(Weak::upgrade).collect();
+                let guard = guards.first().map(AsRef::as_ref);
+                let guard = guard.or_else(|| lent.filter(|(lent, _)| lent == hold).map(|(_, guard)| guard));
+                let count = guards.len() as u64 + entry.unseen;
+                if let Some(guard) = guard {
+                    sights.push(Sight {
+                        hold: *hold,
+                        validity: guard.validity(),
+                        signalled: guard.cancellation_token().is_cancelled(),
+                        count: guard.hold_count(),
+                        expected: count,
+                        on: 0,
+                    });
+                } else if let Some(until) = entry.leaked_until.filter(|until| *until > now) {
+                    sights.push(Sight {
+                        hold: *hold,
+                        validity: until.saturating_sub(now),
+                        signalled: true,
+                        count,
+                        expected: count,
+                        on: 0,
+                    });
+                }
+            }
+        });
+        for sight in &mut sights {
+            if !sight.validity.is_zero() {
+                sight.on = self.masters_with(sight.hold);
+            }
+        }
+        let validities = sights.iter().map(|sight| sight.validity);
+        let shortest = validities.filter(|validity| !validity.is_zero()).min();
+        if !sights.is_empty() {
+            self.history.note(None, Kind::Seen(sights));
+        }
+        shortest
+    }
+
+    fn masters_with(&self, hold: HoldId) -> usize {
+        let (owner, names) = self.history.with(|record| {
+            let facts = &record.holds[hold];
+            (facts.owner.clone(), facts.names.clone())
+        });
+        let has = |master: &&Master, name: &String| {
+            let fields = master.fields(name);
+            fields.iter().step_by(2).any(|field| shortened(field) == owner)
+        };
+        let on = |name: &String| self.cluster.iter().filter(|master| has(master, name)).count();
+        names.iter().map(on).min().unwrap_or(0)
+    }
+
+    /// The owners of every hold that may still be found on the masters: those with a guard, and those
+    /// that were leaked.
+    pub(crate) fn owners_out(&self) -> Vec<String> {
+        let holds: Vec<_> = self.out(|out| out.keys().copied().collect());
+        self.history.with(|record| {
+            holds
+                .iter()
+                .map(|hold| record.holds[*hold].owner.clone())
+                .collect()
+        })
+    }
+
+    /// What the masters keep of locks, as `(master, name, owner)`.
+    pub(crate) fn lock_keys(&self) -> Vec<(usize, String, String)> {
+        let mut found = Vec::new();
+        for (place, master) in self.cluster.iter().enumerate() {
+            for key in master.locks() {
+                let fields = master.fields(&key);
+                let owners = fields.iter().step_by(2).map(|field| shortened(field));
+                let owners: Vec<String> = owners.collect();
+                found.push((place, key, owners.join(" ")));
+            }
+        }
+        found
+    }
+
+    /// A client was closed: what it leaked is nobody's any more.
+    pub(crate) fn forget_leaks_of(&self, client: usize) {
+        let holds = self.history.with(|record| record.holds.clone());
+        self.out(|out| {
+            out.retain(|hold, entry| !entry.guards.is_empty() || holds[*hold].client != client);
+        });
+    }
+
+    /// Stops looking after guards altogether.
+    pub(crate) fn forget_all(&self) {
+        self.out(BTreeMap::clear);
+    }
+
+    fn out<T>(&self, act: impl FnOnce(&mut BTreeMap<HoldId, Out>) -> T) -> T {
+        act(&mut self.out.lock().expect("not poisoned"))
+    }
+}
+
+/// Writes down every script call, and meddles with some.
+pub(crate) struct Tap {
+    history: History,
+    names: Vec<&'static str>,
+    rng: Mutex<StdRng>,
+    class: Class,
+    /// Whether calls may be meddled with at random at the moment.
+    pub(crate) striking: AtomicBool,
+    /// What becomes of single calls, counted from 0.
+    fates: BTreeMap<usize, Fate>,
+    pub(crate) sent: AtomicUsize,
+}
+
+impl Tap {
+    pub(crate) fn on(world: &World, fates: &[(usize, Fate)]) -> Arc<Self> {
+        let tap = Arc::new(Self {
+            history: world.history.clone(),
+            names: world.plan.names.clone(),
+            rng: Mutex::new(StdRng::seed_from_u64(world.plan.seed ^ 0x7461_7000)),
+            class: world.plan.class,
+            striking: AtomicBool::new(false),
+            fates: fates.iter().copied().collect(),
+            sent: AtomicUsize::new(0),
+        });
+        let observer: Arc<dyn Observer> = Arc::clone(&tap) as _;
+        world.cluster.observe(&observer);
+        tap
+    }
+}
+
+impl Observer for Tap {
+    fn sent(&self, call: &Call) -> Fate {
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        if let Some(fate) = self.fates.get(&number) {
+            let what = format!("call {number}, {call:?}: {fate:?}");
+            let (forgets, forgets_fences) = (Vec::new(), Vec::new());
+            let fault = Kind::Fault {
+                what,
+                forgets,
+                forgets_fences,
+            };
+            self.history.note(None, fault);
+            return *fate;
+        }
+        if !self.striking.load(Ordering::Relaxed) {
+            return Fate::Delivered;
+        }
+        let mut rng = self.rng.lock().expect("not poisoned");
+        if !rng.random_bool(0.04) {
+            return Fate::Delivered;
+        }
+        let delay = Duration::from_millis(if rng.random_bool(0.8) {
+            rng.random_range(1..60)
+        } else {
+            rng.random_range(60..1500)
+        });
+        let breaks = self.class != Class::Calm;
+        match rng.random_range(0..10) {
+            0 if breaks => Fate::ReplyLost,
+            1 if breaks => Fate::ResetBefore,
+            2 if breaks => Fate::ResetAfter,
+            3..=6 => Fate::RequestDelayed(delay),
+            _ => Fate::ReplyDelayed(delay),
+        }
+    }
+
+    fn executed(&self, master: &Master, call: &Call, reply: &Result<Vec<String>, String>) {
+        let owner = match call.script {
+            "extend" => call.args.get(2),
+            "acquire" | "release" => call.args.first(),
+            _ => None,
+        };
+        let owner = match (call.script, reply) {
+            ("force", Ok(found)) => {
+                let names: usize = call.args[1].parse().expect("a number");
+                let marked = call.args[2 + names..].iter().chain(found);
+                marked.map(|field| shortened(field)).collect::<Vec<_>>().join(" ")
+            }
+            _ => owner.map(|field| shortened(field)).unwrap_or_default(),
+        };
+        let now = self.history.now();
+        let locks = call.keys.iter().filter(|key| self.names.contains(&key.as_str()));
+        let after = locks.map(|name| {
+            let fence = master.command(&["GET", &format!("redisson_lock_token:{{{name}}}")]);
+            let fields = master.fields(name);
+            Stored {
+                name: name.clone(),
+                owners: fields.iter().step_by(2).map(|field| shortened(field)).collect(),
+                ends: master.time_left(name).map(|left| now + left),
+                fence: fence.ok().and_then(|digits| digits.first()?.parse().ok()),
+            }
+        });
+        let after: Vec<_> = if call.script == "inspect" {
+            Vec::new()
+        } else {
+            after.collect()
+        };
+        let reply = match reply {
+            Ok(words) => {
+                let short = |word: &String| {
+                    if word.len() > 36 {
+                        shortened(word)
+                    } else {
+                        word.clone()
+                    }
+                };
+                words.iter().map(short).collect::<Vec<_>>().join(" ")
+            }
+            Err(line) => line.clone(),
+        };
+        self.history.note(
+            None,
+            Kind::Executed {
+                master: call.master,
+                script: call.script,
+                owner,
+                reply,
+                after,
+            },
+        );
+    }
+}
+
+/// Looks at every guard again and again: right before a validity is to end, and exactly then.
+pub(crate) async fn watch(world: Arc<World>) {
+    let tick = Duration::from_millis((ms_of(world.plan.length) / 64).max(20));
+    let least = Duration::from_millis(1);
+    loop {
+        let next = match world.look(None) {
+            Some(left) if left > least * 2 => (left - least).min(tick),
+            Some(left) => left,
+            None => tick,
+        };
+        tokio::time::sleep(next.max(least)).await;
+    }
+}
