@@ -1,5 +1,6 @@
 //! What must hold in every run: pure functions over the record, one file each.
 
+mod calm;
 mod exclusion;
 mod forced_out;
 mod lost_in_time;
@@ -48,6 +49,14 @@ const PROPERTIES: [(&str, Check); 10] = [
 pub(crate) fn judge(plan: &Plan, record: &Record) -> Vec<Violation> {
     let class = plan.class;
     let case = Case { class, record };
+    if let Some((what, events)) = calm::check(&case) {
+        // The rest of the run is not in the record.
+        return vec![Violation {
+            property: "calm",
+            what,
+            events,
+        }];
+    }
     let judged = PROPERTIES.iter().filter_map(|(property, check)| {
         let (what, events) = check(&case)?;
         Some(Violation {
