@@ -1,8 +1,10 @@
 //! Masters of the bench's own on free loopback ports, and what they say about themselves.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
-use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::client::Who;
@@ -20,14 +22,9 @@ pub struct Cluster {
     observers: Vec<MultiplexedConnection>,
 }
 
-/// What the servers have run so far, a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Commands {
-    /// Calls of scripts.
-    pub scripts: f64,
-    /// Everything, with what runs inside scripts.
-    pub all: f64,
-}
+/// What the servers have run, a node, by the command's name.
+#[derive(Clone, Debug, Default)]
+pub struct Commands(BTreeMap<String, f64>);
 
 impl Cluster {
     pub async fn start(nodes: usize) -> Result<Self> {
@@ -102,42 +99,53 @@ async fn locks_left(node: &MultiplexedConnection) -> Result<usize> {
     Ok(keys.iter().filter(|key| !key.starts_with(FENCES)).count())
 }
 
-/// The mean over the nodes.
+/// The mean over the nodes. This question itself is not counted.
 pub async fn commands(nodes: &[MultiplexedConnection]) -> Result<Commands> {
-    let mut sum = Commands {
-        scripts: 0.0,
-        all: 0.0,
-    };
+    let mut commands = Commands::default();
     for node in nodes {
         let info: String = redis::cmd("INFO")
             .arg("commandstats")
             .query_async(&mut node.clone())
             .await?;
-        for (name, rest) in info.lines().filter_map(|line| line.split_once(":calls=")) {
+        let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+        for (name, rest) in lines.filter_map(|line| line.split_once(":calls=")) {
             let calls: f64 = rest.split(',').next().unwrap_or_default().parse()?;
-            match name {
-                "cmdstat_info" => {}
-                "cmdstat_evalsha" | "cmdstat_eval" => {
-                    sum.scripts += calls;
-                    sum.all += calls;
-                }
-                _ => sum.all += calls,
+            if name != "info" {
+                *commands.0.entry(name.to_owned()).or_default() += calls / nodes.len() as f64;
             }
         }
     }
-    let n = nodes.len() as f64;
-    Ok(Commands {
-        scripts: sum.scripts / n,
-        all: sum.all / n,
-    })
+    Ok(commands)
 }
 
 impl Commands {
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            scripts: self.scripts - before.scripts,
-            all: self.all - before.all,
+    pub fn since(mut self, before: &Self) -> Self {
+        for (name, calls) in &mut self.0 {
+            *calls -= before.of(name);
         }
+        self
+    }
+
+    fn of(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    pub fn scripts(&self) -> f64 {
+        self.of("evalsha") + self.of("eval")
+    }
+
+    /// With what scripts ran.
+    pub fn all(&self) -> f64 {
+        self.0.values().sum()
+    }
+
+    /// What a client sent, set-up aside. The servers count what scripts run as well.
+    pub fn sent_by(&self, who: Who) -> f64 {
+        let plain = match who {
+            Who::Rslock | Who::DistributedLockRedis | Who::Redlock => self.of("set"),
+            _ => self.of("subscribe") + self.of("unsubscribe"),
+        };
+        self.scripts() + plain
     }
 }
 

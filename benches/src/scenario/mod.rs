@@ -1,6 +1,15 @@
 //! The scenarios, each a file.
 
+mod contention;
+mod dropped;
+mod faults;
+mod growth;
+mod hand_off;
+mod holding;
+mod reentry;
+mod throughput;
 mod uncontended;
+mod waiting;
 
 use std::time::Instant;
 
@@ -52,6 +61,15 @@ pub async fn run(choice: &Choice) -> Result<()> {
     }
     scenarios! {
         "S1" => uncontended::run,
+        "S2" => throughput::run,
+        "S3" => faults::run,
+        "S6" => contention::run,
+        "S7" => hand_off::run,
+        "S8" => dropped::run,
+        "S9" => holding::run,
+        "S10" => waiting::run,
+        "S11" => reentry::run,
+        "S13" => growth::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     let path = bench.summary.write()?;
