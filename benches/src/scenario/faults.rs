@@ -85,7 +85,7 @@ async fn measure(bench: &mut Bench, fault: Fault, broken: usize, id: &str) -> Re
     .await?;
     let (healthy, faulty): (Vec<_>, Vec<_>) =
         runs.chunks(2).map(|both| (&both[0], &both[1])).unzip();
-    for (ours, id) in [(Who::Ours, id.to_owned()), (Who::Fenced, id.replace('.', ".fenced."))] {
+    for (ours, id) in [(Who::Ours, id.to_owned()), (Who::Fenced, id.replacen('.', ".fenced.", 1))] {
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
             let well = of(&healthy, quantile)?;
             let figures = of(&faulty, quantile)?;
@@ -138,7 +138,7 @@ async fn decide(bench: &mut Bench, masters: &multilock::Masters, fault: Fault, i
             (_, Err(error)) => return Err(error.into()),
         }
     }
-    let line = Line::new(id.replace('.', ".multilock."), N)
+    let line = Line::new(id.replacen('.', ".multilock.", 1), N)
         .with("ours_decided_p50_us", took.at(0.5))
         .with("ours_decided_max_us", took.max())
         .with("node_timeout_us", settings().node_timeout.as_secs_f64() * 1e6)

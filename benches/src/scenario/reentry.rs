@@ -1,6 +1,6 @@
 //! S11: an owner that enters again what it holds.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use multilock::Owner;
@@ -13,7 +13,8 @@ use crate::stats::median;
 use crate::summary::Line;
 
 const N: usize = 5;
-const DEEP: usize = 10_000;
+const DEEP: usize = 100;
+const ROUNDS: usize = 100;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let masters = masters(&bench.cluster.urls(N), Settings::default()).connect().await?;
@@ -21,24 +22,27 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let lock = masters.red_lock(fresh_name()).owner(&owner);
     let outer = lock.lock().await?;
     let (mut enter, mut leave, mut scripts) = (Vec::new(), Vec::new(), 0.0);
+    let mut inner = Vec::with_capacity(DEEP);
     for repeat in 0..=bench.form(5, 20) {
-        let mut inner = Vec::with_capacity(DEEP);
+        let (mut entering, mut leaving) = (Duration::ZERO, Duration::ZERO);
         let before = commands(bench.cluster.observers(N)).await?;
-        let begun = Instant::now();
-        for _ in 0..DEEP {
-            inner.push(lock.try_lock().await?);
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            for _ in 0..DEEP {
+                inner.push(lock.try_lock().await?);
+            }
+            entering += begun.elapsed();
+            ensure!(outer.hold_count() == DEEP as u64 + 1, "not entered again");
+            let begun = Instant::now();
+            for guard in inner.drain(..) {
+                guard.unlock().await?;
+            }
+            leaving += begun.elapsed();
         }
-        let entered = begun.elapsed();
-        ensure!(outer.hold_count() == DEEP as u64 + 1, "not entered again");
-        let begun = Instant::now();
-        for guard in inner {
-            guard.unlock().await?;
-        }
-        let left = begun.elapsed();
         // The first one warms up.
         if repeat > 0 {
-            enter.push(entered.as_nanos() as f64 / DEEP as f64);
-            leave.push(left.as_nanos() as f64 / DEEP as f64);
+            enter.push(entering.as_nanos() as f64 / (DEEP * ROUNDS) as f64);
+            leave.push(leaving.as_nanos() as f64 / (DEEP * ROUNDS) as f64);
             scripts += commands(bench.cluster.observers(N)).await?.since(&before).scripts();
         }
     }

@@ -53,7 +53,7 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
     }
     sleep(Duration::from_millis(1_000)).await;
     let joined = connections(servers).await?;
-    let window = bench.form(FALLBACK / 2, FALLBACK * 2);
+    let window = bench.form(FALLBACK, FALLBACK * 2);
     let before = commands(servers).await?;
     sleep(window).await;
     let ran = commands(servers).await?.since(&before);
