@@ -56,7 +56,10 @@ fn first(path: &str, key: &str) -> String {
 
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    let text = output.map_or_else(|_| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).into());
+    let text = output.map_or_else(
+        |_| "unknown".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).into(),
+    );
     text.trim().to_owned()
 }
 
@@ -74,10 +77,17 @@ fn versions() -> Vec<(String, String)> {
     let lock = include_str!("../../Cargo.lock");
     let lines: Vec<&str> = lock.lines().collect();
     let version = |name: &str| {
-        let found = lines.windows(2).filter(|pair| pair[0] == format!("name = \"{name}\""));
+        let mut found = lines
+            .windows(2)
+            .filter(|pair| pair[0] == format!("name = \"{name}\""));
         // The last is the newest where the peers still use an older one as well.
-        let version = found.last().map_or("unknown", |pair| pair[1]);
-        version.trim_start_matches("version = ").trim_matches('"').to_owned()
+        let version = found.next_back().map_or("unknown", |pair| pair[1]);
+        version
+            .trim_start_matches("version = ")
+            .trim_matches('"')
+            .to_owned()
     };
-    OF.iter().map(|name| ((*name).to_owned(), version(name))).collect()
+    OF.iter()
+        .map(|name| ((*name).to_owned(), version(name)))
+        .collect()
 }

@@ -4,6 +4,7 @@ mod args;
 mod client;
 mod cluster;
 mod compare;
+mod crew;
 mod machine;
 mod pairs;
 mod report;
@@ -46,7 +47,11 @@ fn main() -> ExitCode {
 /// The same for everybody.
 fn runtime() -> Result<Runtime> {
     let current = std::env::var_os("BENCH_CURRENT_THREAD").is_some();
-    let mut builder = if current { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let mut builder = if current {
+        Builder::new_current_thread()
+    } else {
+        Builder::new_multi_thread()
+    };
     builder.enable_all().build().context("a runtime")
 }
 

@@ -81,7 +81,7 @@ impl Line {
             return self;
         };
         if let Some((_, Figure::Number(limit))) = of(Who::Limit) {
-            self = self.with("ratio_limit", mine / limit);
+            self = self.ratio("ratio_limit", *mine, *limit);
         }
         let peers = figures.iter().filter_map(|(who, figure)| match figure {
             Figure::Number(number) if who.is_peer() => Some(*number),
@@ -92,8 +92,17 @@ impl Line {
             Better::More => a.max(b),
         });
         match best {
-            Some(best) => self.with("ratio_best_peer", mine / best),
+            Some(best) => self.ratio("ratio_best_peer", *mine, best),
             None => self,
+        }
+    }
+
+    /// Left out where there is nothing to divide by.
+    fn ratio(self, key: &str, mine: f64, other: f64) -> Self {
+        if other == 0.0 {
+            self
+        } else {
+            self.with(key, mine / other)
         }
     }
 

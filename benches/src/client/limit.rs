@@ -114,7 +114,9 @@ impl Limit {
 
     pub async fn release(&self, held: LimitHeld) -> Result<()> {
         let released = self.give_back(held).await;
-        released.then_some(()).context("the limit's release was not confirmed")
+        released
+            .then_some(())
+            .context("the limit's release was not confirmed")
     }
 
     async fn give_back(&self, held: LimitHeld) -> bool {

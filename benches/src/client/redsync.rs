@@ -18,7 +18,9 @@ pub struct RedsyncLock {
 impl RedsyncLock {
     pub fn connect(urls: &[String], settings: Settings) -> Result<Self> {
         let nodes: Result<Vec<_>, _> = urls.iter().map(|url| RedisInstance::new(url.as_str())).collect();
-        let manager = RedsyncBuilder::new(nodes.map_err(told)?).retry_count(1).build();
+        let manager = RedsyncBuilder::new(nodes.map_err(|error| told(&error))?)
+            .retry_count(1)
+            .build();
         Ok(Self {
             manager: Arc::new(manager),
             lease: settings.lease,
@@ -30,17 +32,19 @@ impl RedsyncLock {
         match spawn_blocking(move || manager.lock(&name, lease)).await? {
             Ok(lock) => Ok(Some(lock)),
             Err(RedsyncError::LockRetriesExceeded(_)) => Ok(None),
-            Err(error) => Err(told(error)),
+            Err(error) => Err(told(&error)),
         }
     }
 
     pub async fn release(&self, lock: Lock) -> Result<()> {
         let manager = Arc::clone(&self.manager);
-        spawn_blocking(move || manager.unlock(&lock)).await?.map_err(told)
+        spawn_blocking(move || manager.unlock(&lock))
+            .await?
+            .map_err(|error| told(&error))
     }
 }
 
 /// Its errors do not cross threads.
-fn told(error: RedsyncError) -> anyhow::Error {
+fn told(error: &RedsyncError) -> anyhow::Error {
     anyhow!("{error}")
 }

@@ -1,18 +1,16 @@
 //! S6: everybody wants the same name, in one process and in several, and does 1 ms of work with it.
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::Barrier;
 
 use super::Bench;
 use crate::client::{Client, Settings, Who};
 use crate::cluster::commands;
+use crate::crew::Worker;
 use crate::pairs::fresh_name;
 use crate::stats::{Durations, jain, median};
 use crate::summary::{Better, Figure, Line};
@@ -22,7 +20,9 @@ const N: usize = 5;
 const SECTION: Duration = Duration::from_millis(1);
 /// Long enough for every holder, short enough that a key which a peer forgets does not end its run.
 const LEASE: Duration = Duration::from_secs(4);
-const REPLY_WITHIN: Duration = Duration::from_secs(30);
+
+/// One figure of a run.
+type Of = fn(&Outcome) -> f64;
 
 struct Outcome {
     who: Who,
@@ -49,7 +49,13 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 outcomes.push(contend(bench, *who, processes, tasks, Duration::from_millis(ms)).await?);
             }
         }
-        tell(bench, &format!("S6.p{processes}x{tasks}"), processes * tasks, &who, &outcomes)?;
+        tell(
+            bench,
+            &format!("S6.p{processes}x{tasks}"),
+            processes * tasks,
+            &who,
+            &outcomes,
+        )?;
     }
     for contenders in bench.form(vec![4], vec![2, 4, 8, 16]) {
         start_together(bench, contenders).await?;
@@ -58,22 +64,25 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn tell(bench: &mut Bench, id: &str, tasks: usize, who: &[Who], outcomes: &[Outcome]) -> Result<()> {
-    let of = |who: Who, what: fn(&Outcome) -> f64| {
-        median(outcomes.iter().filter(|outcome| outcome.who == who).map(what))
+    let of = |who: Who, what: Of| median(outcomes.iter().filter(|outcome| outcome.who == who).map(what));
+    let figures = |what: Of| -> Vec<(Who, Figure)> {
+        who.iter()
+            .map(|who| (*who, Figure::Number(of(*who, what))))
+            .collect()
     };
-    let figures = |what: fn(&Outcome) -> f64| -> Vec<(Who, Figure)> {
-        who.iter().map(|who| (*who, Figure::Number(of(*who, what)))).collect()
-    };
-    let all: [(&str, Better, fn(&Outcome) -> f64); 6] = [
+    let all: [(&str, Better, Of); 6] = [
         ("grants_s", Better::More, |outcome| outcome.grants_s),
         ("wait_p99_ms", Better::Less, |outcome| outcome.wait_p99_ms),
         ("held_ms", Better::Less, |outcome| outcome.held_ms),
         ("jain_tasks", Better::More, |outcome| outcome.jain_tasks),
         ("jain_processes", Better::More, |outcome| outcome.jain_processes),
-        ("commands_per_grant_and_node", Better::Less, |outcome| outcome.commands),
+        ("commands_per_grant_and_node", Better::Less, |outcome| {
+            outcome.commands
+        }),
     ];
     for (what, better, of_one) in all {
-        let mut line = Line::new(format!("{id}.{what}"), N).compare(what, better, &figures(of_one), Who::Ours);
+        let mut line =
+            Line::new(format!("{id}.{what}"), N).compare(what, better, &figures(of_one), Who::Ours);
         if what == "wait_p99_ms" {
             // One after the other, each for what it held and handed over.
             let turn = 1e3 / of(Who::Ours, |outcome| outcome.grants_s);
@@ -92,7 +101,9 @@ fn tell(bench: &mut Bench, id: &str, tasks: usize, who: &[Who], outcomes: &[Outc
                 bail!("two holders, {violations} times");
             }
             let line = Line::new(format!("{id}.two_holders"), N);
-            bench.summary.line(line.with(format!("{}_times", who.prefix()), violations as f64));
+            bench
+                .summary
+                .line(line.with(format!("{}_times", who.prefix()), violations as f64));
         }
     }
     Ok(())
@@ -115,7 +126,7 @@ async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: 
     });
     let mut crew = Vec::new();
     for _ in 0..processes {
-        crew.push(Crew::start(&order)?);
+        crew.push(Worker::start(&order)?);
     }
     for worker in &mut crew {
         worker.line().await.context("a worker that is connected")?;
@@ -141,7 +152,11 @@ async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: 
             }
         }
     }
-    let by_task: Vec<f64> = reports.iter().flat_map(|r| &r.grants).map(|n| *n as f64).collect();
+    let by_task: Vec<f64> = reports
+        .iter()
+        .flat_map(|r| &r.grants)
+        .map(|n| *n as f64)
+        .collect();
     let by_process: Vec<f64> = reports.iter().map(shares).collect();
     Ok(Outcome {
         who,
@@ -153,44 +168,6 @@ async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: 
         commands: ran.sent_by(who) / grants,
         violations: reports.iter().map(|report| report.violations).sum(),
     })
-}
-
-/// A worker process, ended with the bench.
-pub struct Crew {
-    child: Child,
-    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
-}
-
-impl Crew {
-    pub fn start(order: &Order) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe().context("this program")?)
-            .arg("worker")
-            .arg(serde_json::to_string(order)?)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("starting a worker")?;
-        let stdout = child.stdout.take().context("a worker's output")?;
-        Ok(Self {
-            child,
-            lines: BufReader::new(stdout).lines(),
-        })
-    }
-
-    pub async fn line(&mut self) -> Result<String> {
-        self.line_within(REPLY_WITHIN).await
-    }
-
-    pub async fn line_within(&mut self, within: Duration) -> Result<String> {
-        let line = tokio::time::timeout(within, self.lines.next_line()).await;
-        line.context("a worker does not answer")??.context("a worker has ended early")
-    }
-
-    pub async fn go(&mut self) -> Result<()> {
-        let stdin = self.child.stdin.as_mut().context("a worker's input")?;
-        Ok(stdin.write_all(b"go\n").await?)
-    }
 }
 
 /// Clients that all begin at once on a free name: when the first has it, and when the last has had it.
@@ -212,7 +189,10 @@ async fn start_together(bench: &mut Bench, contenders: usize) -> Result<()> {
                 anyhow::Ok(waited.as_secs_f64() * 1e6)
             })
         });
-        let waits = try_join_all(tasks).await?.into_iter().collect::<Result<Vec<f64>>>()?;
+        let waits = try_join_all(tasks)
+            .await?
+            .into_iter()
+            .collect::<Result<Vec<f64>>>()?;
         first.extend(waits.iter().copied().reduce(f64::min));
         last.extend(waits.iter().copied().reduce(f64::max));
     }

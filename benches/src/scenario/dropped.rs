@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use super::Bench;
 use crate::client::{Client, Settings, Who};
 use crate::pairs::fresh_name;
-use crate::stats::{Durations, median};
+use crate::stats::Durations;
 use crate::summary::{Better, Figure, Line};
 
 const N: usize = 5;
-const LEASE: Duration = Duration::from_millis(1_000);
+const LEASE: Duration = Duration::from_secs(1);
 const CLOSELY: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -58,13 +58,23 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 anyhow::Ok((orphan.last_seen, keys))
             }));
         }
-        let seen = try_join_all(watched).await?.into_iter().collect::<Result<Vec<_>>>()?;
-        ensure!(!seen.is_empty(), "{}: nothing was dropped on its way", who.label());
+        let seen = try_join_all(watched)
+            .await?
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        ensure!(
+            !seen.is_empty(),
+            "{}: nothing was dropped on its way",
+            who.label()
+        );
         let mut times = Durations::default();
-        seen.iter().for_each(|(time, _)| times.record(*time));
+        for (time, _) in &seen {
+            times.record(*time);
+        }
         bench.summary.distribution("S8", who, &times);
         orphaned.push((who, Figure::Number(times.max())));
-        left.push((who, Figure::Number(median(seen.iter().map(|(_, keys)| *keys)))));
+        let keys: f64 = seen.iter().map(|(_, keys)| keys).sum();
+        left.push((who, Figure::Number(keys / seen.len() as f64)));
         if who.is_ours() && seen.iter().any(|(_, keys)| *keys > 0.0) {
             anyhow::bail!("keys were left behind by a dropped acquisition");
         }
@@ -79,7 +89,9 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 .with("ours_round_trips", mine / round_trip),
         );
         let line = Line::new(format!("{id}.keys_left"), N);
-        bench.summary.line(line.compare("keys", Better::Less, &left, ours));
+        bench
+            .summary
+            .line(line.compare("keys", Better::Less, &left, ours));
     }
     Ok(())
 }
@@ -109,7 +121,12 @@ impl Orphan {
     }
 
     /// Until so long after the drop, and once it is at leisure no longer than the name is there.
-    async fn watch(&mut self, servers: &[MultiplexedConnection], until: Duration, pause: Duration) -> Result<()> {
+    async fn watch(
+        &mut self,
+        servers: &[MultiplexedConnection],
+        until: Duration,
+        pause: Duration,
+    ) -> Result<()> {
         while self.begun.elapsed() < until {
             let asked = self.begun.elapsed();
             if on(servers, &self.name).await? > 0.0 {
@@ -126,7 +143,10 @@ impl Orphan {
 /// On how many masters the name is.
 async fn on(servers: &[MultiplexedConnection], name: &str) -> Result<f64> {
     let answers = servers.iter().map(async |server| {
-        let exists: u32 = redis::cmd("EXISTS").arg(name).query_async(&mut server.clone()).await?;
+        let exists: u32 = redis::cmd("EXISTS")
+            .arg(name)
+            .query_async(&mut server.clone())
+            .await?;
         anyhow::Ok(f64::from(exists))
     });
     Ok(try_join_all(answers).await?.into_iter().sum())

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::contention::Crew;
 use crate::client::{Settings, Who};
 use crate::compare::{connect_all, figures, interleaved};
+use crate::crew::Worker;
 use crate::pairs::{Segment, one_task};
 use crate::summary::{Better, Figure, Line};
 use crate::worker::{GrowthOrder, GrowthReport, Order};
@@ -26,11 +26,16 @@ async fn by_masters(bench: &mut Bench) -> Result<()> {
     for n in NODES {
         let clients = connect_all(&who, &bench.cluster.urls(n), Settings::default()).await?;
         let cluster = &bench.cluster;
-        let runs = interleaved(&clients, repeats, Duration::from_millis(time), async |client, time| {
-            let segment = one_task(client, time, Duration::from_secs(10)).await?;
-            cluster.settle(n, client.who).await?;
-            Ok(segment)
-        })
+        let runs = interleaved(
+            &clients,
+            repeats,
+            Duration::from_millis(time),
+            async |client, time| {
+                let segment = one_task(client, time, Duration::from_secs(10)).await?;
+                cluster.settle(n, client.who).await?;
+                Ok(segment)
+            },
+        )
         .await?;
         let time = figures(&runs, |segment| segment.latency.at(0.5));
         let cpu = figures(&runs, Segment::cpu_per_pair);
@@ -41,7 +46,9 @@ async fn by_masters(bench: &mut Bench) -> Result<()> {
         }
         for (what, figures) in [("time", time), ("cpu", cpu)] {
             let line = Line::new(format!("S13.n{n}.{what}"), n);
-            bench.summary.line(line.compare("us", Better::Less, &figures, Who::Ours));
+            bench
+                .summary
+                .line(line.compare("us", Better::Less, &figures, Who::Ours));
         }
     }
     for (what, points) in ["time", "cpu"].iter().zip(points) {
@@ -58,11 +65,17 @@ async fn by_masters(bench: &mut Bench) -> Result<()> {
 /// Of the line through the points that fits best.
 fn slope(values: &[f64]) -> f64 {
     let n = NODES.len() as f64;
-    let (x, y) = (NODES.iter().sum::<usize>() as f64 / n, values.iter().sum::<f64>() / n);
+    let (x, y) = (
+        NODES.iter().sum::<usize>() as f64 / n,
+        values.iter().sum::<f64>() / n,
+    );
     let both = NODES.iter().zip(values);
     let (over, under) = both.fold((0.0, 0.0), |(over, under), (node, value)| {
         let from_mean = *node as f64 - x;
-        (from_mean.mul_add(value - y, over), from_mean.mul_add(from_mean, under))
+        (
+            from_mean.mul_add(value - y, over),
+            from_mean.mul_add(from_mean, under),
+        )
     });
     over / under
 }
@@ -70,7 +83,7 @@ fn slope(values: &[f64]) -> f64 {
 async fn by_pairs(bench: &mut Bench) -> Result<()> {
     let time = bench.form(Duration::from_secs(3), Duration::from_secs(60));
     let urls = bench.cluster.urls(3);
-    let mut worker = Crew::start(&Order::Growth(GrowthOrder { urls, time }))?;
+    let mut worker = Worker::start(&Order::Growth(GrowthOrder { urls, time }))?;
     let report: GrowthReport = serde_json::from_str(&worker.line_within(time * 3).await?)?;
     bench.cluster.settle(3, Who::Ours).await?;
     let [before, after] = report.resident;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::Bench;
-use super::contention::Crew;
 use crate::client::Settings;
+use crate::crew::Worker;
 use crate::summary::Line;
 use crate::worker::{HoldsOrder, HoldsReport, Order};
 
@@ -36,7 +36,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             pairs: bench.form(Duration::from_millis(200), Duration::from_secs(1)),
             hang: (holds == HUNG_AT).then_some(i32::try_from(pid)?),
         });
-        let mut worker = Crew::start(&order)?;
+        let mut worker = Worker::start(&order)?;
         let report: HoldsReport = serde_json::from_str(&worker.line_within(REPORT_WITHIN).await?)?;
         drop(worker);
         server.thaw().await;
@@ -44,7 +44,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         let line = Line::new(format!("S9.holds{holds}"), N)
             .with("ours_cpu_percent", report.cpu_percent / scale)
             .with("ours_bytes_per_hold", report.bytes_per_hold)
-            .with("ours_scripts_per_node_and_tick", report.scripts_per_node_and_period)
+            .with(
+                "ours_scripts_per_node_and_tick",
+                report.scripts_per_node_and_period,
+            )
             .with("ours_late_ms", report.late_ms)
             .with("ours_taken_s", report.taken_s)
             .with("lease_s", lease.as_secs_f64());

@@ -17,7 +17,9 @@ const DEEP: usize = 100;
 const ROUNDS: usize = 100;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let masters = masters(&bench.cluster.urls(N), Settings::default()).connect().await?;
+    let masters = masters(&bench.cluster.urls(N), Settings::default())
+        .connect()
+        .await?;
     let owner = Owner::new();
     let lock = masters.red_lock(fresh_name()).owner(&owner);
     let outer = lock.lock().await?;
@@ -43,7 +45,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         if repeat > 0 {
             enter.push(entering.as_nanos() as f64 / (DEEP * ROUNDS) as f64);
             leave.push(leaving.as_nanos() as f64 / (DEEP * ROUNDS) as f64);
-            scripts += commands(bench.cluster.observers(N)).await?.since(&before).scripts();
+            scripts += commands(bench.cluster.observers(N))
+                .await?
+                .since(&before)
+                .scripts();
         }
     }
     outer.unlock().await?;

@@ -17,11 +17,16 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     for tasks in bench.form(vec![8, 64, 512], vec![1, 8, 64, 512, 1024]) {
         let clients = connect_all(&Who::ALL, &bench.cluster.urls(N), Settings::default()).await?;
         let cluster = &bench.cluster;
-        let runs = interleaved(&clients, repeats, Duration::from_millis(time), async |client, time| {
-            let segment = many_tasks(client, tasks, time).await?;
-            cluster.settle(N, client.who).await?;
-            Ok(segment)
-        })
+        let runs = interleaved(
+            &clients,
+            repeats,
+            Duration::from_millis(time),
+            async |client, time| {
+                let segment = many_tasks(client, tasks, time).await?;
+                cluster.settle(N, client.who).await?;
+                Ok(segment)
+            },
+        )
         .await?;
         for (ours, id) in [(Who::Ours, "S2"), (Who::Fenced, "S2.fenced")] {
             let line = Line::new(format!("{id}.tasks{tasks}"), N);

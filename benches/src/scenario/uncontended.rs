@@ -18,24 +18,35 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         let urls = bench.cluster.urls(n);
         let clients = connect_all(&Who::ALL, &urls, Settings::default()).await?;
         let cluster = &bench.cluster;
-        let runs = interleaved(&clients, repeats, Duration::from_millis(time), async |client, time| {
-            let segment = one_task(client, time, NEVER).await?;
-            cluster.settle(n, client.who).await?;
-            Ok(segment)
-        })
+        let runs = interleaved(
+            &clients,
+            repeats,
+            Duration::from_millis(time),
+            async |client, time| {
+                let segment = one_task(client, time, NEVER).await?;
+                cluster.settle(n, client.who).await?;
+                Ok(segment)
+            },
+        )
         .await?;
         for (ours, id) in [(Who::Ours, "S1"), (Who::Fenced, "S1.fenced")] {
             for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
                 let figures = figures(&runs, |segment| segment.latency.at(quantile));
                 let line = Line::new(format!("{id}.n{n}.{name}"), n);
-                bench.summary.line(line.compare("us", Better::Less, &figures, ours));
+                bench
+                    .summary
+                    .line(line.compare("us", Better::Less, &figures, ours));
             }
             let line = Line::new(format!("{id}.n{n}.cpu"), n);
             let figures = figures(&runs, Segment::cpu_per_pair);
-            bench.summary.line(line.compare("us", Better::Less, &figures, ours));
+            bench
+                .summary
+                .line(line.compare("us", Better::Less, &figures, ours));
         }
         for runs in &runs {
-            bench.summary.distribution(&format!("S1.n{n}"), runs.who, &runs.all()?);
+            bench
+                .summary
+                .distribution(&format!("S1.n{n}"), runs.who, &runs.all()?);
         }
     }
     Ok(())

@@ -36,7 +36,12 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
     let holder = builder.clone().connect().await?;
     let names: Vec<String> = (0..names).map(|_| fresh_name()).collect();
     let guards = try_join_all(names.iter().map(async |name| {
-        holder.red_lock(name.as_str()).fenced(false).lease(LEASE).lock().await
+        holder
+            .red_lock(name.as_str())
+            .fenced(false)
+            .lease(LEASE)
+            .lock()
+            .await
     }))
     .await?;
     let client = Client::connect(Who::Ours, &urls, Settings::default()).await?;
@@ -51,28 +56,38 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
         let lock = pool.red_lock(names[number % names.len()].as_str()).fenced(false);
         waiting.spawn(async move { lock.lock().await });
     }
-    sleep(Duration::from_millis(1_000)).await;
+    sleep(Duration::from_secs(1)).await;
     let joined = connections(servers).await?;
     let window = bench.form(FALLBACK, FALLBACK * 2);
     let before = commands(servers).await?;
     sleep(window).await;
     let ran = commands(servers).await?.since(&before);
     let beside = one_task(&client, pairs, FALLBACK).await?;
-    ensure!(waiting.try_join_next().is_none(), "a waiter came to an end while the name was held");
+    ensure!(
+        waiting.try_join_next().is_none(),
+        "a waiter came to an end while the name was held"
+    );
     waiting.shutdown().await;
     for guard in guards {
         guard.unlock().await?;
     }
     bench.cluster.settle(N, Who::Ours).await?;
 
-    let most = joined.iter().zip(&connected).map(|(now, before)| now - before).max();
+    let most = joined
+        .iter()
+        .zip(&connected)
+        .map(|(now, before)| now - before)
+        .max();
     let seconds = window.as_secs_f64();
     let asked = ran.scripts() / seconds;
     let id = format!("{waiters}on{}", names.len());
     let line = Line::new(format!("S10.{id}"), N)
         .with("ours_scripts_s_per_node", asked)
         .with("ours_commands_s_per_node", ran.all() / seconds)
-        .with("ours_scripts_per_name_and_fallback", asked / names.len() as f64 * FALLBACK.as_secs_f64())
+        .with(
+            "ours_scripts_per_name_and_fallback",
+            asked / names.len() as f64 * FALLBACK.as_secs_f64(),
+        )
         .with("ours_connections_per_node", most.context("nodes")? as f64)
         .with("window_s", seconds);
     bench.summary.line(line);

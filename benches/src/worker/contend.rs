@@ -40,7 +40,9 @@ pub struct ContendReport {
 pub async fn run(order: ContendOrder) -> Result<ContendReport> {
     let client = Client::connect(order.who, &order.urls, order.settings).await?;
     // What is set up with the first use is not what is measured.
-    client.pair(&format!("{}-warm-{}", order.name, std::process::id())).await?;
+    client
+        .pair(&format!("{}-warm-{}", order.name, std::process::id()))
+        .await?;
     super::ready().await?;
     let mut tasks = JoinSet::new();
     for _ in 0..order.tasks {

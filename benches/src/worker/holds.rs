@@ -100,19 +100,19 @@ async fn take(pool: &Masters, prefix: &str, holds: usize) -> Result<Vec<MultiLoc
 
 /// Watches for so long how little validity is ever left; fails if a hold is lost.
 async fn latest(guards: &[MultiLockGuard], lease: Duration, watch: Duration) -> Result<f64> {
-    let mut least = lease;
+    let mut lowest = lease;
     let begun = Instant::now();
     while begun.elapsed() < watch {
         for guard in guards {
-            least = least.min(guard.validity());
+            lowest = lowest.min(guard.validity());
         }
-        ensure!(!least.is_zero(), "a hold was lost");
+        ensure!(!lowest.is_zero(), "a hold was lost");
         sleep(Duration::from_millis(20)).await;
     }
     // A renewal is due when a third of the lease has gone by; the margin for drift was never validity.
     let drift = lease.mul_f64(0.01) + Duration::from_millis(2);
     let due = lease.mul_f64(2.0 / 3.0).saturating_sub(drift);
-    Ok((due.as_secs_f64() - least.as_secs_f64()) * 1e3)
+    Ok((due.as_secs_f64() - lowest.as_secs_f64()) * 1e3)
 }
 
 async fn pairs(client: &Client, time: Duration) -> Result<Segment> {
