@@ -149,6 +149,22 @@ impl Commands {
     }
 }
 
+/// Processor time of all nodes together.
+pub async fn servers_cpu(nodes: &[MultiplexedConnection]) -> Result<Duration> {
+    let mut seconds = 0.0;
+    for node in nodes {
+        let info: String = redis::cmd("INFO")
+            .arg("cpu")
+            .query_async(&mut node.clone())
+            .await?;
+        for key in ["used_cpu_user:", "used_cpu_sys:"] {
+            let spent = info.lines().find_map(|line| line.strip_prefix(key));
+            seconds += spent.context("used_cpu")?.trim().parse::<f64>()?;
+        }
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 /// Clients that each node knows, the observer among them.
 pub async fn connections(nodes: &[MultiplexedConnection]) -> Result<Vec<usize>> {
     let mut counts = Vec::new();

@@ -60,12 +60,17 @@ pub async fn interleaved(
             segments: Vec::new(),
         })
         .collect();
+    let mut last = Vec::new();
     for client in clients {
-        run(client, time / 4).await?;
+        last.push(run(client, time / 4).await?);
     }
     for _ in 0..repeats {
-        for (client, runs) in clients.iter().zip(&mut runs) {
-            runs.segments.push(run(client, time).await?);
+        for ((client, runs), last) in clients.iter().zip(&mut runs).zip(&mut last) {
+            // Who hangs once would hang again.
+            if last.broken.is_none() {
+                *last = run(client, time).await?;
+            }
+            runs.segments.push(last.clone());
         }
     }
     Ok(runs)

@@ -25,6 +25,8 @@ pub struct Segment {
     pub wall: Duration,
     /// Of this process.
     pub cpu: Duration,
+    /// Of the servers, where somebody asked.
+    pub servers_cpu: Duration,
     /// It hung or failed, and was given up.
     pub broken: Option<&'static str>,
 }
@@ -32,6 +34,11 @@ pub struct Segment {
 impl Segment {
     pub fn pairs_per_second(&self) -> f64 {
         self.latency.count() as f64 / self.wall.as_secs_f64()
+    }
+
+    /// Microseconds of the servers' processor time a pair.
+    pub fn servers_cpu_per_pair(&self) -> f64 {
+        self.servers_cpu.as_secs_f64() * 1e6 / self.latency.count() as f64
     }
 
     /// Microseconds of processor time a pair.

@@ -37,7 +37,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         // Beside each other: a name that is left behind is watched until its lease has ended.
         let mut watched = Vec::new();
         for _ in 0..tries {
-            let (name, patience) = (fresh_name(), rand::rng().random_range(0..150));
+            let (name, patience) = (fresh_name(), rand::rng().random_range(0..300));
             // Polled at least once; one that was granted meanwhile is given back.
             let granted = tokio::select! {
                 biased;

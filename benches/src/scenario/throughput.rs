@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::Bench;
 use crate::client::{Settings, Who};
+use crate::cluster::servers_cpu;
 use crate::compare::{connect_all, figures, interleaved};
 use crate::pairs::{Segment, many_tasks};
 use crate::summary::{Better, Line};
@@ -22,7 +23,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             repeats,
             Duration::from_millis(time),
             async |client, time| {
-                let segment = many_tasks(client, tasks, time).await?;
+                let servers = cluster.observers(N);
+                let before = servers_cpu(servers).await?;
+                let mut segment = many_tasks(client, tasks, time).await?;
+                segment.servers_cpu = servers_cpu(servers).await?.saturating_sub(before);
                 cluster.settle(N, client.who).await?;
                 Ok(segment)
             },
@@ -36,6 +40,9 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 .line(line.compare("pairs_s", Better::More, &rates, ours));
             let line = Line::new(format!("{id}.tasks{tasks}.cpu"), N);
             let cpu = figures(&runs, Segment::cpu_per_pair);
+            bench.summary.line(line.compare("us", Better::Less, &cpu, ours));
+            let line = Line::new(format!("{id}.tasks{tasks}.servers"), N);
+            let cpu = figures(&runs, Segment::servers_cpu_per_pair);
             bench.summary.line(line.compare("us", Better::Less, &cpu, ours));
         }
     }

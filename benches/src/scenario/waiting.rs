@@ -21,10 +21,7 @@ const FALLBACK: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(120);
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    for (waiters, names) in bench.form(
-        vec![(1_000, 1), (1_000, 1_000)],
-        vec![(1, 1), (32, 1), (1_000, 1), (1_000, 1_000)],
-    ) {
+    for (waiters, names) in bench.form(vec![(1_000, 1_000)], vec![(1, 1), (1_000, 1), (1_000, 1_000)]) {
         wait(bench, waiters, names).await?;
     }
     Ok(())
