@@ -10,7 +10,9 @@ use plotters::prelude::*;
 
 use crate::client::Who;
 
-pub const SIZE: (u32, u32) = (820, 440);
+const SIZE: (u32, u32) = (960, 440);
+/// For the legend, to the right of the plot.
+const LEGEND: u32 = 210;
 const FONT: &str = "sans-serif";
 
 /// One line of a picture: what it is called, its colour, and its points.
@@ -28,7 +30,7 @@ pub struct Axes<'a> {
     pub linear_y: bool,
     pub linear_x: bool,
     pub format_x: fn(f64) -> String,
-    /// Points without lines between them.
+    /// Points without lines between them, each larger than the one before.
     pub scattered: bool,
 }
 
@@ -104,12 +106,13 @@ where
     let mut chart = ChartBuilder::on(area)
         .caption(axes.title, (FONT, 18))
         .margin(12)
+        .margin_right(LEGEND)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
-        .light_line_style(RGBColor(238, 238, 238))
+        .max_light_lines(0)
         .bold_line_style(RGBColor(215, 215, 215))
         .x_desc(axes.x)
         .y_desc(axes.y)
@@ -117,12 +120,13 @@ where
         .y_label_formatter(&|value| plain(*value))
         .label_style((FONT, 13))
         .draw()?;
+    let (width, _) = chart.plotting_area().dim_in_pixel();
     for curve in curves {
         let colour = curve.colour;
-        let dots = curve
-            .points
-            .iter()
-            .map(|point| Circle::new(*point, 3, colour.filled()));
+        let dots = curve.points.iter().enumerate().map(|(number, point)| {
+            let radius = if axes.scattered { 3 + 2 * number as i32 } else { 3 };
+            Circle::new(*point, radius, colour.filled())
+        });
         if axes.scattered || curve.points.len() < 20 {
             chart.draw_series(dots)?;
         }
@@ -134,9 +138,7 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(RGBColor(200, 200, 200))
+        .position(SeriesLabelPosition::Coordinate(width as i32 + 4, 0))
         .label_font((FONT, 13))
         .draw()?;
     Ok(())

@@ -157,7 +157,7 @@ fn contention(summary: &Summary, path: &Path) -> Result<()> {
         .filter(|curve| !curve.points.is_empty())
         .collect();
     let axes = Axes {
-        title: "S6: one name, a section of 1 ms; in 1 × 8, 4 × 2 and 16 × 4 tasks: to the right and down is better",
+        title: "S6: one name held for 1 ms by 1 × 8 (small), 4 × 2, 16 × 4 tasks (large): down and right is better",
         x: "grants a second",
         y: "wait, p99, ms",
         linear_y: false,

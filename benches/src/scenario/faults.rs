@@ -49,7 +49,7 @@ fn settings() -> Settings {
 }
 
 async fn measure(bench: &mut Bench, fault: Fault, broken: usize, id: &str) -> Result<()> {
-    let (repeats, time, at_most) = bench.form((2, 100, 1_200), (4, 200, 2_000));
+    let (repeats, time, at_most) = bench.form((2, 60, 1_200), (4, 200, 2_000));
     let at_most = Duration::from_millis(at_most);
     let cluster = Cluster::start(N).await?;
     let mut urls = cluster.urls(N);
