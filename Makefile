@@ -60,18 +60,20 @@ lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7")
+	@scripts/install-redis.sh
 	@cargo run --release -q -p multilock-bench -- run $(ONLY)
 
-bench-quick: bench-lint ## A subset of it, in less than a minute
+bench-quick: need-cargo ## A subset of it, in less than a minute
+	@scripts/install-redis.sh
 	@cargo run --release -q -p multilock-bench -- run --quick $(ONLY)
 
 bench-report: need-cargo ## Draw the last run into docs/performance
 	@cargo run --release -q -p multilock-bench -- report
 
 # Not in `lint`: the other crates that it compares with would have to be built there.
-bench-lint: need-cargo
-	@scripts/install-redis.sh
+bench-lint: need-cargo ## Clippy and the tests of the bench itself
 	@cargo clippy --release -q -p multilock-bench --all-targets -- -D warnings
+	@cargo test --release -q -p multilock-bench
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy
 	@scripts/cluster.sh up

@@ -63,7 +63,6 @@ async fn run() -> Result<()> {
             Args::Worker(order) => worker::run(&order).await,
         }
     };
-    // On a task of its own: what is measured there is what any task of a service sees.
     tokio::time::timeout(AT_MOST, work)
         .await
         .with_context(|| format!("not done within {AT_MOST:?}"))?

@@ -49,7 +49,7 @@ fn settings() -> Settings {
 }
 
 async fn measure(bench: &mut Bench, fault: Fault, broken: usize, id: &str) -> Result<()> {
-    let (repeats, time, at_most) = bench.form((2, 60, 1_200), (4, 200, 2_000));
+    let (repeats, time, at_most) = bench.form((2, 60, 1_200), (3, 120, 2_000));
     let at_most = Duration::from_millis(at_most);
     let cluster = Cluster::start(N).await?;
     let mut urls = cluster.urls(N);
@@ -133,7 +133,7 @@ fn of(runs: &[&Runs], quantile: f64) -> Result<Vec<(Who, Figure)>> {
 /// How long it takes until the policy that needs every master knows.
 async fn decide(bench: &mut Bench, masters: &multilock::Masters, fault: Fault, id: &str) -> Result<()> {
     let mut took = Durations::default();
-    for _ in 0..bench.form(20, 60) {
+    for _ in 0..bench.form(20, 40) {
         let lock = masters.multi_lock(fresh_name());
         let begun = Instant::now();
         let outcome = lock.try_lock().await;
