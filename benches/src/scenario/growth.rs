@@ -81,7 +81,7 @@ fn slope(values: &[f64]) -> f64 {
 }
 
 async fn by_pairs(bench: &mut Bench) -> Result<()> {
-    let time = bench.form(Duration::from_secs(3), Duration::from_secs(40));
+    let time = bench.form(Duration::from_secs(3), Duration::from_secs(30));
     let urls = bench.cluster.urls(3);
     let mut worker = Worker::start(&Order::Growth(GrowthOrder { urls, time }))?;
     let report: GrowthReport = serde_json::from_str(&worker.line_within(time * 3).await?)?;

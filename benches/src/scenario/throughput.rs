@@ -14,7 +14,7 @@ use crate::summary::{Better, Line};
 const N: usize = 5;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let (repeats, time) = bench.form((2, 120), (3, 350));
+    let (repeats, time) = bench.form((2, 120), (3, 280));
     for tasks in bench.form(vec![8, 64, 512], vec![1, 8, 64, 512, 1024]) {
         let clients = connect_all(&Who::ALL, &bench.cluster.urls(N), Settings::default()).await?;
         let cluster = &bench.cluster;

@@ -13,7 +13,7 @@ use crate::summary::{Better, Line};
 const NEVER: Duration = Duration::from_secs(10);
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let (repeats, time) = bench.form((2, 120), (7, 250));
+    let (repeats, time) = bench.form((2, 120), (5, 250));
     for n in bench.form(vec![3, 5], vec![1, 3, 5, 7]) {
         let urls = bench.cluster.urls(n);
         let clients = connect_all(&Who::ALL, &urls, Settings::default()).await?;
