@@ -11,8 +11,8 @@ use plotters::prelude::*;
 use crate::client::Who;
 
 const SIZE: (u32, u32) = (960, 440);
-/// For the legend, to the right of the plot.
-const LEGEND: u32 = 210;
+/// What the plot takes of the width; the legend has the rest.
+const PLOT: u32 = 760;
 const FONT: &str = "sans-serif";
 
 /// One line of a picture: what it is called, its colour, and its points.
@@ -59,8 +59,10 @@ pub fn plain(value: f64) -> String {
 }
 
 pub fn draw(path: &Path, axes: &Axes<'_>, curves: &[Curve]) -> Result<()> {
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
+    let all = SVGBackend::new(path, SIZE).into_drawing_area();
+    all.fill(&WHITE)?;
+    let (area, beside) = all.split_horizontally(PLOT);
+    legend(&beside, curves)?;
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let span = |of: fn(&(f64, f64)) -> f64| {
         points()
@@ -83,7 +85,15 @@ pub fn draw(path: &Path, axes: &Axes<'_>, curves: &[Curve]) -> Result<()> {
             logarithmic(low, high),
         )?,
     }
-    area.present().with_context(|| path.display().to_string())
+    all.present().with_context(|| path.display().to_string())
+}
+
+fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, curves: &[Curve]) -> Result<()> {
+    for (curve, y) in curves.iter().zip((56..).step_by(22)) {
+        area.draw(&Rectangle::new([(4, y), (18, y + 8)], curve.colour.filled()))?;
+        area.draw(&Text::new(curve.label.as_str(), (26, y - 3), (FONT, 13)))?;
+    }
+    Ok(())
 }
 
 fn linear(low: f64, high: f64) -> Range<f64> {
@@ -106,7 +116,6 @@ where
     let mut chart = ChartBuilder::on(area)
         .caption(axes.title, (FONT, 18))
         .margin(12)
-        .margin_right(LEGEND)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)?;
@@ -120,26 +129,16 @@ where
         .y_label_formatter(&|value| plain(*value))
         .label_style((FONT, 13))
         .draw()?;
-    let (width, _) = chart.plotting_area().dim_in_pixel();
     for curve in curves {
         let colour = curve.colour;
-        let dots = curve.points.iter().enumerate().map(|(number, point)| {
-            let radius = if axes.scattered { 3 + 2 * number as i32 } else { 3 };
-            Circle::new(*point, radius, colour.filled())
-        });
+        let radii = (0..).map(|number| if axes.scattered { 3 + 2 * number } else { 3 });
+        let dots = curve.points.iter().zip(radii);
+        let dots = dots.map(|(point, radius)| Circle::new(*point, radius, colour.filled()));
         if axes.scattered || curve.points.len() < 20 {
             chart.draw_series(dots)?;
         }
         let line = if axes.scattered { &[] } else { &curve.points[..] };
-        chart
-            .draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?
-            .label(curve.label.as_str())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled()));
+        chart.draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::Coordinate(width as i32 + 4, 0))
-        .label_font((FONT, 13))
-        .draw()?;
     Ok(())
 }
