@@ -6,9 +6,8 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint cluster-up cluster-down need-cargo
-.PHONY: help demo test test-native test-compose model instructions lint cluster-up cluster-down need-cargo
-.PHONY: help demo test test-native test-compose lint bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint
+.PHONY: bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
