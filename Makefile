@@ -6,7 +6,8 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint cluster-up cluster-down need-cargo
+.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint
+.PHONY: bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -56,6 +57,22 @@ lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
 	@cargo clippy -q -p multilock -p multilock-model --all-targets --all-features -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
+
+bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7")
+	@scripts/install-redis.sh
+	@cargo run --release -q -p multilock-bench -- run $(ONLY)
+
+bench-quick: need-cargo ## A subset of it, in less than a minute
+	@scripts/install-redis.sh
+	@cargo run --release -q -p multilock-bench -- run --quick $(ONLY)
+
+bench-report: need-cargo ## Draw the last run into docs/performance
+	@cargo run --release -q -p multilock-bench -- report
+
+# Not in `lint`: the other crates that it compares with would have to be built there.
+bench-lint: need-cargo ## Clippy and the tests of the bench itself
+	@cargo clippy --release -q -p multilock-bench --all-targets -- -D warnings
+	@cargo test --release -q -p multilock-bench
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy
 	@scripts/cluster.sh up

@@ -1,0 +1,77 @@
+//! Everybody in turn, again and again, so that whatever the machine does meanwhile meets all alike.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::client::{Client, Settings, Who};
+use crate::pairs::Segment;
+use crate::stats::{Durations, median};
+use crate::summary::Figure;
+
+/// One contender and its runs; the first one, in which caches and pools fill, is not among them.
+pub struct Runs {
+    pub who: Who,
+    pub segments: Vec<Segment>,
+}
+
+impl Runs {
+    /// The median over the runs, or what is said where there is none.
+    pub fn figure(&self, of: impl Fn(&Segment) -> f64) -> Figure {
+        if let Some(word) = self.segments.iter().find_map(|segment| segment.broken) {
+            return Figure::Word(word.to_owned());
+        }
+        Figure::Number(median(self.segments.iter().map(of)))
+    }
+
+    pub fn all(&self) -> Result<Durations> {
+        let mut all = Durations::default();
+        for segment in &self.segments {
+            all.add(&segment.latency)?;
+        }
+        Ok(all)
+    }
+}
+
+pub fn figures(runs: &[Runs], of: impl Fn(&Segment) -> f64 + Copy) -> Vec<(Who, Figure)> {
+    runs.iter().map(|runs| (runs.who, runs.figure(of))).collect()
+}
+
+pub async fn connect_all(who: &[Who], urls: &[String], settings: Settings) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for who in who {
+        let client = Client::connect(*who, urls, settings).await;
+        clients.push(client.with_context(|| format!("connecting {}", who.label()))?);
+    }
+    Ok(clients)
+}
+
+/// Lets every client run in turn: once to warm up, then so often.
+pub async fn interleaved(
+    clients: &[Client],
+    repeats: usize,
+    time: Duration,
+    run: impl AsyncFn(&Client, Duration) -> Result<Segment>,
+) -> Result<Vec<Runs>> {
+    let mut runs: Vec<Runs> = clients
+        .iter()
+        .map(|client| Runs {
+            who: client.who,
+            segments: Vec::new(),
+        })
+        .collect();
+    let mut last = Vec::new();
+    for client in clients {
+        last.push(run(client, time / 4).await?);
+    }
+    for _ in 0..repeats {
+        for ((client, runs), last) in clients.iter().zip(&mut runs).zip(&mut last) {
+            // Who hangs once would hang again.
+            if last.broken.is_none() {
+                *last = run(client, time).await?;
+            }
+            runs.segments.push(last.clone());
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,70 @@
+//! S9: many holds and what renewing them costs; S13 by the number of held locks. Each number of holds in
+//! a process of its own, whose memory has held nothing before.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Bench;
+use crate::client::Settings;
+use crate::crew::Worker;
+use crate::summary::Line;
+use crate::worker::{HoldsOrder, HoldsReport, Order};
+
+const N: usize = 5;
+/// What the figures are told for.
+const LEASE: Duration = Duration::from_secs(30);
+/// With which the last server is frozen meanwhile.
+const HUNG_AT: usize = 10_000;
+const REPORT_WITHIN: Duration = Duration::from_secs(150);
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    // With a shorter lease everything comes as much more often.
+    let lease = bench.form(Duration::from_secs(3), LEASE);
+    let scale = LEASE.as_secs_f64() / lease.as_secs_f64();
+    for holds in bench.form(vec![1_000, 10_000], vec![1_000, 10_000, 100_000]) {
+        let server = &bench.cluster.servers[N - 1];
+        let pid = server.pid().context("a running server")?;
+        let order = Order::Holds(HoldsOrder {
+            urls: bench.cluster.urls(N),
+            settings: Settings {
+                lease,
+                ..Settings::default()
+            },
+            holds,
+            periods: 1,
+            pairs: bench.form(Duration::from_millis(200), Duration::from_secs(1)),
+            hang: (holds == HUNG_AT).then_some(i32::try_from(pid)?),
+        });
+        let mut worker = Worker::start(&order)?;
+        let report: HoldsReport = serde_json::from_str(&worker.line_within(REPORT_WITHIN).await?)?;
+        drop(worker);
+        server.thaw().await;
+        bench.cluster.wipe(N).await?;
+        let line = Line::new(format!("S9.holds{holds}"), N)
+            .with("ours_cpu_percent", report.cpu_percent / scale)
+            .with("ours_bytes_per_hold", report.bytes_per_hold)
+            .with(
+                "ours_scripts_per_node_and_tick",
+                report.scripts_per_node_and_period,
+            )
+            .with("ours_taken_s", report.taken_s)
+            .with("lease_s", lease.as_secs_f64());
+        bench.summary.line(line);
+        for (id, late) in ["S9.late", "S9.hung"].iter().zip(report.late_ms.iter().flatten()) {
+            let tick = lease.as_secs_f64() * 1e3 / 3.0;
+            let line = Line::new(format!("{id}.holds{holds}"), N)
+                .with("ours_late_ms", *late)
+                .with("ours_late_ticks", late / tick);
+            bench.summary.line(line);
+        }
+        let line = Line::new(format!("S13.held{holds}"), N)
+            .with("ours_us", report.pair_us[0])
+            .with("ours_none_held_us", report.pair_us[1])
+            .with("ours_cpu_us", report.pair_cpu_us[0])
+            .with("ours_none_held_cpu_us", report.pair_cpu_us[1])
+            .with("ratio_none_held", report.pair_us[0] / report.pair_us[1]);
+        bench.summary.line(line);
+    }
+    Ok(())
+}

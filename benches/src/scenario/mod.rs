@@ -1,0 +1,84 @@
+//! The scenarios, each a file.
+
+mod contention;
+mod dropped;
+mod faults;
+mod growth;
+mod hand_off;
+mod holding;
+mod reentry;
+mod throughput;
+mod uncontended;
+mod waiting;
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use crate::args::Choice;
+use crate::cluster::Cluster;
+use crate::machine::Machine;
+use crate::summary::Summary;
+
+/// Enough for the largest number of masters that is measured.
+const MASTERS: usize = 9;
+
+/// What every scenario is given.
+pub struct Bench {
+    pub quick: bool,
+    pub cluster: Cluster,
+    pub summary: Summary,
+}
+
+impl Bench {
+    /// One or the other form.
+    pub fn form<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+pub async fn run(choice: &Choice) -> Result<()> {
+    let begun = Instant::now();
+    let mut bench = Bench {
+        quick: choice.quick,
+        cluster: Cluster::start(MASTERS).await?,
+        summary: Summary {
+            machine: Machine::this(),
+            quick: choice.quick,
+            seconds: 0.0,
+            lines: Vec::new(),
+            distributions: Vec::new(),
+        },
+    };
+    let mut failed = Vec::new();
+    macro_rules! scenarios {
+        ($($name:literal => $run:path),* $(,)?) => {$(
+            if choice.wants($name) {
+                let begun = Instant::now();
+                // The others are measured all the same.
+                if let Err(error) = $run(&mut bench).await {
+                    eprintln!("{}: {error:#}", $name);
+                    failed.push($name);
+                }
+                eprintln!("{} took {:.1?}", $name, begun.elapsed());
+            }
+        )*};
+    }
+    scenarios! {
+        "S1" => uncontended::run,
+        "S2" => throughput::run,
+        "S3" => faults::run,
+        "S6" => contention::run,
+        "S7" => hand_off::run,
+        "S8" => dropped::run,
+        "S9" => holding::run,
+        "S10" => waiting::run,
+        "S11" => reentry::run,
+        "S13" => growth::run,
+    }
+    bench.summary.seconds = begun.elapsed().as_secs_f64();
+    let path = bench.summary.write()?;
+    eprintln!("{} in {:.0?}", path.display(), begun.elapsed());
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}

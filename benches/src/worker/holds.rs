@@ -1,0 +1,121 @@
+//! Many holds at once: what they take, what renewing them costs, and what they do to pairs beside them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use multilock::{Masters, MultiLock, MultiLockGuard};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::client::{Client, Settings, Who, masters};
+use crate::cluster::{commands, observers};
+use crate::pairs::{Segment, one_task};
+use crate::usage;
+
+#[derive(Serialize, Deserialize)]
+pub struct HoldsOrder {
+    pub urls: Vec<String>,
+    pub settings: Settings,
+    pub holds: usize,
+    /// Periods of renewal that are watched.
+    pub periods: u32,
+    /// For the pairs beside them.
+    pub pairs: Duration,
+    /// A server's process, to be frozen for a period.
+    pub hang: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct HoldsReport {
+    pub taken_s: f64,
+    pub bytes_per_hold: f64,
+    pub cpu_percent: f64,
+    pub scripts_per_node_and_period: f64,
+    /// How far the least validity that was ever left fell below two thirds of the lease, in
+    /// milliseconds: while all is well, and with a server that hangs.
+    pub late_ms: Option<[f64; 2]>,
+    /// With and without the holds.
+    pub pair_us: [f64; 2],
+    pub pair_cpu_us: [f64; 2],
+}
+
+pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
+    let lease = order.settings.lease;
+    let period = lease / 3;
+    let servers = observers(&order.urls).await?;
+    let pool = masters(&order.urls, order.settings).connect().await?;
+    let client = Client::connect(Who::Ours, &order.urls, order.settings).await?;
+    // What a process needs once is there before it is counted.
+    drop(take(&pool, "warm", 200).await?);
+    let without = pairs(&client, order.pairs).await?;
+    sleep(Duration::from_millis(300)).await;
+
+    let (before, begun) = (usage::resident()?, Instant::now());
+    let guards = take(&pool, "held", order.holds).await?;
+    let taken_s = begun.elapsed().as_secs_f64();
+    sleep(Duration::from_millis(200)).await;
+    let (cpu, calls) = (usage::cpu(), commands(&servers).await?);
+    sleep(period * order.periods).await;
+    let cpu = usage::cpu().saturating_sub(cpu);
+    let scripts = commands(&servers).await?.since(&calls).scripts();
+    let bytes_per_hold = (usage::resident()? - before) / order.holds as f64;
+    let with = pairs(&client, order.pairs).await?;
+    let late_ms = match order.hang {
+        None => None,
+        Some(pid) => {
+            // A whole period and what a renewal may take, so that every hold comes to its turn.
+            let watch = period.mul_f64(1.3);
+            let well = latest(&guards, lease, watch).await?;
+            let pid = Pid::from_raw(pid).context("a process")?;
+            kill_process(pid, Signal::STOP)?;
+            let hung = latest(&guards, lease, watch).await;
+            kill_process(pid, Signal::CONT)?;
+            Some([well, hung?])
+        }
+    };
+    let periods = f64::from(order.periods);
+    Ok(HoldsReport {
+        taken_s,
+        bytes_per_hold,
+        cpu_percent: cpu.as_secs_f64() / (period.as_secs_f64() * periods) * 100.0,
+        scripts_per_node_and_period: scripts / periods,
+        late_ms,
+        pair_us: [with.latency.at(0.5), without.latency.at(0.5)],
+        pair_cpu_us: [with.cpu_per_pair(), without.cpu_per_pair()],
+    })
+}
+
+async fn take(pool: &Masters, prefix: &str, holds: usize) -> Result<Vec<MultiLockGuard>> {
+    let mut guards = Vec::with_capacity(holds);
+    while guards.len() < holds {
+        let some = guards.len()..holds.min(guards.len() + 100);
+        let locks: Vec<_> = some
+            .map(|number| pool.red_lock(format!("{prefix}-{number:06}")).fenced(false))
+            .collect();
+        guards.extend(try_join_all(locks.iter().map(MultiLock::lock)).await?);
+    }
+    Ok(guards)
+}
+
+/// Watches for so long how little validity is ever left; fails if a hold is lost.
+async fn latest(guards: &[MultiLockGuard], lease: Duration, watch: Duration) -> Result<f64> {
+    let mut lowest = lease;
+    let begun = Instant::now();
+    while begun.elapsed() < watch {
+        for guard in guards {
+            lowest = lowest.min(guard.validity());
+        }
+        ensure!(!lowest.is_zero(), "a hold was lost");
+        sleep(Duration::from_millis(20)).await;
+    }
+    // A renewal is due when a third of the lease has gone by; the margin for drift was never validity.
+    let drift = lease.mul_f64(0.01) + Duration::from_millis(2);
+    let due = lease.mul_f64(2.0 / 3.0).saturating_sub(drift);
+    Ok((due.as_secs_f64() - lowest.as_secs_f64()) * 1e3)
+}
+
+async fn pairs(client: &Client, time: Duration) -> Result<Segment> {
+    one_task(client, time, Duration::from_secs(10)).await
+}
