@@ -9,28 +9,24 @@
 -- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
 -- The fence is left at the token or above, also on a master that had not accepted it.
 
-local owner, notify, token, retention = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local owner, notify, token = ARGV[1], ARGV[2], ARGV[3]
 local names = token == '0' and #KEYS or #KEYS / 2
--- What a fence has stored. What is no number that a script handles exactly stands for the largest
--- that is: nothing is ever above it.
-local function stored(key)
-  local number = tonumber(redis.call('get', key) or 0)
-  if number and number >= 0 and number <= 9007199254740991 then return number end
-  return 9007199254740991
-end
-
 local released, listeners = 0, 0
 for i = 1, names do
   if redis.pcall('hexists', KEYS[i], owner) == 1 then
     redis.call('del', KEYS[i])
     released = released + 1
-    if token ~= '0' and stored(KEYS[names + i]) < tonumber(token) then
-      redis.call('set', KEYS[names + i], token, 'px', retention)
+    if token ~= '0' then
+      -- What is no number that a script handles exactly stands for the largest that is.
+      local stored = tonumber(redis.call('get', KEYS[names + i]) or 0) or 9007199254740991
+      if stored >= 0 and stored < tonumber(token) then
+        redis.call('set', KEYS[names + i], token, 'px', ARGV[4])
+      end
     end
     if notify == '1' then
       -- pcall: an ACL may deny the channel; waiters then wake by their timers.
       local reached = redis.pcall('publish', ARGV[4 + i], '0')
-      if type(reached) == 'number' then listeners = math.max(listeners, reached) end
+      if type(reached) == 'number' and reached > listeners then listeners = reached end
     end
   end
 end

@@ -31,6 +31,11 @@ impl Chance {
         window.mul_f64(self.source().random_range(0.0..1.0))
     }
 
+    /// True once in so many times.
+    pub(crate) fn one_in(&self, times: u32) -> bool {
+        self.source().random_ratio(1, times)
+    }
+
     /// For a source of its own.
     pub(crate) fn seed(&self) -> u64 {
         self.source().next_u64()

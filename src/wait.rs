@@ -68,7 +68,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         *last = Some(refusal.error.clone());
         tokio::select! {
             biased;
-            () = rest(plan, &turn, &refusal, heard, &mut pauses, &race) => {}
+            () = rest(plan, &turn, &refusal, heard, &mut pauses, &mut race) => {}
             () = inside(plan) => {}
         }
     }
@@ -107,7 +107,7 @@ async fn rest(
     refusal: &Refusal,
     heard: Option<Heard>,
     pauses: &mut Pauses<'_>,
-    race: &Race,
+    race: &mut Race,
 ) {
     let timer = match (&refusal.error, refusal.hindrance) {
         (LockError::Contended { retry_after, .. }, Hindrance::Held) => {
@@ -121,11 +121,12 @@ async fn rest(
         listening(plan, turn).await;
         return;
     };
+    let asleep = Instant::now();
     tokio::select! {
         biased;
         () = sleep(timer) => {}
         () = listening.quorum_possible(&heard, &refusal.votes, plan.needed) => {
-            race.start(turn.others_wait(), &plan.pool.chance).await;
+            race.start(asleep.elapsed(), turn.others_wait(), &plan.pool.chance).await;
         }
     }
 }
@@ -145,6 +146,9 @@ async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
 struct Race {
     lost: u32,
     round_trip: Duration,
+    /// Notices in a row that were no holder's: contenders that met, each waking the other by its
+    /// rollback.
+    met: u32,
 }
 
 impl Race {
@@ -153,21 +157,44 @@ impl Race {
         self.round_trip = round_trip;
     }
 
-    /// Waits for a moment, if there is a race: if this process has lost one, beyond the two refusals
-    /// that every waiter begins with, or knows that others wait.
-    async fn start(&self, others_wait: bool, chance: &Chance) {
+    /// Waits for a moment after a notice that came when the waiter had slept for so long, if there is
+    /// a race: if this process has lost one, beyond the two refusals that every waiter begins with, or
+    /// knows that others wait.
+    async fn start(&mut self, slept: Duration, others_wait: bool, chance: &Chance) {
+        // Nobody does anything with a lock in so short a time.
+        let nobody_held = slept < (self.round_trip * 2).max(SHORTEST_HOLD);
+        self.met = if nobody_held { self.met + 1 } else { 0 };
+        if self.met > MEETINGS {
+            // In step they would go on for ever: apart by chance, in a window that grows.
+            let window = TICK * 2_u32.saturating_pow(self.met - MEETINGS);
+            return sleep(chance.within(window.min(SPLIT))).await;
+        }
+        if self.lost > IN_STEP && chance.one_in(8) {
+            // Perhaps it meets the same contender again and again, at a distance that the time to a
+            // refusal does not tell. Rarely, because it puts those back who have lost most often.
+            let window = TICK * 2_u32.saturating_pow((self.lost - IN_STEP) / 4);
+            return sleep(chance.within(window.min(slept).min(SPLIT))).await;
+        }
         let lost = self.lost.saturating_sub(2);
         if lost == 0 && !others_wait {
             return;
         }
         let window = (self.round_trip * 2 / (1 + lost / 8)).max(self.round_trip);
         let head_start = chance.within(window);
-        // Timers tick in milliseconds. Nearer than that, chance alone spreads the contenders.
-        if head_start >= Duration::from_millis(1) {
+        // Nearer than a tick, chance alone spreads the contenders.
+        if head_start >= TICK {
             sleep(head_start).await;
         }
     }
 }
+
+/// Timers tick in milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+const SHORTEST_HOLD: Duration = Duration::from_micros(500);
+/// Contenders may meet so often before they are kept apart.
+const MEETINGS: u32 = 2;
+/// So many races are lost in a row by bad luck alone.
+const IN_STEP: u32 = 8;
 
 /// The widest window from which a pause is drawn: among contenders, and while masters are out.
 const SPLIT: Duration = Duration::from_millis(100);

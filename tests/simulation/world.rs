@@ -440,7 +440,7 @@ pub(crate) async fn watch(world: Arc<World>) {
     let least = Duration::from_millis(1);
     loop {
         let next = match world.look(None) {
-            Some(left) if left > least * 2 => (left - least).min(tick),
+            Some(left) if left > least * 2 => left.saturating_sub(least).min(tick),
             Some(left) => left,
             None => tick,
         };
