@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, timeout};
 
 use crate::clock::Moment;
 use crate::masters::Pool;
@@ -151,11 +151,16 @@ impl Round {
         }
     }
 
-    /// As [`next`](Self::next), but a forgotten script is not sent again: for a request that must not
-    /// be sent later than it was begun.
+    /// As [`next`](Self::next), but where the script was forgotten, the request is not sent again: for
+    /// one that must not be sent later than it was begun. The script alone is, for the next one: else a
+    /// master that always answers late would never know it again.
     pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
         let (place, answer) = self.arrived().await?;
         let link = self.waiting[place].take();
+        if let (Some(link), Some(Class::NoScript)) = (&link, answer.as_ref().err().and_then(Fault::class)) {
+            let loading = timeout(self.within, link.load(self.request.script));
+            self.pool.in_background(loading.map(|_| ()));
+        }
         Some((place, self.weigh(place, link.as_deref(), answer)))
     }
 

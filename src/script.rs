@@ -29,6 +29,15 @@ impl Script {
     }
 }
 
+impl Script {
+    /// `SCRIPT LOAD source`
+    pub(crate) fn load(&self) -> redis::Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.source);
+        command
+    }
+}
+
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)

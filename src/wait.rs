@@ -28,6 +28,7 @@ const AFTER_LEASE: Duration = Duration::from_millis(2);
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
     let mut pauses = Pauses::new(&plan.pool.chance);
+    let mut alarms = Pauses::new(&plan.pool.chance);
     let turn = loop {
         if let Some(turn) = turn(plan).await {
             break turn;
@@ -68,7 +69,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         *last = Some(refusal.error.clone());
         tokio::select! {
             biased;
-            () = rest(plan, &turn, &refusal, heard, &mut pauses, &mut race) => {}
+            () = rest(plan, &turn, &refusal, heard, (&mut pauses, &mut alarms), &mut race) => {}
             () = inside(plan) => {}
         }
     }
@@ -106,12 +107,13 @@ async fn rest(
     turn: &Turn,
     refusal: &Refusal,
     heard: Option<Heard>,
-    pauses: &mut Pauses<'_>,
+    (pauses, alarms): (&mut Pauses<'_>, &mut Pauses<'_>),
     race: &mut Race,
 ) {
     let timer = match (&refusal.error, refusal.hindrance) {
         (LockError::Contended { retry_after, .. }, Hindrance::Held) => {
-            (*retry_after + AFTER_LEASE).min(FALLBACK)
+            // Contenders that took each other for a holder would else wake at the same moment.
+            (*retry_after + AFTER_LEASE).min(FALLBACK) + alarms.next(SPLIT)
         }
         (_, Hindrance::Unreachable) => pauses.next(OUTAGE),
         _ => return sleep(pauses.next(SPLIT)).await,

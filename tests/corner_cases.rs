@@ -295,3 +295,25 @@ async fn a_reentry_with_a_longer_lease_waits_through_an_outage() {
         .expect("entered when they are back");
     assert!(inner.validity() > ms(15_000));
 }
+
+/// A master that always answers after the decision has forgotten a script: it learns it again although
+/// nobody waits for it, and votes.
+#[tokio::test(start_paused = true)]
+async fn a_late_master_learns_a_forgotten_script() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let late = cluster.master(2);
+    late.set_delay(ms(5), ms(5));
+    late.forget_script("acquire");
+    for _ in 0..2 {
+        let guard = masters.red_lock("a").try_lock().await.expect("two grant");
+        sleep(ms(50)).await;
+        guard.unlock().await.expect("held");
+        sleep(ms(50)).await;
+    }
+    assert_eq!(
+        late.executed().get("acquire"),
+        Some(&1),
+        "unknown once, known then"
+    );
+}

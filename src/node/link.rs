@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::witness::Witness;
 use super::{By, Fault, Marker, Wire};
 use crate::clock::Moment;
-use crate::script::{Request, Stamp};
+use crate::script::{Request, Script, Stamp};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
@@ -73,6 +73,14 @@ impl Link {
             return Box::pin(ready(Err(closed())));
         }
         self.wire.call(request, by)
+    }
+
+    /// Makes the master know a script again.
+    pub(crate) fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
+        if self.is_closed() {
+            return Box::pin(ready(Err(closed())));
+        }
+        self.wire.load(script)
     }
 
     /// Asks for the release notices of some channels; done when the master has confirmed.

@@ -33,7 +33,7 @@ pub(crate) use slot::{Keeping, Roster, Slot, Status};
 pub(crate) use witness::Tolerance;
 
 use crate::error::NodeError;
-use crate::script::Request;
+use crate::script::{Request, Script};
 
 /// How to reach one master.
 pub(crate) trait Node: fmt::Debug + Send + Sync {
@@ -56,6 +56,9 @@ pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) trait Wire: fmt::Debug + Send + Sync {
     /// One script call.
     fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>>;
+
+    /// Makes the master know a script again.
+    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>>;
 
     /// Asks for the messages of some channels; done when the master has confirmed.
     fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>>;

@@ -16,7 +16,7 @@ use super::fault::{Class, Fault};
 use super::{By, Connection, Identity, Listener, Marker, Node, Peer, Wire, stream};
 use crate::error::{NodeError, Unfit};
 use crate::name::MARKER;
-use crate::script::{self, Request};
+use crate::script::{self, Request, Script};
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
@@ -70,10 +70,8 @@ impl Server {
             let _ = link.send_packed_command(&kill).await;
         }
         for script in script::ALL {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(script.source);
             // Where loading is denied, a call meets NOSCRIPT and sends the text.
-            let _ = link.send_packed_command(&load).await;
+            let _ = link.send_packed_command(&script.load()).await;
         }
         Ok(Connection {
             wire: Box::new(ServerWire(link)),
@@ -287,6 +285,17 @@ impl Wire for ServerWire {
             reply
                 .map_err(|error| Fault::from_error(&error))
                 .and_then(Fault::check)
+        })
+    }
+
+    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
+        let mut link = self.0.clone();
+        Box::pin(async move {
+            let loaded = link.send_packed_command(&script.load()).await;
+            loaded
+                .map_err(|error| Fault::from_error(&error))
+                .and_then(Fault::check)
+                .map(|_| ())
         })
     }
 

@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::NodeError;
 use crate::node::{By, Connection, Fault, Identity, Listener, Node, Peer, Wire};
-use crate::script::Request;
+use crate::script::{Request, Script};
 
 /// One of them.
 #[derive(Debug)]
@@ -59,6 +59,10 @@ impl Wire for HollowWire {
             tokio::task::yield_now().await;
             Ok(Value::Array(reply))
         })
+    }
+
+    fn load(&self, _script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
+        ready(Ok(())).boxed()
     }
 
     fn subscribe(&self, _channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {

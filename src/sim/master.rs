@@ -391,7 +391,7 @@ impl Master {
                 keys: texts(keys),
                 args: texts(args),
             }),
-            Ask::Listen { .. } => None,
+            Ask::Load(_) | Ask::Listen { .. } => None,
         }
     }
 
@@ -493,6 +493,10 @@ impl Master {
             Ask::Script {
                 script, keys, args, ..
             } => (*script, keys, args),
+            Ask::Load(script) => {
+                state.scripts.insert(script.name);
+                return (Ok(Value::Okay), true);
+            }
             // A server that cannot write, or is loading, lets its clients listen all the same.
             Ask::Listen { pipe, channels, on } => {
                 pipe.listen(channels, *on);

@@ -24,6 +24,7 @@ pub(super) enum Ask {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     },
+    Load(&'static Script),
     Listen {
         pipe: Arc<Pipe>,
         channels: Vec<String>,
@@ -198,6 +199,11 @@ impl node::Wire for Wire {
     fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
         let (pipe, request) = (Arc::clone(&self.0), Arc::clone(request));
         Box::pin(async move { answered(pipe.send(Ask::script(&request, by))).await })
+    }
+
+    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
+        let pipe = Arc::clone(&self.0);
+        Box::pin(async move { answered(pipe.send(Ask::Load(script))).await.map(|_| ()) })
     }
 
     fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
