@@ -2,21 +2,25 @@
 //! `mutants/list.txt`.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Schedules tried before a mutant counts as missed.
-const MOST_RUNS: &str = "400";
-/// Schedules tried before the sweeps are.
-const FEW_RUNS: &str = "48";
+/// Schedules at random that are tried before the sweeps are.
+const RUNS: &str = "120";
+/// Once it is built, a mutant that lives longer counts as missed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One broken variant.
 #[derive(Debug, Default)]
 struct Mutant {
     name: String,
     rule: String,
-    /// The one class of schedules that can show it.
+    /// The directed schedule that is aimed at it.
+    aim: Option<String>,
+    /// The one class of schedules at random that can show it.
     class: Option<String>,
     edits: Vec<Edit>,
 }
@@ -50,6 +54,8 @@ fn list() -> Vec<Mutant> {
         };
         if let Some(rule) = line.strip_prefix("rule: ") {
             rule.clone_into(&mut mutant.rule);
+        } else if let Some(aim) = line.strip_prefix("aim: ") {
+            mutant.aim = Some(aim.to_owned());
         } else if let Some(class) = line.strip_prefix("class: ") {
             mutant.class = Some(class.to_owned());
         } else if let Some(file) = line.strip_prefix("file: ") {
@@ -100,12 +106,24 @@ fn apply(mutant: &Mutant, tree: &Path, original: &Path) -> Result<(), String> {
 pub(crate) fn all_apply() {
     let mutants = list();
     assert!(mutants.len() >= 30, "{} mutants", mutants.len());
+    let schedules = directed();
     for mutant in &mutants {
         assert!(
             !mutant.rule.is_empty() && !mutant.edits.is_empty(),
             "{} is incomplete",
             mutant.name
         );
+        if let Some(aim) = &mutant.aim {
+            let (file, schedule) = aim.split_once("::").expect("file::schedule");
+            let there = format!("async fn {schedule}()");
+            assert!(
+                schedules
+                    .iter()
+                    .any(|(name, text)| name == file && text.contains(&there)),
+                "{}: there is no {aim}",
+                mutant.name
+            );
+        }
         for edit in &mutant.edits {
             let text = fs::read_to_string(root().join(&edit.file)).expect("a file of the crate");
             if let Err(why) = edited(&text, edit) {
@@ -113,6 +131,16 @@ pub(crate) fn all_apply() {
             }
         }
     }
+}
+
+/// The files of directed schedules, by their names.
+fn directed() -> Vec<(String, String)> {
+    let files = fs::read_dir(root().join("tests/simulation/directed")).expect("a directory");
+    let read = |path: PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).expect("text"))
+    };
+    files.flatten().map(|file| read(file.path())).collect()
 }
 
 pub(crate) fn catch_all() {
@@ -134,7 +162,7 @@ pub(crate) fn catch_all() {
     }
     let mut caught = 0;
     println!(
-        "{:<28} {:<8} {:<44} {:>7}  rule",
+        "{:<30} {:<8} {:<66} {:>7}  rule",
         "mutant", "caught", "by", "seconds"
     );
     for mutant in &mutants {
@@ -147,7 +175,7 @@ pub(crate) fn catch_all() {
         };
         let seconds = begun.elapsed().as_secs_f64();
         println!(
-            "{:<28} {verdict:<8} {by:<44} {seconds:>7.1}  {}",
+            "{:<30} {verdict:<8} {by:<66} {seconds:>7.1}  {}",
             mutant.name, mutant.rule
         );
         for edit in &mutant.edits {
@@ -186,56 +214,101 @@ fn catch(mutant: &Mutant, tree: &Path, target: &Path) -> Result<String, String> 
             .map(str::to_owned)
     };
     let binary = out.lines().rev().find_map(named).ok_or("no test was built")?;
-    // What is quick and what catches most come first.
-    let directed = ["directed", "--test-threads", "1"];
-    if let Some(name) = failed(&run(&binary, &directed, FEW_RUNS, mutant)) {
-        return Ok(name);
-    }
-    if let Some(seed) = caught_at_random(&binary, FEW_RUNS, mutant) {
-        return Ok(seed);
-    }
-    if mutant.edits.is_empty() {
-        return Err("nothing is broken".into());
-    }
-    if let Some(seed) = caught_at_random(&binary, MOST_RUNS, mutant) {
-        return Ok(seed);
-    }
-    let survived = || format!("survived {MOST_RUNS} schedules and the sweeps");
-    failed(&run(&binary, &["sweep"], FEW_RUNS, mutant)).ok_or_else(survived)
-}
-
-fn caught_at_random(binary: &str, runs: &str, mutant: &Mutant) -> Option<String> {
-    let output = run(binary, &["random_schedules", "--nocapture"], runs, mutant);
-    let out = String::from_utf8_lossy(&output.stdout);
-    let first = out.lines().find_map(|line| line.strip_prefix("first: "));
-    (!output.status.success()).then(|| first.unwrap_or("the test died").to_owned())
-}
-
-fn run(binary: &str, args: &[&str], runs: &str, mutant: &Mutant) -> Output {
-    let mut command = Command::new(binary);
-    command
-        .args(args)
-        .env("SIM_STOP", "1")
-        .env("SIM_RUNS", runs)
-        .env("RUST_BACKTRACE", "0");
-    if let Some(class) = &mutant.class {
-        command.env("SIM_CLASS", class);
-    }
-    command.output().expect("the test runs")
-}
-
-/// The first test that failed.
-fn failed(output: &Output) -> Option<String> {
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let name = |line: &str| {
-        Some(
-            line.strip_prefix("test ")?
-                .strip_suffix(" ... FAILED")?
-                .to_owned(),
-        )
+    let trial = Trial {
+        binary,
+        mutant,
+        end: Instant::now() + PATIENCE,
     };
-    let short = || out.lines().find_map(name);
-    (!output.status.success()).then(|| short().unwrap_or_else(|| "a test died".into()))
+    trial.find()
+}
+
+/// One variant, built.
+struct Trial<'a> {
+    binary: String,
+    mutant: &'a Mutant,
+    end: Instant,
+}
+
+impl Trial<'_> {
+    /// What is aimed at it comes first, then what is quick, then what takes long.
+    fn find(&self) -> Result<String, String> {
+        let aim = self.mutant.aim.as_ref().map(|aim| format!("directed::{aim}"));
+        let aimed = aim.iter().map(|aim| vec![aim.as_str(), "--exact"]);
+        let all = [
+            vec!["directed", "--test-threads", "1"],
+            vec!["random_schedules", "--nocapture"],
+            vec!["sweep"],
+        ];
+        let last = if self.mutant.edits.is_empty() { 2 } else { 3 };
+        for args in aimed.chain(all.into_iter().take(last)) {
+            if let Some(by) = self.run(&args)? {
+                return Ok(by);
+            }
+        }
+        Err(format!("survived {RUNS} schedules and the sweeps"))
+    }
+
+    /// Which schedule failed, and by which property, if one did.
+    fn run(&self, args: &[&str]) -> Result<Option<String>, String> {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(args)
+            .env("SIM_STOP", "1")
+            .env("SIM_RUNS", RUNS)
+            .env("RUST_BACKTRACE", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        if let Some(class) = &self.mutant.class {
+            command.env("SIM_CLASS", class);
+        }
+        let mut child = command.spawn().expect("the test runs");
+        let mut stdout = child.stdout.take().expect("piped");
+        let reading = thread::spawn(move || {
+            let mut out = Vec::new();
+            stdout.read_to_end(&mut out).map(|_| out)
+        });
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it was started") {
+                break status;
+            }
+            if Instant::now() > self.end {
+                child.kill().and_then(|()| child.wait()).expect("it is ended");
+                return Err(format!("lives after {} s of {}", PATIENCE.as_secs(), args[0]));
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        let out = reading.join().expect("no panic").expect("read");
+        let out = String::from_utf8_lossy(&out);
+        Ok((!status.success()).then(|| culprit(&out)))
+    }
+}
+
+/// The first schedule that failed, and the property that does not hold.
+fn culprit(out: &str) -> String {
+    if let Some(seed) = out.lines().find_map(|line| line.strip_prefix("first: ")) {
+        return seed.to_owned();
+    }
+    let name = out.lines().find_map(|line| {
+        let named = line.strip_prefix("test ")?;
+        named.strip_suffix(" ... FAILED")
+    });
+    // A test that runs alone is named where its output is shown.
+    let shown = || {
+        let heading = |line: &str| {
+            let named = line.strip_prefix("---- ")?;
+            Some(named.strip_suffix(" stdout ----")?.to_owned())
+        };
+        out.lines().find_map(heading)
+    };
+    let name = name.map(str::to_owned).or_else(shown);
+    let property = out.split("violated: ").nth(1);
+    let property = property.and_then(|text| text.split(':').next());
+    let panicked = "what the schedule needs";
+    format!(
+        "{}: {}",
+        name.as_deref().unwrap_or("a test died"),
+        property.unwrap_or(panicked)
+    )
 }
 
 fn tail(bytes: &[u8]) -> String {
