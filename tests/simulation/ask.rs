@@ -1,4 +1,4 @@
-//! Asking for the lock `a`, and leaving it, with everything noted down.
+//! Asking for the lock `a`, leaving it, and taking a name away, with everything noted down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,4 +117,28 @@ pub(crate) async fn leave(world: &Arc<World>, client: usize, mine: Option<Mine>)
     let what = format!("{:?}", world.give_up(client, mine, "unlock").unlock().await);
     world.history.note(Some(client), Kind::Outcome { hold, what });
     world.look(None);
+}
+
+/// Takes a name away from whoever holds it.
+pub(crate) async fn force(world: &World, seat: &Seat, name: &str) {
+    let op = world.next_op();
+    let client = Some(seat.place);
+    let what = format!("force {name}");
+    world.history.note(client, Kind::Begun { op, what });
+    let forced = seat.masters().red_lock(name).force_release().await;
+    let confirmed = forced.is_ok();
+    let former = forced.map(|forced| forced.former).unwrap_or_default();
+    let former: Vec<String> = former.iter().map(ToString::to_string).collect();
+    let former = world.history.with(|record| {
+        let known = |owner: &String| record.holds.iter().position(|hold| hold.owner == *owner);
+        former.iter().filter_map(known).collect()
+    });
+    let name = name.to_owned();
+    let forced = Kind::Forced {
+        op,
+        name,
+        former,
+        confirmed,
+    };
+    world.history.note(client, forced);
 }

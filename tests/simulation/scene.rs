@@ -63,7 +63,7 @@ impl Scene {
         let mut seats = Vec::new();
         for (place, terms) in clients.into_iter().enumerate() {
             let terms = terms.network(&world.networks[place]);
-            let rng = StdRng::seed_from_u64(place as u64);
+            let rng = StdRng::seed_from_u64((world.plan.seed << 8) | place as u64);
             seats.push(Seat::sit(&world, place, terms, rng).await);
         }
         let watching = tokio::spawn(watch(Arc::clone(&world)));

@@ -122,3 +122,18 @@ async fn a_shorter_lease_shortens_nothing() {
     scene.leave(0, Some(mine)).await;
     scene.end().await;
 }
+
+/// Each reaches another master alone.
+#[tokio::test(start_paused = true)]
+async fn a_minority_grants_nothing() {
+    let scene = Scene::open(plan(Class::Durable, LEASE)).await;
+    for client in 0..2 {
+        scene.cut(client, 1 - client, Direction::ToMaster);
+        scene.cut(client, 2, Direction::ToMaster);
+    }
+    let one = scene.lock(0, Ask::new().lease(LEASE)).await;
+    let other = scene.lock(1, Ask::new().lease(LEASE)).await;
+    scene.leave(0, one).await;
+    scene.leave(1, other).await;
+    scene.end().await;
+}

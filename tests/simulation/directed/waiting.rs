@@ -112,12 +112,15 @@ async fn own_rollbacks_wake_nobody() {
 /// Contenders that each reach another master first split the votes, and somebody wins all the same.
 #[tokio::test(start_paused = true)]
 async fn split_votes_end() {
-    for _ in 0..8 {
-        let scene = Scene::open(plan(Class::Durable, LEASE)).await;
-        scene.world.networks[0].set_distance(1, ms(1));
-        scene.world.networks[1].set_distance(0, ms(1));
+    for seed in 0..8 {
+        let mut plan = plan(Class::Durable, LEASE);
+        plan.seed = seed;
+        let scene = Scene::open(plan).await;
         for client in 0..2 {
-            scene.world.networks[client].cut(2, Direction::ToMaster);
+            let network = &scene.world.networks[client];
+            network.set_distance(client, ms(1));
+            network.set_distance(1 - client, ms(11));
+            network.cut(2, Direction::ToMaster);
         }
         let begun = Instant::now();
         join_all([0, 1].map(async |client| {
