@@ -52,7 +52,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         .collect();
                     lost.sort_unstable();
                     lost.dedup();
-                    let common = known.needed + new.needed - case.record.nodes;
+                    let common = (known.needed + new.needed).saturating_sub(case.record.nodes);
                     if lost.len() >= common && case.class != Class::Forgetful {
                         continue;
                     }
