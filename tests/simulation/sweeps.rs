@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use multilock::sim::Fate;
 use multilock::Owner;
+use multilock::sim::Fate;
 use tokio::time::sleep;
 
-use crate::client::Seat;
 use crate::ask::{Ask, leave};
+use crate::client::Seat;
 use crate::history::Record;
 use crate::plan::{Class, Plan};
 use crate::properties::judge;

@@ -104,7 +104,10 @@ async fn absence_heard_after_unlock() {
     let scene = scene().await;
     scene.master(2).keep_abandoned(false);
     scene.cut(0, 2, Direction::ToMaster);
-    let mine = scene.lock(0, Ask::new().lease(LEASE)).await.expect("0 and 1 grant");
+    let mine = scene
+        .lock(0, Ask::new().lease(LEASE))
+        .await
+        .expect("0 and 1 grant");
     // What was on its way is lost with the connection.
     scene.master(2).reset_connections();
     scene.heal(0, 2);
@@ -185,7 +188,10 @@ async fn unheard_refusals() {
 async fn force_undone() {
     let scene = Scene::open(plan(Class::Forced, LEASE)).await;
     scene.cut(0, 2, Direction::ToMaster);
-    let mine = scene.lock(0, Ask::new().lease(LEASE)).await.expect("0 and 1 grant");
+    let mine = scene
+        .lock(0, Ask::new().lease(LEASE))
+        .await
+        .expect("0 and 1 grant");
     force(&scene.world, &scene.seats[1], "a").await;
     scene.heal(0, 2);
     settle().await;

@@ -82,7 +82,10 @@ async fn quarantined_extension() {
     plan.node_timeout = ms(500);
     let scene = Scene::open(plan).await;
     scene.cut(0, 2, Direction::ToMaster);
-    let c = scene.lock(0, Ask::new().lease(lease)).await.expect("0 and 1 grant");
+    let c = scene
+        .lock(0, Ask::new().lease(lease))
+        .await
+        .expect("0 and 1 grant");
     sleep(ms(700)).await;
     scene.cut(1, 0, Direction::ToMaster);
     let d = scene.locking(1, Ask::new().lease(lease));

@@ -64,7 +64,10 @@ async fn raise_without_owner() {
     let behind = Client::new().clock_behind(ms(100));
     let scene = Scene::open_with(plan, vec![Client::new(), behind]).await;
     let time = scene.master(0).command(&["TIME"]).expect("a clock");
-    let time: Vec<u64> = time.iter().map(|digits| digits.parse().expect("digits")).collect();
+    let time: Vec<u64> = time
+        .iter()
+        .map(|digits| digits.parse().expect("digits"))
+        .collect();
     let larger = (time[0] * 1_000_000 + time[1] + 1000).to_string();
     let fence = ["SET", FENCE, &larger, "PX", "600000"];
     scene.master(0).command(&fence).expect("stored");
