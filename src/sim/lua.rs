@@ -5,7 +5,7 @@
 //! coroutines, `load` and random numbers are left out: the crate's scripts have no use for them, and a
 //! script that names one fails as it would for any undeclared global.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -90,7 +90,8 @@ struct Engine {
     run: Function,
     /// Makes the error line of an error that nobody caught, while the stack still tells where.
     handler: Function,
-    scripts: HashMap<String, Script>,
+    /// By their text. Ordered, since comparing two texts is cheaper than hashing one.
+    scripts: BTreeMap<String, Script>,
 }
 
 /// A compiled script and its SHA-1, which names it in error lines.
@@ -125,7 +126,7 @@ impl LuaHost {
             lua,
             run,
             handler,
-            scripts: HashMap::new(),
+            scripts: BTreeMap::new(),
         })))
     }
 

@@ -9,6 +9,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::ask::force;
 use crate::client::Seat;
 use crate::history::Kind;
 use crate::plan::{Class, pick};
@@ -288,25 +289,7 @@ impl Actor {
 
     async fn force(&mut self) {
         let name = pick(&mut self.rng, &self.world.plan.names);
-        let op = self.world.next_op();
-        let client = Some(self.seat.place);
-        self.begun(op, format!("force {name}"));
-        let forced = self.seat.masters().red_lock(name).force_release().await;
-        let confirmed = forced.is_ok();
-        let former = forced.map(|forced| forced.former).unwrap_or_default();
-        let former: Vec<String> = former.iter().map(ToString::to_string).collect();
-        let former = self.world.history.with(|record| {
-            let known = |owner: &String| record.holds.iter().position(|hold| hold.owner == *owner);
-            former.iter().filter_map(known).collect()
-        });
-        let name = name.to_owned();
-        let forced = Kind::Forced {
-            op,
-            name,
-            former,
-            confirmed,
-        };
-        self.world.history.note(client, forced);
+        force(&self.world, &self.seat, name).await;
     }
 
     fn begun(&self, op: usize, what: String) -> usize {

@@ -44,6 +44,11 @@ impl Seat {
             1 => terms.clock_behind(skew),
             _ => terms,
         };
+        Self::sit(world, place, terms, rng).await
+    }
+
+    /// As [`take`](Self::take), with nothing left to chance but what `rng` draws.
+    pub(crate) async fn sit(world: &Arc<World>, place: usize, terms: Client, mut rng: StdRng) -> Arc<Self> {
         let masters = connect(world, &terms, &mut rng).await;
         world.history.note(Some(place), Kind::Phase("a client connects"));
         Arc::new(Self {
@@ -96,7 +101,8 @@ pub(crate) fn builder(plan: &Plan) -> multilock::MastersBuilder {
     let builder = Masters::builder()
         .node_timeout(plan.node_timeout)
         .lease(plan.lease)
-        .max_lease(plan.max_lease);
+        .max_lease(plan.max_lease)
+        .strict(plan.strict);
     if plan.class == Class::Reckless {
         builder.quarantine(Quarantine::Off)
     } else {

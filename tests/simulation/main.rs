@@ -3,6 +3,7 @@
 //! `SIM_SEED=<n>` repeats one schedule and shows it, `SIM_RUNS=<n>` says how many are tried.
 
 mod actor;
+mod ask;
 mod campaign;
 mod client;
 mod directed;
@@ -12,6 +13,7 @@ mod mutants;
 mod plan;
 mod properties;
 mod run;
+mod scene;
 mod sweeps;
 mod world;
 

@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     pub(crate) node_timeout: Duration,
     pub(crate) length: Duration,
     pub(crate) fenced: bool,
+    /// Whether the masters' memory is marked.
+    pub(crate) strict: bool,
     /// How far wall clocks may be off.
     pub(crate) skew: Duration,
 }
@@ -102,6 +104,7 @@ impl Plan {
             node_timeout,
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },
             fenced: rng.random_bool(0.9),
+            strict: false,
             skew,
         }
     }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use multilock::Owner;
 use multilock::sim::Fate;
-use multilock::{LockError, MultiLockGuard, Owner};
 use tokio::time::sleep;
 
+use crate::ask::{Ask, leave};
 use crate::client::Seat;
-use crate::history::{Kind, Record};
+use crate::history::Record;
 use crate::plan::{Class, Plan};
 use crate::properties::judge;
 use crate::run::{end_in_peace, in_paused_time, tasks};
-use crate::world::{Mine, Tap, Terms, World, watch};
+use crate::world::{Tap, World, watch};
 
 /// Each call on its own: late by less than a node deadline, by more, by more than a lease; answered as
 /// late; never answered; cut off before and after.
@@ -116,6 +117,7 @@ fn plan(late: bool) -> Plan {
         node_timeout: ms(50),
         length: ms(2000),
         fenced: true,
+        strict: false,
         skew: Duration::ZERO,
     }
 }
@@ -161,69 +163,27 @@ async fn deliver_late(world: Arc<World>) {
 }
 
 async fn small(world: &Arc<World>, seats: &[Arc<Seat>]) {
-    let mine = lock(world, &seats[0], LEASE, None, ms(1500)).await;
-    let rival = lock(world, &seats[1], LEASE, None, ms(3)).await;
+    let ask = Ask::new().lease(LEASE);
+    let mine = ask.wait(ms(1500)).of(world, &seats[0]).await;
+    let rival = ask.wait(ms(3)).of(world, &seats[1]).await;
     leave(world, 0, mine).await;
     leave(world, 1, rival).await;
-    let rival = lock(world, &seats[1], LEASE, None, ms(1500)).await;
+    let rival = ask.wait(ms(1500)).of(world, &seats[1]).await;
     leave(world, 1, rival).await;
 }
 
 async fn large(world: &Arc<World>, seats: &[Arc<Seat>]) {
     let me = Owner::new();
     // The builder's lease, so it is renewed.
-    let outer = lock(world, &seats[0], Duration::ZERO, Some(&me), ms(1500)).await;
-    let inner = lock(world, &seats[0], ms(1500), Some(&me), ms(100)).await;
-    let rival = lock(world, &seats[1], LEASE, None, ms(3)).await;
+    let (mine, other) = (Ask::new().owner(&me), Ask::new().lease(LEASE));
+    let outer = mine.wait(ms(1500)).of(world, &seats[0]).await;
+    let inner = mine.lease(ms(1500)).wait(ms(100)).of(world, &seats[0]).await;
+    let rival = other.wait(ms(3)).of(world, &seats[1]).await;
     sleep(ms(600)).await;
     leave(world, 0, inner).await;
     world.look(None);
     leave(world, 1, rival).await;
     leave(world, 0, outer).await;
-    let rival = lock(world, &seats[1], LEASE, None, ms(3000)).await;
+    let rival = other.wait(ms(3000)).of(world, &seats[1]).await;
     leave(world, 1, rival).await;
-}
-
-async fn lock(
-    world: &Arc<World>,
-    seat: &Seat,
-    lease: Duration,
-    owner: Option<&Owner>,
-    wait: Duration,
-) -> Option<Mine> {
-    let op = world.next_op();
-    let what = format!("lock a, lease {lease:?}, wait {wait:?}");
-    let began = world.history.note(Some(seat.place), Kind::Begun { op, what });
-    let mut lock = seat.masters().red_lock("a").wait(wait);
-    if !lease.is_zero() {
-        lock = lock.lease(lease);
-    }
-    if let Some(owner) = owner {
-        lock = lock.owner(owner);
-    }
-    let answer: Result<MultiLockGuard, LockError> = lock.lock().await;
-    match answer {
-        Ok(guard) => {
-            let terms = Terms {
-                op,
-                needed: 2,
-                min_validity: Duration::ZERO,
-                began,
-            };
-            Some(world.granted(seat.place, terms, &["a".to_owned()], guard))
-        }
-        Err(error) => {
-            let why = error.to_string();
-            world.history.note(Some(seat.place), Kind::Refused { op, why });
-            None
-        }
-    }
-}
-
-async fn leave(world: &Arc<World>, client: usize, mine: Option<Mine>) {
-    let Some(mine) = mine else { return };
-    let hold = mine.hold;
-    let what = format!("{:?}", world.give_up(client, mine, "unlock").unlock().await);
-    world.history.note(Some(client), Kind::Outcome { hold, what });
-    world.look(None);
 }

@@ -279,11 +279,11 @@ impl World {
         })
     }
 
-    /// What the masters keep of locks, as `(master, name, owner)`.
+    /// What the masters keep of locks, as `(master, name, owner)`; the mark on a memory is none.
     pub(crate) fn lock_keys(&self) -> Vec<(usize, String, String)> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
-            for key in master.locks() {
+            for key in master.locks().into_iter().filter(|key| key != "multilock_marker") {
                 let fields = master.fields(&key);
                 let owners = fields.iter().step_by(2).map(|field| shortened(field));
                 let owners: Vec<String> = owners.collect();

@@ -1,5 +1,5 @@
 //! `lost()` and the cancellation token speak at the end of the validity at the latest, and never while
-//! any is left; a lapse is final.
+//! any is left; a lapse is final, and no validity ends early without a word.
 //!
 //! Source: the crate's promise. Needs a host that is not suspended meanwhile.
 
@@ -19,6 +19,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         .any(|event| matches!(&event.kind, Kind::Fault { what, .. } if stops(what)));
     let mut ends: BTreeMap<HoldId, (Duration, usize)> = BTreeMap::new();
     let mut lapsed: BTreeMap<HoldId, usize> = BTreeMap::new();
+    // Seen to have ended early, and not told so yet.
+    let mut silent: BTreeMap<HoldId, (Duration, usize)> = BTreeMap::new();
     for (place, event) in case.record.events.iter().enumerate() {
         match &event.kind {
             Kind::Signalled { hold, validity } if !validity.is_zero() => {
@@ -38,15 +40,18 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         ends.insert(sight.hold, (event.at + sight.validity, place));
                         continue;
                     }
-                    let end = ends.get(&sight.hold);
-                    if let Some((end, before)) = end
+                    if let Some((end, before)) = ends.get(&sight.hold)
                         && !sight.signalled
-                        && event.at >= *end
                         && !suspended
                     {
-                        let late = event.at.saturating_sub(*end);
-                        let what = format!("{owner} has ended {late:?} ago and is told nothing");
-                        return Some((what, vec![*before, place]));
+                        // Before the end, the word may be on its way at this moment.
+                        let early = *silent.entry(sight.hold).or_insert((event.at, place));
+                        let (since, before) = if event.at >= *end { (*end, *before) } else { early };
+                        if event.at >= *end || event.at > since {
+                            let late = event.at.saturating_sub(since);
+                            let what = format!("{owner} has ended {late:?} ago and is told nothing");
+                            return Some((what, vec![before, place]));
+                        }
                     }
                     lapsed.entry(sight.hold).or_insert(place);
                 }

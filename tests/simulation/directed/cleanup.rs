@@ -1,0 +1,202 @@
+//! What is given up, and must not be found on a master afterwards.
+
+use std::time::Duration;
+
+use multilock::sim::Direction;
+use multilock::{Owner, Policy};
+use tokio::time::sleep;
+
+use crate::ask::{Ask, force};
+use crate::plan::Class;
+use crate::scene::{Scene, ms, plan, settle};
+
+/// Longer than the time after which nothing may be left.
+const LEASE: Duration = ms(20_000);
+
+async fn scene() -> Scene {
+    Scene::open(plan(Class::Durable, LEASE)).await
+}
+
+/// An extension is delivered from a broken connection after the unlock.
+#[tokio::test(start_paused = true)]
+async fn extend_after_unlock() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await.expect("free");
+    settle().await;
+    scene.master(0).keep_abandoned(true);
+    scene.master(0).deny_client_kill(true);
+    scene.master(0).hold_requests(true);
+    mine.guard.extend(LEASE).await.expect("1 and 2 continue");
+    scene.master(0).reset_connections();
+    settle().await;
+    scene.master(0).hold_requests(false);
+    sleep(ms(500)).await;
+    scene.leave(0, Some(mine)).await;
+    settle().await;
+    assert!(scene.master(0).deliver_abandoned() > 0, "a late extension");
+    scene.end().await;
+}
+
+/// A hold that was extended is gone after one unlock.
+#[tokio::test(start_paused = true)]
+async fn an_extension_counts_nothing() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await.expect("free");
+    settle().await;
+    mine.guard.extend(LEASE).await.expect("all continue");
+    settle().await;
+    scene.leave(0, Some(mine)).await;
+    scene.end().await;
+}
+
+/// Two masters grant, and are never heard.
+#[tokio::test(start_paused = true)]
+async fn unheard_grants() {
+    let scene = scene().await;
+    scene.cut(0, 0, Direction::ToClient);
+    scene.cut(0, 1, Direction::ToClient);
+    assert!(scene.lock(0, Ask::new().lease(LEASE)).await.is_none());
+    scene.heal(0, 0);
+    scene.heal(0, 1);
+    scene.end().await;
+}
+
+/// A master is busy when its release comes.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_owed() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    settle().await;
+    let busy = "BUSY Redis is busy running a script.";
+    scene.master(0).answer_with(Some(busy));
+    scene.leave(0, mine).await;
+    sleep(ms(100)).await;
+    scene.master(0).answer_with(None);
+    scene.end().await;
+}
+
+/// The caller is gone before any master has answered.
+#[tokio::test(start_paused = true)]
+async fn dropped_on_the_way() {
+    let scene = scene().await;
+    for master in scene.masters() {
+        master.set_delay(ms(5), ms(5));
+    }
+    let dropped = Ask::new().lease(LEASE).dropped_after(ms(2));
+    assert!(scene.lock(0, dropped).await.is_none());
+    scene.end().await;
+}
+
+/// Only a straggler has forgotten the script, and says so after the hold has been given up.
+#[tokio::test(start_paused = true)]
+async fn noscript_overtakes() {
+    let scene = scene().await;
+    scene.master(2).forget_script("acquire");
+    scene.master(2).set_delay(ms(10), ms(10));
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// A master answers an extension that it has nothing of the hold, and is heard after the unlock.
+#[tokio::test(start_paused = true)]
+async fn absence_heard_after_unlock() {
+    let scene = scene().await;
+    scene.master(2).keep_abandoned(false);
+    scene.cut(0, 2, Direction::ToMaster);
+    let mine = scene
+        .lock(0, Ask::new().lease(LEASE))
+        .await
+        .expect("0 and 1 grant");
+    // What was on its way is lost with the connection.
+    scene.master(2).reset_connections();
+    scene.heal(0, 2);
+    sleep(ms(500)).await;
+    scene.cut(0, 2, Direction::ToClient);
+    mine.guard.extend(LEASE).await.expect("0 and 1 continue");
+    scene.leave(0, Some(mine)).await;
+    settle().await;
+    scene.heal(0, 2);
+    scene.end().await;
+}
+
+/// Attempt 1 is rolled back, but the link to 2 breaks before the rollback is read there; attempt 2 wins
+/// with 2, and then the old socket delivers.
+#[tokio::test(start_paused = true)]
+async fn stale_rollback() {
+    let me = Owner::new();
+    let scene = scene().await;
+    scene.master(2).deny_client_kill(true);
+    scene.master(2).keep_abandoned(true);
+    let other = ["SET", "a", "theirs", "PX", "60000"];
+    scene.master(1).command(&other).expect("stored");
+    scene.master(1).set_delay(ms(10), Duration::ZERO);
+    let ask = Ask::new().owner(&me).lease(LEASE);
+    let all = ask.policy(Policy::MultiLock);
+    let meanwhile = async {
+        settle().await;
+        scene.master(2).hold_requests(true);
+    };
+    let (first, ()) = tokio::join!(scene.lock(0, all), meanwhile);
+    assert!(first.is_none(), "1 refuses");
+    settle().await;
+    scene.master(2).reset_connections();
+    settle().await;
+    scene.master(2).hold_requests(false);
+    scene.master(1).command(&["DEL", "a"]).expect("deleted");
+    sleep(ms(500)).await;
+    scene.cut(0, 0, Direction::ToMaster);
+    let second = scene.lock(0, ask).await;
+    assert!(scene.master(2).deliver_abandoned() > 0, "a late release");
+    settle().await;
+    scene.world.look(None);
+    scene.leave(0, second).await;
+    scene.end().await;
+}
+
+/// A guard lapses, its owner locks again, and then the first guard is dropped.
+#[tokio::test(start_paused = true)]
+async fn late_guard_drop() {
+    let me = Owner::new();
+    let scene = scene().await;
+    let short = Ask::new().owner(&me).lease(ms(300));
+    let first = scene.lock(0, short).await;
+    sleep(ms(350)).await;
+    let second = scene.lock(0, Ask::new().owner(&me).lease(LEASE)).await;
+    scene.leave(0, first).await;
+    sleep(ms(50)).await;
+    scene.leave(0, second).await;
+    scene.end().await;
+}
+
+/// A rival never hears that it is refused, and releases what it may have been granted.
+#[tokio::test(start_paused = true)]
+async fn unheard_refusals() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    for place in 0..3 {
+        scene.cut(1, place, Direction::ToClient);
+    }
+    assert!(scene.lock(1, Ask::new().lease(LEASE)).await.is_none());
+    sleep(ms(100)).await;
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// An operator takes the name away while an acquire of its holder is on its way, and the holder extends.
+#[tokio::test(start_paused = true)]
+async fn force_undone() {
+    let scene = Scene::open(plan(Class::Forced, LEASE)).await;
+    scene.cut(0, 2, Direction::ToMaster);
+    let mine = scene
+        .lock(0, Ask::new().lease(LEASE))
+        .await
+        .expect("0 and 1 grant");
+    force(&scene.world, &scene.seats[1], "a").await;
+    scene.heal(0, 2);
+    settle().await;
+    drop(mine.guard.extend(LEASE).await);
+    settle().await;
+    scene.leave(0, Some(mine)).await;
+    scene.end().await;
+}

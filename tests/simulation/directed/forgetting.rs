@@ -1,0 +1,140 @@
+//! Masters that forget who holds.
+
+use std::time::Duration;
+
+use multilock::sim::{Client, Direction, Keep};
+use tokio::time::sleep;
+
+use crate::ask::Ask;
+use crate::plan::{Class, Plan};
+use crate::scene::{Scene, ms, plan, settle};
+
+const LEASE: Duration = ms(3000);
+
+/// A hold on 1 and 2 alone, and a rival that reaches only 0 and 1.
+async fn meet_on_one(plan: Plan, forget: impl Fn(&Scene)) {
+    let strict = plan.strict;
+    let scene = Scene::open(plan).await;
+    if strict {
+        // Masters that were marked just now have no vote.
+        sleep(LEASE * 2).await;
+    }
+    scene.cut(0, 0, Direction::ToMaster);
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "1 and 2 grant");
+    scene.cut(1, 2, Direction::Both);
+    settle().await;
+    forget(&scene);
+    for _ in 0..100 {
+        let rival = scene.lock(1, Ask::new().lease(LEASE)).await;
+        if rival.is_some() {
+            settle().await;
+            scene.leave(1, rival).await;
+            break;
+        }
+        sleep(ms(50)).await;
+    }
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn amnesia() {
+    meet_on_one(plan(Class::Forgetful, LEASE), |scene| scene.restart_empty(1)).await;
+}
+
+/// Its clock is set forward together with the start, so that it seems to have been up for long.
+#[tokio::test(start_paused = true)]
+async fn a_successor_seems_old() {
+    meet_on_one(plan(Class::Forgetful, LEASE), |scene| {
+        scene.restart_empty(1);
+        scene.master(1).set_clock_forward(Duration::from_secs(3600));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_step() {
+    meet_on_one(plan(Class::Durable, LEASE), |scene| {
+        scene.forgets(1, "sees its clock set forward");
+        scene.master(1).set_clock_forward(LEASE + ms(500));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_marked_memory_is_wiped() {
+    let mut plan = plan(Class::Durable, LEASE);
+    plan.strict = true;
+    meet_on_one(plan, |scene| {
+        scene.forgets(1, "is flushed");
+        scene.master(1).flush_all();
+    })
+    .await;
+}
+
+/// C holds 0 and 1, and D is granted on 2, which forgets it; C's extension finds 1 and takes 2 again,
+/// and does not reach 0. The key there ends, and D gets 0.
+#[tokio::test(start_paused = true)]
+async fn quarantined_extension() {
+    let lease = ms(1100);
+    let mut plan = plan(Class::Forgetful, lease);
+    plan.node_timeout = ms(500);
+    let scene = Scene::open(plan).await;
+    scene.cut(0, 2, Direction::ToMaster);
+    let c = scene
+        .lock(0, Ask::new().lease(lease))
+        .await
+        .expect("0 and 1 grant");
+    sleep(ms(700)).await;
+    scene.cut(1, 0, Direction::ToMaster);
+    let d = scene.locking(1, Ask::new().lease(lease));
+    sleep(ms(5)).await;
+    scene.restart_empty(2);
+    scene.heal(0, 2);
+    sleep(ms(195)).await;
+    scene.cut(0, 0, Direction::ToMaster);
+    let later = async {
+        sleep(ms(205)).await;
+        scene.heal(1, 0);
+        settle().await;
+        scene.world.look(None);
+    };
+    let (extended, ()) = tokio::join!(c.guard.extend(lease), later);
+    drop(extended);
+    let d = d.await.expect("no panic");
+    assert!(d.is_some(), "0 grants, as 2 did");
+    scene.leave(0, Some(c)).await;
+    scene.leave(1, d).await;
+    scene.end().await;
+}
+
+/// B had 1 and 2; 1 forgets its fence key, and after its quarantine A, whose clock is an hour behind, asks
+/// 0 and 1.
+#[tokio::test(start_paused = true)]
+async fn fence_key_lost() {
+    let lease = ms(1000);
+    let behind = Client::new().clock_behind(Duration::from_secs(3600));
+    let scene = Scene::open_with(plan(Class::Forgetful, lease), vec![behind, Client::new()]).await;
+    scene.cut(1, 0, Direction::ToMaster);
+    let b = scene.lock(1, Ask::new().lease(lease)).await;
+    assert!(b.is_some(), "1 and 2 grant");
+    scene.leave(1, b).await;
+    scene.restart_empty(1);
+    sleep(ms(3000)).await;
+    scene.cut(0, 2, Direction::ToMaster);
+    let a = scene.lock(0, Ask::new().lease(lease)).await;
+    assert!(a.is_some(), "0 and 1 grant");
+    scene.leave(0, a).await;
+    scene.end().await;
+}
+
+/// One that keeps its data counts at once when no restart is distrusted, and after its quarantine here.
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_its_data() {
+    meet_on_one(plan(Class::Durable, LEASE), |scene| {
+        scene.master(1).crash();
+        scene.master(1).restart(Keep::Data);
+    })
+    .await;
+}

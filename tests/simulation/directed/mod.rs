@@ -1,0 +1,9 @@
+//! Schedules aimed at single rules: each goes by a counter-example that refuted a weaker protocol, and is
+//! judged by the same properties as the schedules at random.
+
+mod cleanup;
+mod forgetting;
+mod reentry;
+mod tokens;
+mod validity;
+mod waiting;

@@ -1,0 +1,63 @@
+//! Entering again, and what it must not touch.
+
+use std::time::Duration;
+
+use multilock::sim::Direction;
+use multilock::{Owner, Policy};
+use tokio::time::sleep;
+
+use crate::ask::Ask;
+use crate::plan::Class;
+use crate::scene::{Scene, ms, plan, settle};
+
+const LEASE: Duration = ms(10_000);
+
+/// A re-entry that needs an extension does not reach two masters, or not back.
+#[tokio::test(start_paused = true)]
+async fn reentry_rollback() {
+    for way in [Direction::ToMaster, Direction::ToClient] {
+        let me = Owner::new();
+        let scene = Scene::open(plan(Class::Durable, LEASE)).await;
+        let mine = Ask::new().owner(&me);
+        let outer = scene.lock(0, mine.lease(ms(3000))).await;
+        let inner = scene.lock(0, mine.lease(ms(2000))).await;
+        scene.cut(0, 0, way);
+        scene.cut(0, 1, way);
+        let longer = mine.lease(LEASE);
+        assert!(scene.lock(0, longer.dropped_after(ms(5))).await.is_none());
+        assert!(scene.lock(0, longer).await.is_none(), "one master is no quorum");
+        scene.heal(0, 0);
+        scene.heal(0, 1);
+        settle().await;
+        scene.world.look(None);
+        scene.leave(0, inner).await;
+        settle().await;
+        scene.leave(0, outer).await;
+        scene.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_unlock_leaves_the_outer_hold() {
+    let me = Owner::new();
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let outer = scene.lock(0, Ask::new().owner(&me)).await;
+    let inner = scene.lock(0, Ask::new().owner(&me)).await;
+    scene.leave(0, inner).await;
+    sleep(ms(50)).await;
+    scene.leave(0, outer).await;
+    scene.end().await;
+}
+
+/// What a majority granted is no hold on all.
+#[tokio::test(start_paused = true)]
+async fn a_stronger_policy_does_not_enter() {
+    let me = Owner::new();
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let outer = scene.lock(0, Ask::new().owner(&me)).await;
+    let all = Ask::new().owner(&me).policy(Policy::MultiLock);
+    let inner = scene.lock(0, all).await;
+    scene.leave(0, inner).await;
+    scene.leave(0, outer).await;
+    scene.end().await;
+}

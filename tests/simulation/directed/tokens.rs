@@ -1,0 +1,97 @@
+//! Fencing tokens that must rise.
+
+use std::time::Duration;
+
+use multilock::sim::{Client, Direction};
+use tokio::time::sleep;
+
+use crate::ask::Ask;
+use crate::plan::Class;
+use crate::scene::{Scene, ms, plan, settle};
+
+const FENCE: &str = "redisson_lock_token:{a}";
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// B had masters 1 and 2; then A, whose clock is behind, gets 0 and 1. Master 0 has never heard of B.
+#[tokio::test(start_paused = true)]
+async fn one_acceptance_is_not_enough() {
+    let lease = ms(2000);
+    let clients = vec![Client::new().clock_behind(HOUR), Client::new()];
+    let scene = Scene::open_with(plan(Class::Durable, lease), clients).await;
+    scene.cut(1, 0, Direction::ToMaster);
+    let b = scene.lock(1, Ask::new().lease(lease)).await;
+    assert!(b.is_some(), "1 and 2 grant");
+    scene.leave(1, b).await;
+    scene.cut(0, 2, Direction::ToMaster);
+    let a = scene.lock(0, Ask::new().lease(lease)).await;
+    assert!(a.is_some(), "0 and 1 grant");
+    scene.leave(0, a).await;
+    scene.end().await;
+}
+
+/// A is refused on 2, granted on 1, and its acquire to 0 takes its time; B is granted on 0 and 2 with a
+/// larger token, and unlocks; then A is granted on 0.
+#[tokio::test(start_paused = true)]
+async fn accept_without_grant() {
+    let lease = ms(2000);
+    let mut plan = plan(Class::Durable, lease);
+    plan.node_timeout = ms(500);
+    let ahead = Client::new().clock_ahead(ms(10_000));
+    let scene = Scene::open_with(plan, vec![Client::new(), ahead]).await;
+    let other = ["SET", "a", "theirs", "PX", "60000"];
+    scene.master(2).command(&other).expect("stored");
+    scene.cut(0, 0, Direction::ToMaster);
+    let a = scene.locking(0, Ask::new().lease(lease));
+    settle().await;
+    scene.master(2).command(&["DEL", "a"]).expect("deleted");
+    let b = scene.lock(1, Ask::new().lease(lease)).await;
+    assert!(b.is_some(), "0 and 2 grant");
+    scene.leave(1, b).await;
+    scene.heal(0, 0);
+    let a = a.await.expect("no panic");
+    assert!(a.is_some(), "0 and 1 grant");
+    scene.leave(0, a).await;
+    scene.end().await;
+}
+
+/// A is granted on 1, and on 0 with a token that is too small there; its raise runs on 1, strays to 2,
+/// where B holds, and does not reach 0. A leaves; its key on 0 ends, and B gets 0.
+#[tokio::test(start_paused = true)]
+async fn raise_without_owner() {
+    let lease = ms(1020);
+    let mut plan = plan(Class::Durable, lease);
+    plan.node_timeout = ms(500);
+    let behind = Client::new().clock_behind(ms(100));
+    let scene = Scene::open_with(plan, vec![Client::new(), behind]).await;
+    let time = scene.master(0).command(&["TIME"]).expect("a clock");
+    let time: Vec<u64> = time
+        .iter()
+        .map(|digits| digits.parse().expect("digits"))
+        .collect();
+    let larger = (time[0] * 1_000_000 + time[1] + 1000).to_string();
+    let fence = ["SET", FENCE, &larger, "PX", "600000"];
+    scene.master(0).command(&fence).expect("stored");
+    scene.cut(0, 0, Direction::ToClient);
+    scene.cut(0, 2, Direction::ToMaster);
+    let a = scene.locking(0, Ask::new().lease(lease));
+    sleep(ms(480)).await;
+    scene.heal(0, 0);
+    scene.cut(0, 0, Direction::ToMaster);
+    sleep(ms(60)).await;
+    scene.cut(1, 0, Direction::ToMaster);
+    let b = scene.locking(1, Ask::new().lease(lease));
+    sleep(ms(20)).await;
+    scene.heal(0, 2);
+    sleep(ms(20)).await;
+    if a.is_finished()
+        && let Some(mine) = a.await.expect("no panic")
+    {
+        drop(scene.world.give_up(0, mine, "drop"));
+    }
+    sleep(ms(445)).await;
+    scene.heal(1, 0);
+    let b = b.await.expect("no panic");
+    assert!(b.is_some(), "0 and 2 grant");
+    scene.leave(1, b).await;
+    scene.end().await;
+}

@@ -1,0 +1,139 @@
+//! How long a hold may be relied on.
+
+use multilock::sim::Direction;
+use tokio::time::sleep;
+
+use crate::ask::Ask;
+use crate::plan::Class;
+use crate::scene::{Scene, ms, plan};
+
+const LEASE: std::time::Duration = ms(1000);
+
+async fn slow_nodes() -> Scene {
+    let mut plan = plan(Class::Durable, LEASE);
+    plan.node_timeout = ms(200);
+    Scene::open(plan).await
+}
+
+fn answers_pass(scene: &Scene, pass: bool) {
+    for place in 0..3 {
+        if pass {
+            scene.heal(0, place);
+        } else {
+            scene.cut(0, place, Direction::ToClient);
+        }
+    }
+}
+
+/// The grants are on their way for longer than what is never trusted of a lease; a rival is there when
+/// it ends.
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_its_sending() {
+    let scene = slow_nodes().await;
+    answers_pass(&scene, false);
+    let mine = scene.locking(0, Ask::new().lease(LEASE));
+    sleep(ms(100)).await;
+    answers_pass(&scene, true);
+    let mine = mine.await.expect("no panic");
+    let rival = scene.lock(1, Ask::new().lease(LEASE).wait(ms(3000))).await;
+    sleep(ms(100)).await;
+    scene.leave(0, mine).await;
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
+
+/// The same with the confirmations of an extension.
+#[tokio::test(start_paused = true)]
+async fn an_extension_counts_from_its_sending() {
+    let scene = slow_nodes().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await.expect("free");
+    sleep(ms(500)).await;
+    answers_pass(&scene, false);
+    let later = async {
+        sleep(ms(100)).await;
+        answers_pass(&scene, true);
+    };
+    let (extended, ()) = tokio::join!(mine.guard.extend(LEASE), later);
+    extended.expect("all continue");
+    let rival = scene.lock(1, Ask::new().lease(LEASE).wait(ms(3000))).await;
+    sleep(ms(100)).await;
+    scene.leave(0, Some(mine)).await;
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
+
+/// Every answer is late until the validity has ended; then a renewal that was sent before is confirmed by
+/// all.
+#[tokio::test(start_paused = true)]
+async fn a_lapse_is_final() {
+    let mut plan = plan(Class::Durable, ms(300));
+    plan.node_timeout = ms(100);
+    let scene = Scene::open(plan).await;
+    let mine = scene.lock(0, Ask::new()).await.expect("free");
+    sleep(ms(110)).await;
+    answers_pass(&scene, false);
+    while mine.guard.is_valid() {
+        scene.world.look(None);
+        sleep(ms(1)).await;
+    }
+    scene.world.look(None);
+    answers_pass(&scene, true);
+    for _ in 0..100 {
+        sleep(ms(1)).await;
+        scene.world.look(None);
+    }
+    scene.leave(0, Some(mine)).await;
+    scene.end().await;
+}
+
+/// Only one master hears of the renewals.
+#[tokio::test(start_paused = true)]
+async fn an_extension_needs_a_quorum() {
+    let scene = Scene::open(plan(Class::Durable, ms(600))).await;
+    let mine = scene.lock(0, Ask::new()).await;
+    sleep(ms(50)).await;
+    scene.cut(0, 0, Direction::ToMaster);
+    scene.cut(0, 1, Direction::ToMaster);
+    let rival = scene.lock(1, Ask::new().lease(ms(600)).wait(ms(3000))).await;
+    sleep(ms(100)).await;
+    scene.leave(0, mine).await;
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
+
+/// One that is not renewed is left to its end.
+#[tokio::test(start_paused = true)]
+async fn the_end_is_told() {
+    let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
+    let mine = scene.lock(0, Ask::new().lease(ms(3000))).await;
+    sleep(ms(3500)).await;
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// A shorter extension than what is left.
+#[tokio::test(start_paused = true)]
+async fn a_shorter_lease_shortens_nothing() {
+    let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
+    let mine = scene.lock(0, Ask::new().lease(ms(3000))).await.expect("free");
+    sleep(ms(100)).await;
+    mine.guard.extend(ms(500)).await.expect("all continue");
+    sleep(ms(1000)).await;
+    scene.leave(0, Some(mine)).await;
+    scene.end().await;
+}
+
+/// Each reaches another master alone.
+#[tokio::test(start_paused = true)]
+async fn a_minority_grants_nothing() {
+    let scene = Scene::open(plan(Class::Durable, LEASE)).await;
+    for client in 0..2 {
+        scene.cut(client, 1 - client, Direction::ToMaster);
+        scene.cut(client, 2, Direction::ToMaster);
+    }
+    let one = scene.lock(0, Ask::new().lease(LEASE)).await;
+    let other = scene.lock(1, Ask::new().lease(LEASE)).await;
+    scene.leave(0, one).await;
+    scene.leave(1, other).await;
+    scene.end().await;
+}

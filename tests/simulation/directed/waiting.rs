@@ -1,0 +1,175 @@
+//! Who waits is woken in time, by nothing else, and in turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use multilock::sim::{Client, Direction};
+use tokio::time::{Instant, sleep};
+
+use crate::ask::{Ask, leave};
+use crate::plan::Class;
+use crate::scene::{Scene, ms, plan, settle, violated};
+
+/// Longer than any wait here, so that nobody is saved by its end.
+const LEASE: Duration = ms(20_000);
+
+fn in_time(begun: Instant, within: Duration) {
+    let took = begun.elapsed();
+    if took > within {
+        violated("progress", &format!("had it after {took:?} only"));
+    }
+}
+
+fn few(scene: &Scene, before: u64, most: u64) {
+    let asked = scene.executed("acquire") - before;
+    if asked > most {
+        violated("quiet while waiting", &format!("asked {asked} times"));
+    }
+}
+
+/// The notice of a release overtakes the refusal of what the waiter asked before.
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes() {
+    let mut plan = plan(Class::Calm, LEASE);
+    plan.node_timeout = ms(500);
+    let scene = Scene::open(plan).await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    for master in scene.masters() {
+        master.set_delay(Duration::ZERO, ms(200));
+        master.set_notice_delay(Some(Duration::ZERO));
+    }
+    let waiting = scene.locking(1, Ask::new().wait(LEASE));
+    // Refused at 200 ms, subscribed at 400 ms; the next refusal is on its way when the notice comes.
+    sleep(ms(500)).await;
+    let released = Instant::now();
+    scene.leave(0, mine).await;
+    let second = waiting.await.expect("no panic");
+    in_time(released, ms(800));
+    scene.leave(1, second).await;
+    scene.end().await;
+}
+
+/// A waiter meets, on every master, an attempt that hears no answer.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_wakes() {
+    let mut plan = plan(Class::Durable, LEASE);
+    plan.node_timeout = ms(500);
+    let scene = Scene::open(plan).await;
+    for place in 0..3 {
+        scene.cut(0, place, Direction::ToClient);
+    }
+    let begun = Instant::now();
+    let failing = scene.locking(0, Ask::new().lease(LEASE));
+    settle().await;
+    let mine = scene.lock(1, Ask::new().wait(LEASE)).await;
+    in_time(begun, ms(1500));
+    failing.await.expect("no panic");
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+/// Two wait for a holder on 1 and 2; each is granted on 0 and rolled back there, which is no news.
+#[tokio::test(start_paused = true)]
+async fn rollbacks_wake_nobody() {
+    let mut plan = plan(Class::Calm, LEASE);
+    plan.clients = 3;
+    let scene = Scene::open(plan).await;
+    scene.cut(0, 0, Direction::ToMaster);
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let before = scene.executed("acquire");
+    let waiting = [1, 2].map(|client| scene.locking(client, Ask::new().lease(LEASE).wait(ms(3000))));
+    for waiter in waiting {
+        assert!(waiter.await.expect("no panic").is_none(), "held all the time");
+    }
+    few(&scene, before, 60);
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// A quorum in quarantine grants, does not count, and is rolled back with a notice that the waiter itself
+/// hears.
+#[tokio::test(start_paused = true)]
+async fn own_rollbacks_wake_nobody() {
+    let scene = Scene::open(plan(Class::Forgetful, LEASE)).await;
+    for place in 0..3 {
+        scene.restart_empty(place);
+    }
+    sleep(ms(600)).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let before = scene.executed("acquire");
+    let waiter = scene.lock(0, Ask::new().wait(ms(3000))).await;
+    assert!(waiter.is_none(), "still in quarantine");
+    few(&scene, before, 90);
+    scene.end().await;
+}
+
+/// Contenders that each reach another master first split the votes, and somebody wins all the same.
+#[tokio::test(start_paused = true)]
+async fn split_votes_end() {
+    for seed in 0..8 {
+        let mut plan = plan(Class::Durable, LEASE);
+        plan.seed = seed;
+        let scene = Scene::open(plan).await;
+        for client in 0..2 {
+            let network = &scene.world.networks[client];
+            network.set_distance(client, ms(1));
+            network.set_distance(1 - client, ms(11));
+            network.cut(2, Direction::ToMaster);
+        }
+        let begun = Instant::now();
+        join_all([0, 1].map(async |client| {
+            let mine = scene.lock(client, Ask::new().lease(LEASE).wait(ms(9000))).await;
+            scene.leave(client, mine).await;
+        }))
+        .await;
+        in_time(begun, ms(1500));
+        scene.end().await;
+    }
+}
+
+/// The tasks of one process pass the lock on among themselves; another process waits for it.
+#[tokio::test(start_paused = true)]
+async fn others_get_their_turn() {
+    let terms = vec![Client::new().seed(1), Client::new().seed(2)];
+    let scene = Scene::open_with(plan(Class::Calm, LEASE), terms).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let ask = Ask::new().lease(LEASE).wait(LEASE);
+    let greedy = [(); 3].map(|()| {
+        let (world, seat) = (Arc::clone(&scene.world), Arc::clone(&scene.seats[0]));
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                let mine = ask.of(&world, &seat).await;
+                sleep(ms(2)).await;
+                leave(&world, 0, mine).await;
+            }
+        })
+    });
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    let mine = scene.lock(1, ask).await;
+    in_time(begun, ms(500));
+    scene.leave(1, mine).await;
+    for task in greedy {
+        task.await.expect("no panic");
+    }
+    scene.end().await;
+}
+
+/// Whoever is tired of waiting listens no longer.
+#[tokio::test(start_paused = true)]
+async fn nobody_listens_for_ever() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    let waiter = scene.lock(1, Ask::new().wait(ms(200))).await;
+    assert!(waiter.is_none(), "held all the time");
+    scene.leave(0, mine).await;
+    scene.end().await;
+}

@@ -1,0 +1,170 @@
+//! The stage of a directed schedule: clients of some masters, one name, and the same judges as for
+//! schedules at random.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use multilock::sim::{Client, Direction, Keep, Master};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::ask::{Ask, leave};
+use crate::client::Seat;
+use crate::history::Kind;
+use crate::plan::{Class, Plan};
+use crate::properties::judge;
+use crate::run::{end_in_peace, tasks};
+use crate::world::{Mine, Tap, World, watch};
+
+pub(crate) const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Three masters, two clients near them, and nothing that strikes by itself.
+pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
+    Plan {
+        seed: 1,
+        class,
+        nodes: 3,
+        clients: 2,
+        actors: 1,
+        names: vec!["a"],
+        lease,
+        max_lease: lease,
+        node_timeout: ms(50),
+        length: ms(1300),
+        fenced: true,
+        strict: false,
+        skew: Duration::ZERO,
+    }
+}
+
+pub(crate) struct Scene {
+    pub(crate) world: Arc<World>,
+    pub(crate) seats: Vec<Arc<Seat>>,
+    watching: JoinHandle<()>,
+    tasks: usize,
+}
+
+impl Scene {
+    pub(crate) async fn open(plan: Plan) -> Self {
+        let clients = vec![Client::new(); plan.clients];
+        Self::open_with(plan, clients).await
+    }
+
+    /// With clients whose clocks may be off.
+    pub(crate) async fn open_with(plan: Plan, clients: Vec<Client>) -> Self {
+        let world = World::new(plan);
+        let tasks = tasks();
+        // It stays with the masters.
+        let _ = Tap::on(&world, &[]);
+        let mut seats = Vec::new();
+        for (place, terms) in clients.into_iter().enumerate() {
+            let terms = terms.network(&world.networks[place]);
+            let rng = StdRng::seed_from_u64((world.plan.seed << 8) | place as u64);
+            seats.push(Seat::sit(&world, place, terms, rng).await);
+        }
+        let watching = tokio::spawn(watch(Arc::clone(&world)));
+        Self {
+            world,
+            seats,
+            watching,
+            tasks,
+        }
+    }
+
+    pub(crate) fn master(&self, place: usize) -> &Master {
+        self.world.cluster.master(place)
+    }
+
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &Master> {
+        self.world.cluster.iter()
+    }
+
+    pub(crate) async fn lock(&self, client: usize, ask: Ask<'_>) -> Option<Mine> {
+        ask.of(&self.world, &self.seats[client]).await
+    }
+
+    /// As [`lock`](Self::lock), in a task of its own.
+    pub(crate) fn locking(&self, client: usize, ask: Ask<'static>) -> JoinHandle<Option<Mine>> {
+        let (world, seat) = (Arc::clone(&self.world), Arc::clone(&self.seats[client]));
+        tokio::spawn(async move { ask.of(&world, &seat).await })
+    }
+
+    pub(crate) async fn leave(&self, client: usize, mine: Option<Mine>) {
+        leave(&self.world, client, mine).await;
+    }
+
+    /// Cuts the line between a client and a master.
+    pub(crate) fn cut(&self, client: usize, master: usize, way: Direction) {
+        self.world.networks[client].cut(master, way);
+    }
+
+    pub(crate) fn heal(&self, client: usize, master: usize) {
+        self.world.networks[client].heal(master);
+    }
+
+    /// Starts a master again, without what it kept.
+    pub(crate) fn restart_empty(&self, place: usize) {
+        self.forgets(place, "is started again, empty");
+        self.master(place).crash();
+        self.master(place).restart(Keep::Nothing);
+    }
+
+    /// Notes that a master loses what it keeps.
+    pub(crate) fn forgets(&self, place: usize, how: &str) {
+        let fault = Kind::Fault {
+            what: format!("m{place} {how}"),
+            forgets: vec![place],
+            forgets_fences: vec![place],
+        };
+        self.world.history.note(None, fault);
+    }
+
+    /// How often a script ran, on all masters together.
+    pub(crate) fn executed(&self, script: &str) -> u64 {
+        self.masters()
+            .filter_map(|master| master.executed().get(script).copied())
+            .sum()
+    }
+
+    /// Makes everything well again, and judges what happened.
+    pub(crate) async fn end(self) {
+        for (place, master) in self.masters().enumerate() {
+            master.hold_requests(false);
+            master.hold_replies(false);
+            master.set_delay(Duration::ZERO, Duration::ZERO);
+            master.set_notice_delay(None);
+            master.deliver_abandoned();
+            master.keep_abandoned(false);
+            master.deny_client_kill(false);
+            for client in 0..self.seats.len() {
+                self.heal(client, place);
+            }
+        }
+        let Self {
+            world,
+            seats,
+            watching,
+            tasks,
+        } = self;
+        let record = end_in_peace(&world, &seats, watching, tasks).await;
+        let violations = judge(&world.plan, &record);
+        if let Some(first) = violations.first() {
+            println!("{}", record.render(&first.events));
+            violated(first.property, &first.what);
+        }
+    }
+}
+
+/// Fails, and says by which property.
+pub(crate) fn violated(property: &str, what: &str) -> ! {
+    panic!("violated: {property}: {what}");
+}
+
+/// Lets what is on its way arrive.
+pub(crate) async fn settle() {
+    sleep(ms(2)).await;
+}
