@@ -59,7 +59,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
         tracing::debug!(names = %plan.names, %error, "round lost");
         let votes = attempt.votes.clone();
-        if hindrance == Hindrance::Held {
+        if hindrance == Hindrance::Held && plan.waits {
             hear_out(pool, round, attempt);
         }
         // Else dropping the attempt rolls it back.
@@ -163,7 +163,8 @@ async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut 
 
 /// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
 /// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
-/// command instead of two.
+/// command instead of two. Only for one that waits now: what comes right behind is to find the attempt
+/// rolled back.
 fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     pool.in_background(async move {

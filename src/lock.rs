@@ -135,7 +135,10 @@ impl MultiLock {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<MultiLockGuard, LockError> {
-        let plan = self.plan()?;
+        let plan = Plan {
+            waits: true,
+            ..self.plan()?
+        };
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
@@ -245,6 +248,7 @@ impl MultiLock {
             fenced: self.fenced,
             min_validity: self.min_validity,
             owner: self.owner.clone().unwrap_or_default(),
+            waits: false,
         })
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
     pub(crate) owner: Owner,
+    /// Whether a refused attempt is followed by a wait.
+    pub(crate) waits: bool,
 }
 
 /// An attempt that gave no hold.
