@@ -164,7 +164,7 @@ impl Race {
     /// knows that others wait.
     async fn start(&mut self, slept: Duration, others_wait: bool, chance: &Chance) {
         // Nobody does anything with a lock in so short a time.
-        let nobody_held = slept < (self.round_trip * 2).max(SHORTEST_HOLD);
+        let nobody_held = slept < SHORTEST_HOLD;
         self.met = if nobody_held { self.met + 1 } else { 0 };
         if self.met > MEETINGS {
             // In step they would go on for ever: apart by chance, in a window that grows.
