@@ -2,8 +2,9 @@
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...;
 --       after them, when the master's memory is marked: its marker
--- ARGV  ms that a fence lives, 1 when the memory is marked or 0, then for each hold: owner field, hold count, lease in ms, number of
---       names, token (0 when it is not fenced), 1 to raise the fence or 0 to keep it up
+-- ARGV  ms that a fence lives, 1 when the memory is marked or 0, then for each hold: owner field, hold
+--       count, lease in ms, number of names, token (0 when it is not fenced), 1 to raise the fence or 0
+--       to keep it up
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
 -- marker: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the

@@ -22,6 +22,7 @@ use crate::queue::Turn;
 const FALLBACK: Duration = Duration::from_secs(5);
 /// After the end of a lease, until every master has seen it end too.
 const AFTER_LEASE: Duration = Duration::from_millis(2);
+
 /// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
 /// in `last`, for the caller whose patience ends.
 ///
@@ -163,7 +164,6 @@ impl Race {
     /// a race: if this process has lost one, beyond the two refusals that every waiter begins with, or
     /// knows that others wait.
     async fn start(&mut self, slept: Duration, others_wait: bool, chance: &Chance) {
-        // Nobody does anything with a lock in so short a time.
         let nobody_held = slept < SHORTEST_HOLD;
         self.met = if nobody_held { self.met + 1 } else { 0 };
         if self.met > MEETINGS {
@@ -192,6 +192,7 @@ impl Race {
 
 /// Timers tick in milliseconds.
 const TICK: Duration = Duration::from_millis(1);
+/// A notice that comes sooner than this after a refusal is that of a rollback.
 const SHORTEST_HOLD: Duration = Duration::from_micros(500);
 /// Contenders may meet so often before they are kept apart.
 const MEETINGS: u32 = 2;
