@@ -5,7 +5,7 @@
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0,
 --       and when fenced: token, ms that a fence lives
 -- Returns
---   {stamp, 1}                    granted, not fenced: the owner's field stands under every name
+--   stamp                         granted, not fenced: the owner's field stands under every name
 --   {stamp, 1, highest}           granted, and the token was accepted: it is above all that was stored
 --   {stamp, 3, highest}           granted, but a token as high had been stored before
 --   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
@@ -17,21 +17,22 @@
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
 -- token counts only together with the grant, so it moves in the same script.
 
+local call = redis.call
 local owner, count, lease, token = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local marked = ARGV[4] == '1'
 local fences = marked and #KEYS - 1 or #KEYS
 local last = token and fences / 3 * 2 or fences
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
-local time = redis.call('time')
+local time = call('time')
 local stamp = time[1] * 1000000 + time[2]
-if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
+if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
 -- The largest token that is stored, as a number and as its digits. What is no number that a script
 -- handles exactly stands for the largest that is: nothing is ever above it.
 local highest, digits = 0, '0'
 for i = last + 1, fences do
-  local text = redis.call('get', KEYS[i])
+  local text = call('get', KEYS[i])
   if text then
     local number = tonumber(text)
     if not (number and number >= 0 and number <= 9007199254740991) then
@@ -43,24 +44,24 @@ end
 
 -- The common case in one look: nobody holds any name and nobody was forced out of one. What the other
 -- case needs is defined there, so that the common one does not pay for it.
-if redis.call('exists', unpack(KEYS, 1, last)) == 0 then
+if call('exists', unpack(KEYS, 1, last)) == 0 then
   for i = 1, last, 2 do
     -- The field first: under OOM the script stops here, before anything is written.
-    redis.call('hset', KEYS[i], owner, count)
-    redis.call('pexpire', KEYS[i], lease)
+    call('hset', KEYS[i], owner, count)
+    call('pexpire', KEYS[i], lease)
   end
 else
   for i = 2, last, 2 do
-    if redis.call('sismember', KEYS[i], owner) == 1 then return {stamp, -1} end
+    if call('sismember', KEYS[i], owner) == 1 then return {stamp, -1} end
   end
 
   -- Who holds a key that is not ours: a hash field, or, for another library's key, what tells its
   -- holders apart without giving their secret away.
   local function holder(key)
-    local kind = redis.call('type', key)['ok']
-    if kind == 'string' then return 'string:' .. redis.sha1hex(redis.call('get', key)) end
-    if kind ~= 'hash' or redis.call('hlen', key) > 64 then return kind end
-    for _, field in ipairs(redis.call('hkeys', key)) do
+    local kind = call('type', key)['ok']
+    if kind == 'string' then return 'string:' .. redis.sha1hex(call('get', key)) end
+    if kind ~= 'hash' or call('hlen', key) > 64 then return kind end
+    for _, field in ipairs(call('hkeys', key)) do
       if field ~= 'mode' then return field end
     end
     return kind
@@ -68,7 +69,7 @@ else
 
   local refused_for, refused_by = nil, nil
   for i = 1, last, 2 do
-    local left = redis.call('pttl', KEYS[i])
+    local left = call('pttl', KEYS[i])
     -- pcall: a key of another type is an answer here, not an error.
     if left ~= -2 and redis.pcall('hexists', KEYS[i], owner) ~= 1 then
       -- The names come free together when the last of them does.
@@ -80,25 +81,25 @@ else
   if refused_for ~= nil then return {stamp, 0, refused_for, refused_by, token and digits or nil} end
 
   for i = 1, last, 2 do
-    local left = redis.call('pttl', KEYS[i])
+    local left = call('pttl', KEYS[i])
     if left == -2 then
-      redis.call('hset', KEYS[i], owner, count)
-      redis.call('pexpire', KEYS[i], lease)
+      call('hset', KEYS[i], owner, count)
+      call('pexpire', KEYS[i], lease)
     else
       -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
-      redis.call('pexpire', KEYS[i], math.max(left, tonumber(lease)))
-      redis.call('hset', KEYS[i], owner, count)
+      call('pexpire', KEYS[i], math.max(left, tonumber(lease)))
+      call('hset', KEYS[i], owner, count)
     end
   end
 end
 
-if not token then return {stamp, 1} end
+if not token then return stamp end
 local accepted = tonumber(token) > highest
 for i = last + 1, fences do
   if accepted then
-    redis.call('set', KEYS[i], token, 'px', ARGV[6])
+    call('set', KEYS[i], token, 'px', ARGV[6])
   else
-    redis.call('pexpire', KEYS[i], ARGV[6])
+    call('pexpire', KEYS[i], ARGV[6])
   end
 end
 return {stamp, accepted and 1 or 3, digits}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::cleanup::{Attempt, Debris};
 use crate::error::LockError;
@@ -13,7 +13,7 @@ use crate::hold::{Granted, Hold};
 use crate::masters::Pool;
 use crate::node::{Class, Fault};
 use crate::plan::{Hindrance, Plan, Refusal};
-use crate::round::{Round, Trust};
+use crate::round::{Forgotten, Round, Trust};
 use crate::script::{self, Fence, Fencing, Renewal, Reply};
 use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
@@ -45,13 +45,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.memory());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
-    let mut round = Round::begin(
-        pool,
-        &request,
-        pool.config.node_timeout,
-        Trust::Quorum(plan.needed),
-        |_| true,
-    );
+    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true);
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;
@@ -71,7 +65,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     }
     if plan.fenced && accepted < plan.needed {
         token = pool.propose_token();
-        if !raise(plan, owner, token, &attempt.votes).await {
+        if !raise(plan, owner, token, &attempt.votes, round.deadline()).await {
             let votes = attempt.votes.clone();
             let error = LockError::Unfenced {
                 votes: pool.evidence(&votes),
@@ -121,7 +115,9 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     }
     attempt.settle();
     let late = Arc::clone(&hold);
-    round.note_stragglers(move |place, answer| late.note_vote(place, read(answer).vote));
+    // The hold may be given up at any moment, and a late acquire must not follow its release.
+    let note = move |place, answer| late.note_vote(place, read(answer).vote);
+    round.leave(Forgotten::Loaded, Box::new(note));
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     plan.owner.remember(&hold);
     Ok(guard)
@@ -180,7 +176,7 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
 
 /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
 /// where grant and acceptance met, so the others are not asked.
-async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote]) -> bool {
+async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote], deadline: Instant) -> bool {
     let pool = &plan.pool;
     let renewal = Renewal {
         names: &plan.names,
@@ -196,13 +192,7 @@ async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote]) 
         pool.memory(),
     );
     let granted = |place: usize| votes[place] == Vote::Granted;
-    let mut round = Round::begin(
-        pool,
-        &request,
-        pool.config.node_timeout,
-        Trust::Quorum(plan.needed),
-        granted,
-    );
+    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), granted).until(deadline);
     let mut accepted = 0;
     while accepted < plan.needed
         && let Some((_, answer)) = round.next().await

@@ -15,7 +15,7 @@ use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Fault;
 use crate::queue::Crowd;
-use crate::round::{Round, Trust};
+use crate::round::{Forgotten, Round, Trust};
 use crate::script::{self, Fence, Request};
 use crate::vote::Vote;
 
@@ -39,7 +39,6 @@ pub(crate) struct Release {
 struct Books {
     pool: Arc<Pool>,
     request: Arc<Request>,
-    names: usize,
     crowd: Option<Crowd>,
 }
 
@@ -59,17 +58,10 @@ impl Release {
         };
         let request = script::release(&debris.names, &debris.field.text(), notify, fence);
         Self {
-            round: Some(Round::begin(
-                pool,
-                &request,
-                pool.config.node_timeout,
-                Trust::All,
-                asked,
-            )),
+            round: Some(Round::begin(pool, &request, Trust::All, asked)),
             books: Books {
                 pool: Arc::clone(pool),
                 request,
-                names: debris.names.len(),
                 crowd,
             },
         }
@@ -94,9 +86,10 @@ impl Drop for Release {
         }
         if let Some(round) = self.round.take() {
             let books = self.books.clone();
-            round.see_through(move |place, answer| {
+            let note = move |place, answer| {
                 books.enter(place, answer);
-            });
+            };
+            round.leave(Forgotten::SentAgain, Box::new(note));
         }
     }
 }
@@ -109,8 +102,11 @@ impl Books {
                     if let Some(crowd) = &self.crowd {
                         crowd.heard_by(released.listeners);
                     }
-                    let all = released.names == self.names;
-                    return if all { Vote::Granted } else { Vote::NotHeld };
+                    return if released.all {
+                        Vote::Granted
+                    } else {
+                        Vote::NotHeld
+                    };
                 }
                 None => Fault::Unknown(format!("unexpected answer to release: {value:?}").into()),
             },

@@ -78,13 +78,7 @@ impl Extension {
         let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
             pool: Arc::clone(pool),
-            round: Round::begin(
-                pool,
-                &request,
-                pool.config.node_timeout,
-                Trust::Quorum(needed),
-                |_| true,
-            ),
+            round: Round::begin(pool, &request, Trust::Quorum(needed), |_| true),
             extended,
             retakes: FuturesUnordered::new(),
         }
@@ -155,7 +149,7 @@ impl Extension {
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let (within, retention) = (self.pool.config.node_timeout, self.pool.config.fence_retention);
+        let retention = self.pool.config.fence_retention;
         let round = hold.while_valid(node, |count| {
             let fence = Fence {
                 token: hold.token,
@@ -169,13 +163,9 @@ impl Extension {
                 fence,
                 self.pool.memory(),
             );
-            Round::begin(
-                &self.pool,
-                &request,
-                within,
-                Trust::Quorum(hold.needed),
-                |place| place == node,
-            )
+            Round::begin(&self.pool, &request, Trust::Quorum(hold.needed), |place| {
+                place == node
+            })
         });
         if let Some(mut round) = round {
             tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");

@@ -219,14 +219,16 @@ impl MultiLockGuard {
                 break;
             }
         }
-        let votes = self.pool.evidence(&votes);
+        let evidence = || self.pool.evidence(&votes);
         if gone > spare || !was_valid {
-            Err(UnlockError::WasLost { votes })
+            Err(UnlockError::WasLost { votes: evidence() })
         } else if released + gone >= self.hold.needed {
             Ok(Unlocked::Released)
         } else {
-            let free_within = self.hold.lease();
-            Err(UnlockError::Unconfirmed { free_within, votes })
+            Err(UnlockError::Unconfirmed {
+                free_within: self.hold.lease(),
+                votes: evidence(),
+            })
         }
     }
 

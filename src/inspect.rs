@@ -90,13 +90,7 @@ pub struct Forced {
 pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> Vec<Inspection> {
     let silent = NodeState::Silent(Vote::Pending);
     let mut states = vec![vec![silent; pool.slots.len()]; names.len()];
-    let mut round = Round::begin(
-        pool,
-        &script::inspect(names),
-        pool.config.node_timeout,
-        Trust::All,
-        |_| true,
-    );
+    let mut round = Round::begin(pool, &script::inspect(names), Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
         let entries = answer.map(|value| script::parse_entries(&value));
         for (index, nodes) in states.iter_mut().enumerate() {
@@ -151,7 +145,7 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
     }
     let request = script::force(names, pool.config.longest_lease(), &former);
     let mut votes = vec![Vote::Pending; pool.slots.len()];
-    let mut round = Round::begin(pool, &request, pool.config.node_timeout, Trust::All, |_| true);
+    let mut round = Round::begin(pool, &request, Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
         votes[place] = match answer.map(|value| script::parse_owners(&value)) {
             Ok(Some(found)) => {

@@ -8,6 +8,7 @@ mod cleanup;
 mod clock;
 mod closing;
 mod config;
+mod deadline;
 mod error;
 mod extension;
 mod fence;
@@ -31,6 +32,7 @@ mod script;
 mod sheet;
 #[cfg(feature = "test-util")]
 pub mod sim;
+mod stragglers;
 mod tally;
 mod validity;
 mod vote;

@@ -142,10 +142,8 @@ impl MultiLock {
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
-            Some(wait) => timeout_at(begun + wait, until_closed(&plan, &mut last))
-                .await
-                .ok(),
-            None => Some(until_closed(&plan, &mut last).await),
+            Some(wait) => timeout_at(begun + wait, contend(&plan, &mut last)).await.ok(),
+            None => Some(contend(&plan, &mut last).await),
         };
         acquired.unwrap_or_else(|| {
             Err(LockError::TimedOut {
@@ -250,13 +248,5 @@ impl MultiLock {
             owner: self.owner.clone().unwrap_or_default(),
             waits: false,
         })
-    }
-}
-
-async fn until_closed(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
-    tokio::select! {
-        biased;
-        () = plan.pool.closing.cancelled() => Err(LockError::Closed),
-        acquired = contend(plan, last) => acquired,
     }
 }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::deadline::Deadlines;
 use crate::fence::{FencingToken, Tokens};
 use crate::field::Field;
 use crate::listening::Ears;
@@ -20,6 +21,7 @@ use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
 use crate::queue::Lines;
 use crate::script::Memory;
+use crate::stragglers::Stragglers;
 use crate::vote::{Vote, Votes};
 use crate::watchdog::Watchdog;
 
@@ -63,6 +65,8 @@ pub(crate) struct Pool {
     pub(crate) client: Uuid,
     next_field: AtomicU64,
     pub(crate) tokens: Tokens,
+    pub(crate) deadlines: Arc<Deadlines>,
+    pub(crate) stragglers: Arc<Stragglers>,
     /// Cancelled by [`Masters::close`].
     pub(crate) closing: CancellationToken,
     /// Releases, stragglers and attempts under way.
@@ -95,7 +99,7 @@ impl Pool {
             .enumerate()
             .map(|(place, node)| Arc::new(Slot::new(place, node.label())))
             .collect();
-        let background: Vec<_> = slots
+        let mut background: Vec<_> = slots
             .iter()
             .zip(nodes)
             .map(|(slot, node)| {
@@ -113,6 +117,15 @@ impl Pool {
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
             .collect();
+        let deadlines = Arc::new(Deadlines::default());
+        let keeping = Arc::clone(&deadlines);
+        background.push(AbortOnDropHandle::new(
+            runtime.spawn(async move { keeping.keep().await }),
+        ));
+        let stragglers = Arc::new(Stragglers::default());
+        background.push(AbortOnDropHandle::new(
+            runtime.spawn(Arc::clone(&stragglers).gather()),
+        ));
         let ears = Ears {
             slots: slots.clone(),
             topics,
@@ -130,6 +143,8 @@ impl Pool {
             chance,
             next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
+            deadlines,
+            stragglers,
             closing: CancellationToken::new(),
             tracker: TaskTracker::new(),
             runtime,

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::listening::Listening;
 use crate::name::Names;
@@ -90,6 +90,17 @@ impl Lines {
 }
 
 impl Place {
+    /// The turn, if nobody is ahead.
+    pub(crate) fn try_turn(self) -> Result<Turn, Self> {
+        // Given back by the turn.
+        let first = self.line.turn.try_acquire().map(SemaphorePermit::forget);
+        if first.is_ok() {
+            Ok(Turn { place: self })
+        } else {
+            Err(self)
+        }
+    }
+
     /// Waits until everybody ahead has had the turn.
     pub(crate) async fn turn(self) -> Turn {
         match self.line.turn.acquire().await {

@@ -1,22 +1,22 @@
 //! One round: a request to every master at once, answers as they come, one deadline for all.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::clock::Moment;
+use crate::deadline::Alarm;
 use crate::masters::Pool;
-use crate::node::{By, Class, Fault, Link};
+use crate::node::{By, Class, Fault, Link, Slot};
 use crate::policy::forgetful_allowed;
 use crate::script::{Request, Stamp};
+use crate::stragglers::{Note, Rest};
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
 pub(crate) type Answer = (usize, Result<Value, Fault>);
@@ -29,15 +29,37 @@ pub(crate) struct Round {
     begun: Moment,
     sent: Instant,
     trust: Trust,
-    calls: FuturesUnordered<Call>,
-    /// Answers that took no network.
-    at_once: VecDeque<Answer>,
-    /// Who was asked and has not answered, over which connection.
-    waiting: Vec<Option<Arc<Link>>>,
-    within: Duration,
+    /// One a master.
+    calls: Vec<Call>,
+    /// Calls whose answer has not been given out.
+    outstanding: usize,
     /// For how much longer which masters have no vote, where that matters.
     quarantined: Option<Vec<Duration>>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Instant,
+    alarm: Option<Alarm>,
+}
+
+/// One master's part of a round.
+struct Call {
+    link: Result<Arc<Link>, Fault>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It was not asked, or its answer has been given out.
+    Over,
+    Answered(Result<Value, Fault>),
+    Waiting(BoxFuture<'static, Result<Value, Fault>>),
+}
+
+/// What is done for a master that has forgotten the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// It gets the request with the script's text, over the same connection and so in order.
+    SentAgain,
+    /// It gets the script alone, for the next request: else a master that always answers late would
+    /// never know it again. For a request that must not be sent later than it was begun.
+    Loaded,
 }
 
 /// Whose answers count.
@@ -51,29 +73,17 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// For how much longer each master has no vote, if that matters to this one.
-    fn quarantined(self, links: &[Result<Arc<Link>, Fault>], now: Instant) -> Option<Vec<Duration>> {
+    fn quarantined(self, calls: &[Call], now: Instant) -> Option<Vec<Duration>> {
         let Self::Quorum(needed) = self else {
             return None;
         };
-        let left = |link: &Result<Arc<Link>, Fault>| {
-            link.as_ref().map_or(Duration::ZERO, |link| link.quarantine(now))
+        let left = |call: &Call| {
+            call.link
+                .as_ref()
+                .map_or(Duration::ZERO, |link| link.quarantine(now))
         };
-        let count = links.iter().filter(|link| !left(link).is_zero()).count();
-        (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
-    }
-}
-
-/// One master's part of it.
-struct Call {
-    place: usize,
-    answer: BoxFuture<'static, Result<Value, Fault>>,
-}
-
-impl Future for Call {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        self.answer.as_mut().poll(cx).map(|answer| (self.place, answer))
+        let count = calls.iter().filter(|call| !left(call).is_zero()).count();
+        (count > forgetful_allowed(needed, calls.len())).then(|| calls.iter().map(left).collect())
     }
 }
 
@@ -84,29 +94,31 @@ impl Round {
     pub(crate) fn begin(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
-        within: Duration,
         trust: Trust,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         let (begun, sent) = (pool.clock.now(), Instant::now());
-        let links: Vec<_> = pool.slots.iter().map(|slot| slot.link()).collect();
+        let call = |slot: &Arc<Slot>| Call {
+            link: slot.link(),
+            stage: Stage::Over,
+        };
+        let calls: Vec<_> = pool.slots.iter().map(call).collect();
         let mut round = Self {
             pool: Arc::clone(pool),
             request: Arc::clone(request),
             begun,
             sent,
             trust,
-            calls: FuturesUnordered::new(),
-            at_once: VecDeque::new(),
-            waiting: vec![None; links.len()],
-            within,
-            deadline: None,
-            quarantined: trust.quarantined(&links, sent),
+            quarantined: trust.quarantined(&calls, sent),
+            calls,
+            outstanding: 0,
+            deadline: sent + pool.config.node_timeout,
+            alarm: None,
         };
-        for (place, link) in links.into_iter().enumerate().filter(|(place, _)| asked(*place)) {
-            match link {
-                Ok(link) => round.call(place, link, By::Sha),
-                Err(fault) => round.at_once.push_back((place, Err(fault))),
+        for (place, call) in round.calls.iter_mut().enumerate() {
+            if asked(place) {
+                call.send(request, By::Sha);
+                round.outstanding += 1;
             }
         }
         round
@@ -122,84 +134,75 @@ impl Round {
         self.sent.elapsed()
     }
 
-    fn call(&mut self, place: usize, link: Arc<Link>, by: By) {
-        let mut call = Call {
-            place,
-            answer: link.call(&self.request, by),
-        };
-        self.waiting[place] = Some(link);
-        // The first poll sends, also in a task that has used up its budget: what is begun here must be
-        // on its way before anything that is begun later.
-        match unconstrained(&mut call).now_or_never() {
-            Some(answer) => self.at_once.push_back(answer),
-            None => self.calls.push(call),
-        }
+    /// When masters that have not answered are given up.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Ends at that deadline instead: that of the round before it, where both are parts of one attempt.
+    pub(crate) fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = deadline;
+        self
     }
 
     /// The next answer; `None` when every master that was asked has answered. At the deadline those
     /// that have not are answered for: *unknown*.
-    ///
-    /// A master that has forgotten the script gets its text, over the same connection and so in order.
     pub(crate) async fn next(&mut self) -> Option<Answer> {
-        loop {
-            let (place, answer) = self.arrived().await?;
-            let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
-            match self.waiting[place].take() {
-                Some(link) if forgotten => self.call(place, link, By::Source),
-                link => return Some((place, self.weigh(place, link.as_deref(), answer))),
-            }
-        }
+        poll_fn(|cx| self.poll_next(cx, Forgotten::SentAgain)).await
     }
 
-    /// As [`next`](Self::next), but where the script was forgotten, the request is not sent again: for
-    /// one that must not be sent later than it was begun. The script alone is, for the next one: else a
-    /// master that always answers late would never know it again.
+    /// As [`next`](Self::next), but the request is not sent again.
     pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
-        let (place, answer) = self.arrived().await?;
-        let link = self.waiting[place].take();
-        if let (Some(link), Some(Class::NoScript)) = (&link, answer.as_ref().err().and_then(Fault::class)) {
-            let loading = timeout(self.within, link.load(self.request.script));
-            self.pool.in_background(loading.map(|_| ()));
-        }
-        Some((place, self.weigh(place, link.as_deref(), answer)))
+        poll_fn(|cx| self.poll_next(cx, Forgotten::Loaded)).await
     }
 
-    /// Goes on without the caller, to hear what the rest answers. A forgotten script is not sent
-    /// again here: the hold that it is for may be given up at any moment, and a late acquire must not
-    /// follow its release.
-    pub(crate) fn note_stragglers(
-        mut self,
-        mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static,
-    ) {
-        if self.is_over() {
+    /// Goes on without the caller, to hear what the rest answers.
+    pub(crate) fn leave(self, forgotten: Forgotten, note: Note) {
+        if self.outstanding == 0 {
             return;
         }
         let pool = Arc::clone(&self.pool);
-        pool.in_background(async move {
-            while let Some((place, answer)) = self.next_as_sent().await {
-                note(place, answer);
-            }
+        pool.stragglers.leave(Rest {
+            round: self,
+            forgotten,
+            note,
+            _under_way: pool.tracker.token(),
         });
     }
 
-    /// Goes on without the caller as if the caller were still there.
-    pub(crate) fn see_through(mut self, mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static) {
-        if self.is_over() {
-            return;
-        }
-        let pool = Arc::clone(&self.pool);
-        pool.in_background(async move {
-            while let Some((place, answer)) = self.next().await {
-                note(place, answer);
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, forgotten: Forgotten) -> Poll<Option<Answer>> {
+        loop {
+            let Some((place, answer)) = ready!(self.poll_arrived(cx)) else {
+                return Poll::Ready(None);
+            };
+            if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript)
+                && let Ok(link) = &self.calls[place].link
+            {
+                match forgotten {
+                    Forgotten::SentAgain => {
+                        self.calls[place].send(&self.request, By::Source);
+                        continue;
+                    }
+                    Forgotten::Loaded => {
+                        let within = self.pool.config.node_timeout;
+                        let loading = timeout(within, link.load(self.request.script));
+                        self.pool.in_background(loading.map(|_| ()));
+                    }
+                }
             }
-        });
+            self.outstanding -= 1;
+            return Poll::Ready(Some((place, self.weigh(place, answer))));
+        }
     }
 
     /// What a master answers does not count while it is in quarantine, nor when it shows by its
     /// answers since the round began that it may have forgotten.
-    fn weigh(&self, place: usize, link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
-        let answer = heed(link, answer);
-        if let (Trust::Quorum(_), Some(link), Ok(value)) = (self.trust, link, &answer)
+    fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+        let Ok(link) = &self.calls[place].link else {
+            return answer;
+        };
+        heed(link, &answer);
+        if let (Trust::Quorum(_), Ok(value)) = (self.trust, &answer)
             && let Some(stamp) = Stamp::of(value)
             && let Some(remaining) = link.testify(stamp, self.begun, self.sent, self.pool.clock.now())
         {
@@ -211,54 +214,79 @@ impl Round {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.calls.is_empty() && self.at_once.is_empty()
-    }
-
-    async fn arrived(&mut self) -> Option<Answer> {
-        if let Some(answer) = self.at_once.pop_front() {
-            return Some(answer);
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        if self.outstanding == 0 {
+            return Poll::Ready(None);
         }
-        if self.calls.is_empty() {
-            return None;
-        }
-        let end = self.sent + self.within;
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        tokio::select! {
-            // Answers first: one that is here counts, even at the deadline.
-            biased;
-            answer = self.calls.next() => answer,
-            () = deadline => {
-                self.give_up();
-                self.at_once.pop_front()
+        // All of them at every turn: there are few, and a look costs less than books on who has called.
+        // Answers first: one that is here counts, even at the deadline.
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            if let Poll::Ready(answer) = call.poll(cx) {
+                return Poll::Ready(Some((place, answer)));
             }
         }
+        match &self.alarm {
+            Some(alarm) => alarm.wake(cx.waker()),
+            None => self.alarm = Some(self.pool.deadlines.set(self.deadline, cx.waker())),
+        }
+        if Instant::now() < self.deadline {
+            return Poll::Pending;
+        }
+        self.give_up();
+        self.poll_arrived(cx)
     }
 
     fn give_up(&mut self) {
-        self.calls.clear();
-        let reason: Arc<str> = format!("none within {}", humantime::format_duration(self.within)).into();
-        for (place, link) in self.waiting.iter().enumerate() {
-            if let Some(link) = link {
-                link.kept_silent(self.sent);
-                self.at_once
-                    .push_back((place, Err(Fault::Unknown(Arc::clone(&reason)))));
+        let within = humantime::format_duration(self.pool.config.node_timeout);
+        let reason: Arc<str> = format!("none within {within}").into();
+        for call in &mut self.calls {
+            if let Stage::Waiting(_) = call.stage {
+                call.stage = Stage::Answered(Err(Fault::Unknown(Arc::clone(&reason))));
+                if let Ok(link) = &call.link {
+                    link.kept_silent(self.sent);
+                }
             }
         }
     }
 }
 
-/// Acts on what an answer says about the server, beside what it says about the request.
-fn heed(link: Option<&Link>, answer: Result<Value, Fault>) -> Result<Value, Fault> {
-    if let Some(link) = link {
-        match &answer {
-            Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_) | Fault::Quarantined(_)) => {}
-            // Its role has changed: connect again and look who it is now.
-            Err(fault) if fault.class() == Some(Class::NotMaster) => link.replace(),
-            _ => link.answered(),
+impl Call {
+    fn send(&mut self, request: &Arc<Request>, by: By) {
+        let mut answer = match &self.link {
+            Ok(link) => link.call(request, by),
+            Err(fault) => {
+                self.stage = Stage::Answered(Err(fault.clone()));
+                return;
+            }
+        };
+        // The first poll sends, also in a task that has used up its budget: what is begun here must be
+        // on its way before anything that is begun later.
+        self.stage = match unconstrained(&mut answer).now_or_never() {
+            Some(answer) => Stage::Answered(answer),
+            None => Stage::Waiting(answer),
+        };
+    }
+
+    /// Gives the answer out, once.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Value, Fault>> {
+        match &mut self.stage {
+            Stage::Over => return Poll::Pending,
+            Stage::Answered(_) => {}
+            Stage::Waiting(answer) => self.stage = Stage::Answered(ready!(answer.as_mut().poll(cx))),
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Answered(answer) => Poll::Ready(answer),
+            Stage::Over | Stage::Waiting(_) => Poll::Pending,
         }
     }
-    answer
+}
+
+/// Acts on what an answer says about the server, beside what it says about the request.
+fn heed(link: &Link, answer: &Result<Value, Fault>) {
+    match answer {
+        Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_) | Fault::Quarantined(_)) => {}
+        // Its role has changed: connect again and look who it is now.
+        Err(fault) if fault.class() == Some(Class::NotMaster) => link.replace(),
+        _ => link.answered(),
+    }
 }

@@ -306,10 +306,11 @@ pub(crate) struct Stamp<'a> {
 
 impl<'a> Stamp<'a> {
     pub(crate) fn of(reply: &'a Value) -> Option<Self> {
-        let Value::Array(parts) = reply else {
-            return None;
+        let stamp = match reply {
+            Value::Array(parts) => parts.first()?,
+            alone => alone,
         };
-        match parts.first()? {
+        match stamp {
             Value::Int(clock) => Some(Self {
                 clock_us: u64::try_from(*clock).ok()?,
                 marker: "",
@@ -351,11 +352,14 @@ pub(crate) struct Entry {
     pub(crate) fields: Vec<(String, String)>,
 }
 
-/// What acquire answered, after its stamp.
+/// What acquire answered, after its stamp; a stamp alone grants.
 pub(crate) fn parse_acquired(value: &Value) -> Option<Reply> {
     match value {
         Value::Array(parts) => parse_reply(parts.get(1..)?),
-        _ => None,
+        stamp => Stamp::of(stamp).map(|_| Reply::Granted {
+            accepted: true,
+            highest: 0,
+        }),
     }
 }
 
@@ -408,22 +412,25 @@ pub(crate) fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
 /// What release did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
-    pub(crate) names: usize,
+    /// Whether every name was given up here.
+    pub(crate) all: bool,
     /// Connections that heard of it.
     pub(crate) listeners: usize,
 }
 
 pub(crate) fn parse_released(value: &Value) -> Option<Released> {
-    match value {
+    let (all, listeners) = match value {
+        Value::Int(listeners) => (true, listeners),
         Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(names), Value::Int(listeners)] => Some(Released {
-                names: usize::try_from(*names).ok()?,
-                listeners: usize::try_from(*listeners).ok()?,
-            }),
-            _ => None,
+            [Value::Int(_), Value::Int(listeners)] => (false, listeners),
+            _ => return None,
         },
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(Released {
+        all,
+        listeners: usize::try_from(*listeners).ok()?,
+    })
 }
 
 pub(crate) fn parse_owners(value: &Value) -> Option<Vec<Arc<str>>> {
@@ -488,7 +495,11 @@ mod tests {
             Value::Array(std::iter::once(stamp).chain(parts.iter().cloned()).collect())
         };
         let acquired = |parts: &[Value]| parse_acquired(&answer(parts));
-        assert_eq!(acquired(&[Value::Int(1)]), granted(true, 0));
+        assert_eq!(
+            parse_acquired(&Value::Int(1_700_000_000_000_000)),
+            granted(true, 0)
+        );
+        assert_eq!(parse_acquired(&Value::Nil), None);
         assert_eq!(acquired(&[Value::Int(1), bulk("7")]), granted(true, 7));
         let largest = [Value::Int(3), bulk("9007199254740991")];
         assert_eq!(acquired(&largest), granted(false, crate::fence::LARGEST));
@@ -519,8 +530,11 @@ mod tests {
     #[test]
     fn a_stamp_tells_the_clock_and_what_the_marker_says() {
         let stamp = |first: Value| {
-            let reply = Value::Array(vec![first, Value::Int(1)]);
-            Stamp::of(&reply).map(|stamp| (stamp.clock_us, stamp.marker.to_owned()))
+            let parts =
+                |reply: &Value| Stamp::of(reply).map(|stamp| (stamp.clock_us, stamp.marker.to_owned()));
+            let alone = parts(&first);
+            assert_eq!(parts(&Value::Array(vec![first, Value::Int(1)])), alone);
+            alone
         };
         assert_eq!(stamp(Value::Int(7)), Some((7, String::new())));
         assert_eq!(stamp(bulk("7 run 5")), Some((7, "run 5".into())));

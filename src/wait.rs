@@ -15,7 +15,7 @@ use crate::guard::MultiLockGuard;
 use crate::listening::{Heard, Listening};
 use crate::owner::Standing;
 use crate::plan::{Hindrance, Plan, Refusal};
-use crate::queue::Turn;
+use crate::queue::{Place, Turn};
 
 /// A notice may be lost, and silence is not noticed: a waiter that has heard nothing for so long asks
 /// again.
@@ -31,20 +31,24 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
     let mut pauses = Pauses::new(&plan.pool.chance);
     let mut alarms = Pauses::new(&plan.pool.chance);
     let turn = loop {
-        if let Some(turn) = turn(plan).await {
+        let waiting = match plan.pool.lines.join(&plan.names).try_turn() {
+            Ok(turn) => break turn,
+            Err(place) => place,
+        };
+        if let Some(turn) = unless_closed(plan, turn(plan, waiting)).await? {
             break turn;
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(plan).await {
             Err(refusal) if refusal.hindrance != Hindrance::Final => {
                 *last = Some(refusal.error);
-                sleep(pauses.next(SPLIT)).await;
+                unless_closed(plan, sleep(pauses.next(SPLIT))).await?;
             }
             settled => return settled.map_err(|refusal| refusal.error),
         }
     };
     if let Some(pause) = turn.must_step_back() {
-        sleep(pause).await;
+        unless_closed(plan, sleep(pause)).await?;
         turn.start_over();
     }
     let mut race = Race::default();
@@ -68,21 +72,36 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         turn.start_over();
         race.lost(asked.elapsed());
         *last = Some(refusal.error.clone());
-        tokio::select! {
-            biased;
-            () = rest(plan, &turn, &refusal, heard, (&mut pauses, &mut alarms), &mut race) => {}
-            () = inside(plan) => {}
-        }
+        // Who is inside and yet refused has too little validity left to enter: only time will help.
+        let outside = !is_inside(plan);
+        unless_closed(plan, async {
+            tokio::select! {
+                biased;
+                () = rest(plan, &turn, &refusal, heard, (&mut pauses, &mut alarms), &mut race) => {}
+                () = inside(plan), if outside => {}
+            }
+        })
+        .await?;
+    }
+}
+
+/// Waits for something that may take long. An attempt needs no such care: it looks for itself whether
+/// the pool is closed, and is over by the node deadline.
+async fn unless_closed<T>(plan: &Plan, waiting: impl Future<Output = T>) -> Result<T, LockError> {
+    tokio::select! {
+        biased;
+        () = plan.pool.closing.cancelled() => Err(LockError::Closed),
+        done = waiting => Ok(done),
     }
 }
 
 /// This process's turn; `None` when another task of the same owner has got a hold meanwhile, which is
 /// then entered instead.
-async fn turn(plan: &Plan) -> Option<Turn> {
+async fn turn(plan: &Plan, waiting: Place) -> Option<Turn> {
     tokio::select! {
         biased;
         () = inside(plan) => None,
-        turn = plan.pool.lines.join(&plan.names).turn() => Some(turn),
+        turn = waiting.turn() => Some(turn),
     }
 }
 
@@ -92,14 +111,16 @@ async fn inside(plan: &Plan) {
         // First listen, then look: nothing falls in between.
         let mut entered = pin!(plan.owner.entered());
         entered.as_mut().enable();
-        if !matches!(
-            plan.owner.standing(plan.pool.client, &plan.names),
-            Standing::Outside
-        ) {
+        if is_inside(plan) {
             return;
         }
         entered.await;
     }
+}
+
+fn is_inside(plan: &Plan) -> bool {
+    let standing = plan.owner.standing(plan.pool.client, &plan.names);
+    !matches!(standing, Standing::Outside)
 }
 
 /// Sleeps until another attempt is worthwhile.

@@ -62,15 +62,14 @@ const ACQUIRE: [(&str, u64); 5] = [
     ("hset", 1),
     ("pexpire", 1),
 ];
-/// Inside release: whose is it, delete it, tell the waiters.
-const BOTH: [(&str, u64); 8] = [
+/// Inside release: take the owner's field away, tell the waiters.
+const BOTH: [(&str, u64); 7] = [
     ("evalsha", 2),
     ("time", 1),
     ("exists", 1),
     ("hset", 1),
     ("pexpire", 1),
-    ("hexists", 1),
-    ("del", 1),
+    ("hdel", 1),
     ("publish", 1),
 ];
 
