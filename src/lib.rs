@@ -27,6 +27,7 @@ mod plan;
 mod policy;
 mod queue;
 mod renewal;
+mod rota;
 mod round;
 mod script;
 mod sheet;

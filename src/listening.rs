@@ -72,16 +72,7 @@ impl Listening {
     /// Waits until a quorum has become possible: until so many masters that granted, or that have a
     /// vote, refused and have announced a release since, or until listening was interrupted.
     pub(crate) async fn quorum_possible(&self, since: &Heard, votes: &[Vote], needed: usize) {
-        loop {
-            // Bells first, so that none is missed between the look and the wait.
-            let mut bells: Vec<_> = self
-                .topics
-                .iter()
-                .map(|(_, topic)| Box::pin(topic.bell()))
-                .collect();
-            for bell in &mut bells {
-                bell.as_mut().enable();
-            }
+        self.until(since.gaps, || {
             let announced = |node: usize| {
                 let old = since.notices.get(node);
                 old.is_some_and(|old| self.notices(node) > *old)
@@ -92,7 +83,43 @@ impl Listening {
                 Vote::Quarantined { .. } => false,
                 _ => announced(*node),
             });
-            if open.count() >= needed || self.gaps() > since.gaps {
+            open.count() >= needed
+        })
+        .await;
+    }
+
+    /// How many releases so many masters have announced since, each of them.
+    pub(crate) fn releases(&self, since: &Heard, needed: usize) -> u64 {
+        let mut releases: Vec<u64> = since
+            .notices
+            .iter()
+            .enumerate()
+            .map(|(node, old)| self.notices(node).saturating_sub(*old))
+            .collect();
+        releases.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
+        releases.get(needed - 1).copied().unwrap_or(0)
+    }
+
+    /// Waits until there are more of them, or listening was interrupted.
+    pub(crate) async fn more_releases(&self, since: &Heard, needed: usize, than: u64) {
+        // A gap before this call says nothing about what is missed now.
+        self.until(self.gaps(), || self.releases(since, needed) > than)
+            .await;
+    }
+
+    /// Waits until it was heard, or listening was interrupted more often.
+    async fn until(&self, gaps: u64, mut heard: impl FnMut() -> bool) {
+        loop {
+            // Bells first, so that none is missed between the look and the wait.
+            let mut bells: Vec<_> = self
+                .topics
+                .iter()
+                .map(|(_, topic)| Box::pin(topic.bell()))
+                .collect();
+            for bell in &mut bells {
+                bell.as_mut().enable();
+            }
+            if heard() || self.gaps() > gaps {
                 return;
             }
             futures::future::select_all(bells).await;

@@ -6,19 +6,21 @@
 //!
 //! That would let one process keep a name for ever. So a line counts how often it passed a name on
 //! among its own tasks, and when others are listening for a release it steps back after
-//! [`MOST_IN_A_ROW`] and lets them go first.
+//! [`MOST_IN_A_ROW`] and waits until its turn comes again (see [`rota`](crate::rota)).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
-use crate::listening::Listening;
+use crate::listening::{Heard, Listening};
 use crate::name::Names;
+use crate::rota::Rota;
 
 /// Grants that a process may pass on to its own tasks while another process waits.
-const MOST_IN_A_ROW: u32 = 4;
+const MOST_IN_A_ROW: u32 = 2;
 
 /// The shortest time left to others.
 const STEP_BACK: Duration = Duration::from_millis(5);
@@ -43,17 +45,38 @@ struct State {
     /// Shared by all who stand in line, one after the other.
     listening: Option<Arc<Listening>>,
     in_a_row: u32,
+    rota: Rota,
+    /// What had been heard when the last turn was over.
+    since: Option<Heard>,
     /// Of the last attempt.
     round_trip: Duration,
     /// Whether somebody else listened to the last release, by what is known of it so far, and to the
     /// one before it.
     others_wait: bool,
     others_waited: bool,
+    /// Processes that listened to the last release, or had the names; and those of the one before it.
+    sharers: u32,
+    shared: u32,
 }
 
 impl State {
     fn others_wait(&self) -> bool {
         self.others_wait || self.others_waited
+    }
+
+    /// The turn goes to others.
+    fn pass(&mut self) {
+        let turn = std::mem::take(&mut self.in_a_row);
+        if turn > 0 {
+            self.since = self.listening.as_ref().map(|listening| listening.heard());
+            let sharers = self.sharers.max(self.shared);
+            self.rota.pass(turn, sharers, self.patience());
+        }
+    }
+
+    /// The time in which somebody who hears of a release surely asks.
+    fn patience(&self) -> Duration {
+        STEP_BACK.max(self.round_trip * 4)
     }
 }
 
@@ -137,12 +160,30 @@ impl Turn {
         self.state().listening = Some(listening);
     }
 
-    /// How long to leave the names to others, if this process has had them so often in a row that
-    /// others come first: the time in which somebody who hears of the release surely asks.
-    pub(crate) fn must_step_back(&self) -> Option<Duration> {
-        let state = self.state();
+    /// Whether this process has had the names so often in a row that others come first.
+    pub(crate) fn must_step_back(&self) -> bool {
+        let mut state = self.state();
         let others_first = state.others_wait() && state.in_a_row >= MOST_IN_A_ROW;
-        others_first.then(|| STEP_BACK.max(state.round_trip * 4))
+        if others_first {
+            state.pass();
+        }
+        others_first
+    }
+
+    /// The time that was left to others has run out.
+    pub(crate) fn waited(&self) {
+        self.state().rota.waited();
+    }
+
+    /// What had been heard when this process last had the names.
+    pub(crate) fn waits_since(&self, listening: &Listening) -> Heard {
+        let mut state = self.state();
+        state.since.get_or_insert_with(|| listening.heard()).clone()
+    }
+
+    /// So many releases were heard since: how long to leave the names to others.
+    pub(crate) fn heard(&self, releases: u64) -> Duration {
+        self.state().rota.heard(releases, Instant::now())
     }
 
     /// An attempt took so long.
@@ -150,25 +191,26 @@ impl Turn {
         self.state().round_trip = round_trip;
     }
 
-    /// Whether somebody else listens to this process's releases.
-    pub(crate) fn others_wait(&self) -> bool {
-        self.state().others_wait()
-    }
-
     /// The names were had.
-    pub(crate) fn count(&self) {
-        self.state().in_a_row += 1;
+    pub(crate) fn granted(&self) {
+        let mut state = self.state();
+        state.in_a_row += 1;
+        state.since = None;
+        state.rota.granted();
     }
 
-    /// Others had their chance.
-    pub(crate) fn start_over(&self) {
-        self.state().in_a_row = 0;
+    /// Others have them.
+    pub(crate) fn refused(&self) {
+        let mut state = self.state();
+        state.pass();
+        state.rota.refused();
     }
 
     /// For the release, which learns whether others wait.
     pub(crate) fn crowd(&self) -> Crowd {
         let mut state = self.state();
         state.others_waited = std::mem::take(&mut state.others_wait);
+        state.shared = std::mem::take(&mut state.sharers);
         drop(state);
         Crowd(Arc::new(self.place.lines.join(&self.place.line.names)))
     }
@@ -195,7 +237,7 @@ impl Crowd {
     /// the names again within that time is in their way.
     pub(crate) fn lingers(&self) -> Option<Duration> {
         let state = self.0.line.state();
-        state.others_wait().then(|| STEP_BACK.max(state.round_trip * 4))
+        state.others_wait().then(|| state.patience())
     }
 
     /// So many connections heard of the release on one master.
@@ -203,6 +245,8 @@ impl Crowd {
         let mut state = self.0.line.state();
         let ours = usize::from(state.listening.is_some());
         state.others_wait |= listeners > ours;
+        let sharers = u32::try_from(listeners + 1 - ours).unwrap_or(u32::MAX);
+        state.sharers = state.sharers.max(sharers);
     }
 }
 

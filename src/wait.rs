@@ -47,9 +47,8 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
             settled => return settled.map_err(|refusal| refusal.error),
         }
     };
-    if let Some(pause) = turn.must_step_back() {
-        unless_closed(plan, sleep(pause)).await?;
-        turn.start_over();
+    if turn.must_step_back() {
+        unless_closed(plan, step_back(plan, &turn)).await?;
     }
     let mut race = Race::default();
     loop {
@@ -59,7 +58,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         turn.note_round_trip(asked.elapsed());
         let refusal = match acquired {
             Ok(guard) => {
-                turn.count();
+                turn.granted();
                 guard.keep_turn(turn);
                 return Ok(guard);
             }
@@ -69,8 +68,8 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         if refusal.hindrance == Hindrance::Unreachable {
             tracing::warn!(names = %plan.names, error = %refusal.error, "still waiting for a lock");
         }
-        turn.start_over();
-        race.lost(asked.elapsed());
+        turn.refused();
+        race.lost();
         *last = Some(refusal.error.clone());
         // Who is inside and yet refused has too little validity left to enter: only time will help.
         let outside = !is_inside(plan);
@@ -149,8 +148,34 @@ async fn rest(
     tokio::select! {
         biased;
         () = sleep(timer) => {}
-        () = listening.quorum_possible(&heard, &refusal.votes, plan.needed) => {
-            race.start(asleep.elapsed(), turn.others_wait(), &plan.pool.chance).await;
+        () = async {
+            listening.quorum_possible(&heard, &refusal.votes, plan.needed).await;
+            let slept = asleep.elapsed();
+            defer(plan, turn, &listening).await;
+            race.start(slept, &plan.pool.chance).await;
+        } => {}
+    }
+}
+
+/// Leaves the names to others who come first.
+async fn step_back(plan: &Plan, turn: &Turn) {
+    let listening = listening(plan, turn).await;
+    defer(plan, turn, &listening).await;
+}
+
+/// Leaves the names to those who have waited longer, until nobody takes them or they have had them.
+async fn defer(plan: &Plan, turn: &Turn, listening: &Listening) {
+    let since = turn.waits_since(listening);
+    loop {
+        let releases = listening.releases(&since, plan.needed);
+        let ahead = turn.heard(releases);
+        if ahead.is_zero() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = listening.more_releases(&since, plan.needed, releases) => {}
+            () = sleep(ahead) => return turn.waited(),
         }
     }
 }
@@ -164,27 +189,24 @@ async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
     listening
 }
 
-/// The waiters of several processes hear of a release at the same time. Those that have lost more
-/// often ask sooner, so that all get their turn and do not split the votes.
+/// Waiters that hear of a release at the same time and are as old ask at the same time, and may wake
+/// each other by their rollbacks, again and again.
 #[derive(Debug, Default)]
 struct Race {
     lost: u32,
-    round_trip: Duration,
     /// Notices in a row that were no holder's: contenders that met, each waking the other by its
     /// rollback.
     met: u32,
 }
 
 impl Race {
-    fn lost(&mut self, round_trip: Duration) {
+    fn lost(&mut self) {
         self.lost += 1;
-        self.round_trip = round_trip;
     }
 
-    /// Waits for a moment after a notice that came when the waiter had slept for so long, if there is
-    /// a race: if this process has lost one, beyond the two refusals that every waiter begins with, or
-    /// knows that others wait.
-    async fn start(&mut self, slept: Duration, others_wait: bool, chance: &Chance) {
+    /// Waits for a moment after a notice that came when the waiter had slept for so long, if it goes
+    /// on like this.
+    async fn start(&mut self, slept: Duration, chance: &Chance) {
         let nobody_held = slept < SHORTEST_HOLD;
         self.met = if nobody_held { self.met + 1 } else { 0 };
         if self.met > MEETINGS {
@@ -196,17 +218,7 @@ impl Race {
             // Perhaps it meets the same contender again and again, at a distance that the time to a
             // refusal does not tell. Rarely, because it puts those back who have lost most often.
             let window = TICK * 2_u32.saturating_pow((self.lost - IN_STEP) / 4);
-            return sleep(chance.within(window.min(slept).min(SPLIT))).await;
-        }
-        let lost = self.lost.saturating_sub(2);
-        if lost == 0 && !others_wait {
-            return;
-        }
-        let window = (self.round_trip * 2 / (1 + lost / 8)).max(self.round_trip);
-        let head_start = chance.within(window);
-        // Nearer than a tick, chance alone spreads the contenders.
-        if head_start >= TICK {
-            sleep(head_start).await;
+            sleep(chance.within(window.min(slept).min(SPLIT))).await;
         }
     }
 }
