@@ -42,9 +42,17 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct State {
+    in_a_row: u32,
+    /// Made when the first of another process is met: most lines never meet one, and a process may have
+    /// very many lines.
+    sharing: Option<Box<Sharing>>,
+}
+
+/// What a line knows of other processes.
+#[derive(Debug, Default)]
+struct Sharing {
     /// Shared by all who stand in line, one after the other.
     listening: Option<Arc<Listening>>,
-    in_a_row: u32,
     rota: Rota,
     /// What had been heard when the last turn was over.
     since: Option<Heard>,
@@ -60,18 +68,24 @@ struct State {
 }
 
 impl State {
-    fn others_wait(&self) -> bool {
-        self.others_wait || self.others_waited
+    fn sharing(&mut self) -> &mut Sharing {
+        self.sharing.get_or_insert_default()
     }
 
     /// The turn goes to others.
     fn pass(&mut self) {
         let turn = std::mem::take(&mut self.in_a_row);
-        if turn > 0 {
-            self.since = self.listening.as_ref().map(|listening| listening.heard());
-            let sharers = self.sharers.max(self.shared);
-            self.rota.pass(turn, sharers, self.patience());
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| turn > 0) {
+            sharing.since = sharing.listening.as_ref().map(|listening| listening.heard());
+            let sharers = sharing.sharers.max(sharing.shared);
+            sharing.rota.pass(turn, sharers, sharing.patience());
         }
+    }
+}
+
+impl Sharing {
+    fn others_wait(&self) -> bool {
+        self.others_wait || self.others_waited
     }
 
     /// The time in which somebody who hears of a release surely asks.
@@ -153,17 +167,21 @@ impl Drop for Place {
 impl Turn {
     /// What the line listens with, if it does.
     pub(crate) fn listening(&self) -> Option<Arc<Listening>> {
-        self.state().listening.clone()
+        self.state().sharing.as_ref()?.listening.clone()
     }
 
     pub(crate) fn listen_with(&self, listening: Arc<Listening>) {
-        self.state().listening = Some(listening);
+        self.state().sharing().listening = Some(listening);
     }
 
     /// Whether this process has had the names so often in a row that others come first.
     pub(crate) fn must_step_back(&self) -> bool {
         let mut state = self.state();
-        let others_first = state.others_wait() && state.in_a_row >= MOST_IN_A_ROW;
+        let others_wait = state
+            .sharing
+            .as_ref()
+            .is_some_and(|sharing| sharing.others_wait());
+        let others_first = others_wait && state.in_a_row >= MOST_IN_A_ROW;
         if others_first {
             state.pass();
         }
@@ -172,46 +190,45 @@ impl Turn {
 
     /// The time that was left to others has run out.
     pub(crate) fn waited(&self) {
-        self.state().rota.waited();
+        self.state().sharing().rota.waited();
     }
 
     /// What had been heard when this process last had the names.
     pub(crate) fn waits_since(&self, listening: &Listening) -> Heard {
         let mut state = self.state();
-        state.since.get_or_insert_with(|| listening.heard()).clone()
+        let since = state.sharing().since.get_or_insert_with(|| listening.heard());
+        since.clone()
     }
 
     /// So many releases were heard since: how long to leave the names to others.
     pub(crate) fn heard(&self, releases: u64) -> Duration {
-        self.state().rota.heard(releases, Instant::now())
-    }
-
-    /// An attempt took so long.
-    pub(crate) fn note_round_trip(&self, round_trip: Duration) {
-        self.state().round_trip = round_trip;
+        self.state().sharing().rota.heard(releases, Instant::now())
     }
 
     /// The names were had.
     pub(crate) fn granted(&self) {
         let mut state = self.state();
         state.in_a_row += 1;
-        state.since = None;
-        state.rota.granted();
+        if let Some(sharing) = &mut state.sharing {
+            sharing.since = None;
+            sharing.rota.granted();
+        }
     }
 
-    /// Others have them.
-    pub(crate) fn refused(&self) {
+    /// Others have them. To learn so took so long.
+    pub(crate) fn refused(&self, round_trip: Duration) {
         let mut state = self.state();
+        state.sharing().round_trip = round_trip;
         state.pass();
-        state.rota.refused();
+        state.sharing().rota.refused();
     }
 
     /// For the release, which learns whether others wait.
     pub(crate) fn crowd(&self) -> Crowd {
-        let mut state = self.state();
-        state.others_waited = std::mem::take(&mut state.others_wait);
-        state.shared = std::mem::take(&mut state.sharers);
-        drop(state);
+        if let Some(sharing) = &mut self.state().sharing {
+            sharing.others_waited = std::mem::take(&mut sharing.others_wait);
+            sharing.shared = std::mem::take(&mut sharing.sharers);
+        }
         Crowd(Arc::new(self.place.lines.join(&self.place.line.names)))
     }
 
@@ -237,16 +254,21 @@ impl Crowd {
     /// the names again within that time is in their way.
     pub(crate) fn lingers(&self) -> Option<Duration> {
         let state = self.0.line.state();
-        state.others_wait().then(|| state.patience())
+        let sharing = state.sharing.as_ref().filter(|sharing| sharing.others_wait())?;
+        Some(sharing.patience())
     }
 
     /// So many connections heard of the release on one master.
     pub(crate) fn heard_by(&self, listeners: usize) {
+        if listeners == 0 {
+            return;
+        }
         let mut state = self.0.line.state();
-        let ours = usize::from(state.listening.is_some());
-        state.others_wait |= listeners > ours;
+        let sharing = state.sharing();
+        let ours = usize::from(sharing.listening.is_some());
+        sharing.others_wait |= listeners > ours;
         let sharers = u32::try_from(listeners + 1 - ours).unwrap_or(u32::MAX);
-        state.sharers = state.sharers.max(sharers);
+        sharing.sharers = sharing.sharers.max(sharers);
     }
 }
 

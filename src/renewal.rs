@@ -15,8 +15,8 @@ use crate::extension::Extension;
 use crate::hold::{Hold, Upkeep};
 use crate::masters::Pool;
 
-/// Holds in one script call: a server is blocked for a fraction of a millisecond.
-const BATCH: usize = 64;
+/// Holds in one script call: a server is blocked for less than a millisecond.
+const BATCH: usize = 192;
 
 /// Looks after the holds of the pool for as long as there is one.
 pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {

@@ -55,7 +55,6 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         let heard = turn.listening().map(|listening| listening.heard());
         let asked = Instant::now();
         let acquired = acquire(plan).await;
-        turn.note_round_trip(asked.elapsed());
         let refusal = match acquired {
             Ok(guard) => {
                 turn.granted();
@@ -68,7 +67,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         if refusal.hindrance == Hindrance::Unreachable {
             tracing::warn!(names = %plan.names, error = %refusal.error, "still waiting for a lock");
         }
-        turn.refused();
+        turn.refused(asked.elapsed());
         race.lost();
         *last = Some(refusal.error.clone());
         // Who is inside and yet refused has too little validity left to enter: only time will help.
