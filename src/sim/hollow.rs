@@ -52,12 +52,12 @@ struct HollowWire;
 impl Wire for HollowWire {
     fn call(&self, request: &Arc<Request>, _by: By) -> BoxFuture<'static, Result<Value, Fault>> {
         let reply = match request.script.name {
-            "acquire" | "extend" => vec![Value::Int(CLOCK_US.cast_signed()), Value::Int(1)],
-            _ => vec![Value::Int(1), Value::Int(0)],
+            "acquire" | "extend" => Value::Array(vec![Value::Int(CLOCK_US.cast_signed()), Value::Int(1)]),
+            _ => Value::Int(0),
         };
         Box::pin(async move {
             tokio::task::yield_now().await;
-            Ok(Value::Array(reply))
+            Ok(reply)
         })
     }
 
