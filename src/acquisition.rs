@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attempt::attempt;
+use crate::clock::Moment;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::extension::extend;
 use crate::guard::MultiLockGuard;
@@ -17,9 +18,10 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     if plan.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    match plan.owner.standing(plan.pool.client, &plan.names) {
+    let now = plan.pool.clock.now();
+    match plan.owner.standing(plan.pool.client, &plan.names, now) {
         Standing::Inside(hold, left) => {
-            if let Some(guard) = enter(plan, hold, left).await? {
+            if let Some(guard) = enter(plan, hold, left, now).await? {
                 return Ok(guard);
             }
         }
@@ -33,7 +35,12 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 ///
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
-async fn enter(plan: &Plan, hold: Arc<Hold>, left: Duration) -> Result<Option<MultiLockGuard>, Refusal> {
+async fn enter(
+    plan: &Plan,
+    hold: Arc<Hold>,
+    left: Duration,
+    mut now: Moment,
+) -> Result<Option<MultiLockGuard>, Refusal> {
     if plan.needed > hold.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
@@ -55,8 +62,9 @@ async fn enter(plan: &Plan, hold: Arc<Hold>, left: Duration) -> Result<Option<Mu
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }
+        now = plan.pool.clock.now();
     }
-    let entered = MultiLockGuard::enter(&plan.pool, &hold, &plan.owner, plan.min_validity, plan.renew);
+    let entered = MultiLockGuard::enter(&plan.pool, &hold, &plan.owner, now, plan.min_validity, plan.renew);
     if entered.is_some() {
         return Ok(entered);
     }

@@ -92,7 +92,14 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         },
     ));
     // Entered only with validity left, by the clock after the last answer that was needed.
-    let Some(guard) = MultiLockGuard::enter(pool, &hold, &plan.owner, plan.min_validity, plan.renew) else {
+    let Some(guard) = MultiLockGuard::enter(
+        pool,
+        &hold,
+        &plan.owner,
+        pool.clock.now(),
+        plan.min_validity,
+        plan.renew,
+    ) else {
         let votes = attempt.votes.clone();
         let error = LockError::TooLate {
             validity: hold.remaining(),

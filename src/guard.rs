@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
 use crate::cleanup::{Debris, Release};
+use crate::clock::Moment;
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::extension;
 use crate::fence::FencingToken;
@@ -54,10 +55,11 @@ impl MultiLockGuard {
         pool: &Arc<Pool>,
         hold: &Arc<Hold>,
         owner: &Owner,
+        now: Moment,
         min_validity: Duration,
         renew: bool,
     ) -> Option<Self> {
-        let entered = hold.enter(min_validity, renew)?;
+        let entered = hold.enter(now, min_validity, renew)?;
         if entered.first_to_renew {
             pool.watchdog.watch(hold);
         }

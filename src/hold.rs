@@ -145,7 +145,12 @@ impl Hold {
 
     /// Validity left; zero when the hold is lost or given up.
     pub(crate) fn remaining(&self) -> Duration {
-        self.state().remaining(self.clock.now())
+        self.remaining_at(self.clock.now())
+    }
+
+    /// The same, for who has just looked at the clock.
+    pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
+        self.state().remaining(now)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -170,11 +175,11 @@ impl Hold {
         self.state().votes.set(node, vote);
     }
 
-    /// Enters, if more than `min_validity` is left. Whoever wants the hold renewed has it renewed for
+    /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
     /// as long as it is in.
-    pub(crate) fn enter(&self, min_validity: Duration, renew: bool) -> Option<Entered> {
+    pub(crate) fn enter(&self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
         let mut state = self.state();
-        if state.remaining(self.clock.now()) <= min_validity {
+        if state.remaining(now) <= min_validity {
             return None;
         }
         let first_to_renew = renew && state.renewing == 0;
@@ -379,12 +384,12 @@ mod tests {
     #[test]
     fn a_lapse_is_terminal() {
         let lapsed = hold(Duration::from_millis(5));
-        assert!(lapsed.enter(Duration::ZERO, true).is_some());
+        assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
         std::thread::sleep(Duration::from_millis(5));
         let lease = Duration::from_secs(30);
         let longer = Validity::of_lease(Clock::Host.now(), lease, 0.0);
         assert!(!lapsed.prolong(longer, lease));
-        assert!(lapsed.enter(Duration::ZERO, true).is_none());
+        assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_none());
         assert!(lapsed.while_valid(0, |_| ()).is_none());
         assert_eq!(
             (lapsed.remaining(), lapsed.upkeep()),
@@ -397,13 +402,13 @@ mod tests {
         let lease = Duration::from_secs(30);
         let hold = hold(lease);
         assert_eq!(
-            hold.enter(Duration::ZERO, false),
+            hold.enter(Clock::Host.now(), Duration::ZERO, false),
             Some(Entered {
                 first_to_renew: false
             })
         );
         assert_eq!(
-            hold.enter(Duration::ZERO, true),
+            hold.enter(Clock::Host.now(), Duration::ZERO, true),
             Some(Entered { first_to_renew: true })
         );
         assert_eq!(hold.upkeep(), Upkeep::Renewal(lease));

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
+use crate::clock::Moment;
 use crate::hold::Hold;
 use crate::name::Names;
 
@@ -72,15 +73,15 @@ impl Owner {
         owner
     }
 
-    /// Where this owner stands with `names` on the masters of `client`. Lapsed holds do not count.
-    pub(crate) fn standing(&self, client: Uuid, names: &Names) -> Standing {
+    /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
+    pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
         let mut holds = self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         let touching = holds
             .iter()
             .filter_map(Weak::upgrade)
             .filter(|hold| hold.field.client == client && hold.names.overlaps(names))
-            .map(|hold| (hold.remaining(), hold))
+            .map(|hold| (hold.remaining_at(now), hold))
             .find(|(left, _)| !left.is_zero());
         match touching {
             None => Standing::Outside,

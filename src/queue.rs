@@ -22,8 +22,9 @@ use crate::rota::Rota;
 /// Grants that a process may pass on to its own tasks while another process waits.
 const MOST_IN_A_ROW: u32 = 2;
 
-/// The shortest time left to others.
+/// The shortest time left to others, and the longest: a round may have been long by accident.
 const STEP_BACK: Duration = Duration::from_millis(5);
+const LONGEST_STEP_BACK: Duration = Duration::from_millis(500);
 
 /// The lines of one process.
 #[derive(Debug, Default)]
@@ -90,7 +91,7 @@ impl Sharing {
 
     /// The time in which somebody who hears of a release surely asks.
     fn patience(&self) -> Duration {
-        STEP_BACK.max(self.round_trip * 4)
+        (self.round_trip * 4).clamp(STEP_BACK, LONGEST_STEP_BACK)
     }
 }
 
@@ -188,6 +189,11 @@ impl Turn {
         others_first
     }
 
+    /// The time in which somebody who hears of a release surely asks.
+    pub(crate) fn patience(&self) -> Duration {
+        self.state().sharing().patience()
+    }
+
     /// The time that was left to others has run out.
     pub(crate) fn waited(&self) {
         self.state().sharing().rota.waited();
@@ -205,11 +211,12 @@ impl Turn {
         self.state().sharing().rota.heard(releases, Instant::now())
     }
 
-    /// The names were had.
-    pub(crate) fn granted(&self) {
+    /// The names were had. That took so long.
+    pub(crate) fn granted(&self, round_trip: Duration) {
         let mut state = self.state();
         state.in_a_row += 1;
         if let Some(sharing) = &mut state.sharing {
+            sharing.round_trip = round_trip;
             sharing.since = None;
             sharing.rota.granted();
         }

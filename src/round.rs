@@ -33,6 +33,8 @@ pub(crate) struct Round {
     calls: Vec<Call>,
     /// Calls whose answer has not been given out.
     outstanding: usize,
+    /// Whether any has been.
+    heard: bool,
     /// For how much longer which masters have no vote, where that matters.
     quarantined: Option<Vec<Duration>>,
     deadline: Instant,
@@ -112,6 +114,7 @@ impl Round {
             quarantined: trust.quarantined(&calls, sent),
             calls,
             outstanding: 0,
+            heard: false,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
         };
@@ -157,11 +160,20 @@ impl Round {
     }
 
     /// Goes on without the caller, to hear what the rest answers.
-    pub(crate) fn leave(self, forgotten: Forgotten, note: Note) {
+    pub(crate) fn leave(mut self, forgotten: Forgotten, mut note: Note) {
         if self.outstanding == 0 {
             return;
         }
         let pool = Arc::clone(&self.pool);
+        if !self.heard {
+            // Nothing is decided yet, so nothing of it is late.
+            pool.in_background(async move {
+                while let Some((place, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
+                    note(place, answer);
+                }
+            });
+            return;
+        }
         pool.stragglers.leave(Rest {
             round: self,
             forgotten,
@@ -191,6 +203,7 @@ impl Round {
                 }
             }
             self.outstanding -= 1;
+            self.heard = true;
             return Poll::Ready(Some((place, self.weigh(place, answer))));
         }
     }

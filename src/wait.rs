@@ -57,7 +57,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         let acquired = acquire(plan).await;
         let refusal = match acquired {
             Ok(guard) => {
-                turn.granted();
+                turn.granted(asked.elapsed());
                 guard.keep_turn(turn);
                 return Ok(guard);
             }
@@ -117,7 +117,8 @@ async fn inside(plan: &Plan) {
 }
 
 fn is_inside(plan: &Plan) -> bool {
-    let standing = plan.owner.standing(plan.pool.client, &plan.names);
+    let pool = &plan.pool;
+    let standing = plan.owner.standing(pool.client, &plan.names, pool.clock.now());
     !matches!(standing, Standing::Outside)
 }
 
@@ -158,8 +159,11 @@ async fn rest(
 
 /// Leaves the names to others who come first.
 async fn step_back(plan: &Plan, turn: &Turn) {
-    let listening = listening(plan, turn).await;
-    defer(plan, turn, &listening).await;
+    match turn.listening() {
+        Some(listening) => defer(plan, turn, &listening).await,
+        // It has not been in anybody's way so far, and perhaps there is nobody any more.
+        None => sleep(turn.patience()).await,
+    }
 }
 
 /// Leaves the names to those who have waited longer, until nobody takes them or they have had them.

@@ -408,3 +408,71 @@ async fn closing_tells_waiters_and_releases_or_leaves() {
         theirs.unlock().await.expect("held");
     }
 }
+
+/// The owner is inside with less validity than it asks for, and no master is there to extend it: nothing
+/// that it waits for makes the runtime stand still meanwhile.
+#[test]
+fn an_owner_inside_with_too_little_validity_sleeps() {
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        let outcome = runtime.block_on(async {
+            let cluster = Cluster::new(3);
+            let (masters, me) = (connect(&cluster).await, Owner::new());
+            let lock = masters.red_lock("a").owner(&me);
+            let guard = lock.clone().lease(ms(1000)).try_lock().await.expect("free");
+            for master in cluster.iter() {
+                master.crash();
+            }
+            sleep(ms(500)).await;
+            let wanted = lock.lease(ms(1000)).min_validity(ms(900)).wait(ms(200));
+            let outcome = wanted.lock().await.map(drop);
+            drop(guard);
+            outcome
+        });
+        done.send(outcome).expect("somebody waits for it");
+    });
+    let outcome = outcome.recv_timeout(Duration::from_secs(10));
+    let outcome = outcome.expect("virtual time goes on");
+    assert!(matches!(outcome, Err(LockError::TimedOut { .. })), "{outcome:?}");
+}
+
+/// Each release makes one process ask, however many wait: the one whose turn it is.
+#[tokio::test(start_paused = true)]
+async fn commands_do_not_grow_with_the_processes_that_wait() {
+    let mut commands = Vec::new();
+    for processes in [3, 12] {
+        let cluster = Cluster::new(3);
+        slow_down(&cluster);
+        let granted = Arc::new(AtomicUsize::new(0));
+        let mut tasks = Vec::new();
+        for _ in 0..processes {
+            let (process, granted) = (connect(&cluster).await, Arc::clone(&granted));
+            tasks.push(tokio::spawn(async move {
+                loop {
+                    let guard = process.red_lock("a").lock().await.expect("its turn comes");
+                    sleep(ms(3)).await;
+                    granted.fetch_add(1, Ordering::SeqCst);
+                    guard.unlock().await.expect("held");
+                }
+            }));
+        }
+        // Until everybody knows how many there are.
+        sleep(ms(2000)).await;
+        let (grants, scripts) = (granted.load(Ordering::SeqCst), scripts_run(&cluster));
+        sleep(ms(10_000)).await;
+        let grants = granted.load(Ordering::SeqCst) - grants;
+        let run: u64 = scripts_run(&cluster).iter().sum::<u64>() - scripts.iter().sum::<u64>();
+        for task in &tasks {
+            task.abort();
+        }
+        assert!(grants > 500, "{processes} processes: {grants} grants");
+        #[allow(clippy::cast_precision_loss, reason = "small numbers")]
+        commands.push(run as f64 / grants as f64 / 3.0);
+    }
+    assert!(commands.iter().all(|count| *count <= 4.0), "{commands:?}");
+}

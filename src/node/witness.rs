@@ -84,7 +84,8 @@ impl Witness {
         };
         let ran = Duration::from_micros(clock_us.saturating_sub(reference.clock_us));
         let at_most = heard.since(reference.sent);
-        if ran > at_most + self.tolerance.slew(at_most) + RESOLUTION {
+        // What needs no slew to be explained comes first: nearly every answer, and the sum is not cheap.
+        if ran > at_most + RESOLUTION && ran > at_most + self.tolerance.slew(at_most) + RESOLUTION {
             let ahead = humantime::format_duration(ran.saturating_sub(at_most));
             tracing::warn!(node = %self.node, %ahead, "master's clock was set forward; it has no vote for now");
             state.reference = Some(Reading { clock_us, sent });
@@ -94,7 +95,7 @@ impl Witness {
         // The newer reading is the better reference, unless its request travelled so long that the
         // older one, with what the rates may have added since, bounds the clock more closely.
         let at_least = sent.since(reference.sent);
-        if ran <= at_least + self.tolerance.slew(at_least) {
+        if ran <= at_least || ran <= at_least + self.tolerance.slew(at_least) {
             state.reference = Some(Reading { clock_us, sent });
         }
     }
