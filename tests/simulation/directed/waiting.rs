@@ -163,6 +163,45 @@ async fn others_get_their_turn() {
     scene.end().await;
 }
 
+/// Of many processes that want the same name, a release makes one ask: the one whose turn it is.
+#[tokio::test(start_paused = true)]
+async fn one_asks_at_a_release() {
+    const PROCESSES: usize = 8;
+    const GRANTS: usize = 50;
+    let mut plan = plan(Class::Calm, LEASE);
+    plan.clients = PROCESSES;
+    let scene = Scene::open(plan).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let ask = Ask::new().lease(LEASE).wait(LEASE);
+    let tasks = std::array::from_fn::<_, PROCESSES, _>(|place| {
+        let (world, seat) = (Arc::clone(&scene.world), Arc::clone(&scene.seats[place]));
+        tokio::spawn(async move {
+            for _ in 0..GRANTS {
+                let mine = ask.of(&world, &seat).await;
+                sleep(ms(3)).await;
+                leave(&world, place, mine).await;
+            }
+        })
+    });
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let run: u64 = scene
+        .masters()
+        .map(|master| master.executed().values().sum::<u64>())
+        .sum();
+    let grants = (PROCESSES * GRANTS * scene.masters().count()) as u64;
+    if run > 4 * grants {
+        violated(
+            "quiet while waiting",
+            &format!("{run} scripts for {grants} grants and masters"),
+        );
+    }
+    scene.end().await;
+}
+
 /// Whoever is tired of waiting listens no longer.
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_for_ever() {
