@@ -98,7 +98,10 @@ impl Rota {
     /// leaves the names to nobody.
     fn due(&self) -> u32 {
         let early = (self.sharers / 8).max(1).saturating_add(self.early);
-        self.by_count().saturating_sub(early)
+        let due = self.by_count().saturating_sub(early);
+        // Who has had a turn leaves at least one to others, however often nobody took it: its own release
+        // is heard, and one more.
+        if self.turn > 0 { due.max(2) } else { due }
     }
 
     fn by_count(&self) -> u32 {
@@ -160,6 +163,19 @@ mod tests {
         }
         rota.granted();
         assert_eq!(deferred(&mut rota, &mut now), 16);
+    }
+
+    #[test]
+    fn others_are_given_a_chance_however_often_they_did_not_take_it() {
+        let (mut rota, mut now) = (Rota::default(), Instant::now());
+        for _ in 0..10 {
+            rota.pass(2, 2, APART);
+            assert!(!rota.ahead().is_zero());
+            rota.waited();
+            rota.granted();
+        }
+        rota.pass(2, 2, APART);
+        assert_eq!(deferred(&mut rota, &mut now), 2);
     }
 
     #[test]
