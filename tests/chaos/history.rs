@@ -19,7 +19,7 @@ use crate::witness::Witness;
 /// For one history, whatever happens in it.
 const WITHIN: Duration = Duration::from_secs(180);
 /// More strikes where something is to be seen: a rival may come too late to show it.
-const MORE: usize = 8;
+const MORE: usize = 24;
 /// Of a fault that lasts for less nothing can be said about progress during it.
 const LONG: Duration = Duration::from_secs(1);
 
