@@ -5,8 +5,8 @@
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0,
 --       and when fenced: token, ms that a fence lives
 -- Returns
---   stamp                         granted, not fenced: the owner's field stands under every name
---   {stamp, 1, highest}           granted, and the token was accepted: it is above all that was stored
+--   stamp                         granted: the owner's field stands under every name, and the token, if there
+--                                 is one, was accepted: it is above all that was stored
 --   {stamp, 3, highest}           granted, but a token as high had been stored before
 --   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
@@ -102,4 +102,4 @@ for i = last + 1, fences do
     call('pexpire', KEYS[i], ARGV[6])
   end
 end
-return {stamp, accepted and 1 or 3, digits}
+return accepted and stamp or {stamp, 3, digits}

@@ -19,7 +19,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         return Err(LockError::Closed.into());
     }
     let now = plan.pool.clock.now();
-    match plan.owner.standing(plan.pool.client, &plan.names, now) {
+    match plan.standing(now) {
         Standing::Inside(hold, left) => {
             if let Some(guard) = enter(plan, hold, left, now).await? {
                 return Ok(guard);
@@ -64,23 +64,21 @@ async fn enter(
         }
         now = plan.pool.clock.now();
     }
-    let entered = MultiLockGuard::enter(&plan.pool, &hold, &plan.owner, now, plan.min_validity, plan.renew);
+    let entered = MultiLockGuard::enter(
+        &plan.pool,
+        &hold,
+        plan.owner.as_ref(),
+        now,
+        plan.min_validity,
+        plan.renew,
+    );
     if entered.is_some() {
         return Ok(entered);
     }
     let validity = hold.remaining();
     if !validity.is_zero() {
         // The owner's own hold would refuse a new attempt.
-        let votes = hold.votes();
-        let error = LockError::TooLate {
-            validity,
-            votes: plan.pool.evidence(&votes),
-        };
-        return Err(Refusal {
-            error,
-            hindrance: Hindrance::Split,
-            votes,
-        });
+        return Err(plan.too_late(validity, hold.votes()));
     }
     Ok(None)
 }

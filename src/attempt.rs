@@ -13,8 +13,9 @@ use crate::hold::{Granted, Hold};
 use crate::masters::Pool;
 use crate::node::{Class, Fault};
 use crate::plan::{Hindrance, Plan, Refusal};
+use crate::reply::{Reply, parse_acquired, parse_extended};
 use crate::round::{Forgotten, Round, Trust};
-use crate::script::{self, Fence, Fencing, Renewal, Reply};
+use crate::script::{self, Fence, Fencing, Renewal};
 use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
 use crate::vote::Vote;
@@ -45,7 +46,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.memory());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
-    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true);
+    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(tally.least());
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;
@@ -95,21 +96,12 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let Some(guard) = MultiLockGuard::enter(
         pool,
         &hold,
-        &plan.owner,
+        plan.owner.as_ref(),
         pool.clock.now(),
         plan.min_validity,
         plan.renew,
     ) else {
-        let votes = attempt.votes.clone();
-        let error = LockError::TooLate {
-            validity: hold.remaining(),
-            votes: pool.evidence(&votes),
-        };
-        return Err(Refusal {
-            error,
-            hindrance: Hindrance::Split,
-            votes,
-        });
+        return Err(plan.too_late(hold.remaining(), attempt.votes.clone()));
     };
     if !plan.renew {
         // To notice its end; one that is renewed is looked after already.
@@ -126,7 +118,9 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let note = move |place, answer| late.note_vote(place, read(answer).vote);
     round.leave(Forgotten::Loaded, Box::new(note));
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
-    plan.owner.remember(&hold);
+    if let Some(owner) = &plan.owner {
+        owner.remember(&hold);
+    }
     Ok(guard)
 }
 
@@ -206,7 +200,7 @@ async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote], 
     {
         let replies = answer
             .ok()
-            .and_then(|value| script::parse_extended(&value))
+            .and_then(|value| parse_extended(&value))
             .unwrap_or_default();
         accepted += usize::from(matches!(
             replies.first(),
@@ -234,7 +228,7 @@ fn read(answer: Result<redis::Value, Fault>) -> Answer {
         accepted: false,
         highest: 0,
     };
-    match answer.map(|value| (script::parse_acquired(&value), value)) {
+    match answer.map(|value| (parse_acquired(&value), value)) {
         Ok((Some(Reply::Granted { accepted, highest }), _)) => Answer {
             accepted,
             highest,

@@ -15,8 +15,10 @@ use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Fault;
 use crate::queue::Crowd;
+use crate::reply::parse_released;
+use crate::request::Request;
 use crate::round::{Forgotten, Round, Trust};
-use crate::script::{self, Fence, Request};
+use crate::script::{self, Fence};
 use crate::vote::Vote;
 
 /// What is to be released.
@@ -67,6 +69,12 @@ impl Release {
         }
     }
 
+    /// So many votes are needed before anything can be decided.
+    pub(crate) fn worth(mut self, votes: usize) -> Self {
+        self.round = self.round.take().map(|round| round.worth(votes));
+        self
+    }
+
     /// The next master's vote: *granted* where everything was released.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let (place, answer) = self.round.as_mut()?.next().await?;
@@ -97,7 +105,7 @@ impl Drop for Release {
 impl Books {
     fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match answer {
-            Ok(value) => match script::parse_released(&value) {
+            Ok(value) => match parse_released(&value) {
                 Some(released) => {
                     if let Some(crowd) = &self.crowd {
                         crowd.heard_by(released.listeners);

@@ -13,8 +13,9 @@ use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
 use crate::masters::Pool;
 use crate::node::Fault;
+use crate::reply::{Reply, parse_acquired, parse_extended};
 use crate::round::{Round, Trust};
-use crate::script::{self, Fence, Fencing, Renewal, Reply};
+use crate::script::{self, Fence, Fencing, Renewal};
 use crate::validity::Validity;
 use crate::vote::{Vote, Votes};
 
@@ -101,16 +102,12 @@ impl Extension {
 
     fn retaken(&mut self, (index, node, answer): Retake) {
         if let Some(answer) = answer {
-            self.count(
-                index,
-                node,
-                read(answer.map(|value| script::parse_acquired(&value))),
-            );
+            self.count(index, node, read(answer.map(|value| parse_acquired(&value))));
         }
     }
 
     fn answered(&mut self, node: usize, answer: Result<Value, Fault>) {
-        let replies = answer.map(|value| script::parse_extended(&value));
+        let replies = answer.map(|value| parse_extended(&value));
         for index in 0..self.extended.len() {
             let reply = match &replies {
                 Ok(Some(replies)) => Ok(replies.get(index).cloned()),

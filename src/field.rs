@@ -4,6 +4,9 @@ use std::fmt;
 
 use uuid::Uuid;
 
+/// An id, a colon and a number.
+const LONGEST: usize = 36 + 1 + 20;
+
 /// Who holds, as the masters store it, in Redisson's form `uuid:number`: the client, and a number
 /// that it never uses again. Kept apart, because a process may hold very many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +18,11 @@ pub(crate) struct Field {
 impl Field {
     /// What the masters store. Whoever knows it can release the hold: it is not for logs.
     pub(crate) fn text(self) -> String {
-        format!("{}:{}", self.client, self.number)
+        let mut text = String::with_capacity(LONGEST);
+        text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        text.push(':');
+        text.push_str(itoa::Buffer::new().format(self.number));
+        text
     }
 }
 

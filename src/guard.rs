@@ -1,7 +1,7 @@
 //! The proof of a hold.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,8 @@ use crate::vote::{Vote, Votes};
 pub struct MultiLockGuard {
     pool: Arc<Pool>,
     hold: Arc<Hold>,
-    owner: Owner,
+    /// Made when it is asked for, where the call site named none: few ask, and a process may hold very many.
+    owner: OnceLock<Owner>,
     /// Whether this guard wants the hold renewed.
     renew: bool,
     /// Whether this guard still counts in its hold.
@@ -54,7 +55,7 @@ impl MultiLockGuard {
     pub(crate) fn enter(
         pool: &Arc<Pool>,
         hold: &Arc<Hold>,
-        owner: &Owner,
+        owner: Option<&Owner>,
         now: Moment,
         min_validity: Duration,
         renew: bool,
@@ -66,7 +67,7 @@ impl MultiLockGuard {
         Some(Self {
             pool: Arc::clone(pool),
             hold: Arc::clone(hold),
-            owner: owner.clone(),
+            owner: owner.cloned().map(OnceLock::from).unwrap_or_default(),
             renew,
             inside: true,
         })
@@ -118,7 +119,11 @@ impl MultiLockGuard {
 
     /// The owner, to enter again with.
     pub fn owner(&self) -> &Owner {
-        &self.owner
+        self.owner.get_or_init(|| {
+            let owner = Owner::new();
+            owner.remember(&self.hold);
+            owner
+        })
     }
 
     /// What every master answered last, to the acquisition or an extension. A minority that failed
@@ -189,7 +194,7 @@ impl MultiLockGuard {
     /// Dropped half-way, the release is carried on in the background.
     pub async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = self.is_valid();
-        let mut release = match self.leave() {
+        let release = match self.leave() {
             Ok(release) => release,
             Err(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
             Err(_) => {
@@ -211,6 +216,7 @@ impl MultiLockGuard {
             .collect();
         let mut gone = votes.iter().filter(|vote| **vote == Vote::NotHeld).count();
         let (mut pending, mut released) = (nodes - gone, 0);
+        let mut release = release.worth(self.hold.needed.min(spare + 1).saturating_sub(gone));
         while let Some((place, vote)) = release.next().await {
             pending -= 1;
             released += usize::from(vote == Vote::Granted);

@@ -10,8 +10,9 @@ use crate::error::LockError;
 use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Slot;
+use crate::reply::{Entry, parse_entries, parse_owners};
 use crate::round::{Round, Trust};
-use crate::script::{self, Entry};
+use crate::script;
 use crate::vote::{Vote, Votes};
 
 /// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
@@ -92,7 +93,7 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
     let mut states = vec![vec![silent; pool.slots.len()]; names.len()];
     let mut round = Round::begin(pool, &script::inspect(names), Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
-        let entries = answer.map(|value| script::parse_entries(&value));
+        let entries = answer.map(|value| parse_entries(&value));
         for (index, nodes) in states.iter_mut().enumerate() {
             nodes[place] = match &entries {
                 Ok(Some(entries)) => entries.get(index).map_or_else(unexpected, read),
@@ -147,7 +148,7 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     let mut round = Round::begin(pool, &request, Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
-        votes[place] = match answer.map(|value| script::parse_owners(&value)) {
+        votes[place] = match answer.map(|value| parse_owners(&value)) {
             Ok(Some(found)) => {
                 former.extend(
                     found

@@ -27,6 +27,8 @@ mod plan;
 mod policy;
 mod queue;
 mod renewal;
+mod reply;
+mod request;
 mod rota;
 mod round;
 mod script;

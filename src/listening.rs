@@ -3,13 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::future::join_all;
 use tokio::runtime::Handle;
-use tokio::task::coop::unconstrained;
 use tokio::time::{Duration, timeout};
 
 use crate::name::{Names, channel};
-use crate::node::{Fault, Slot};
+use crate::node::{Inbox, Slot};
 use crate::notice::{Topic, Topics};
 use crate::vote::Vote;
 
@@ -36,8 +35,6 @@ pub(crate) struct Heard {
     gaps: u64,
 }
 
-type Calls = Vec<BoxFuture<'static, Result<(), Fault>>>;
-
 impl Listening {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
@@ -46,15 +43,16 @@ impl Listening {
             ears: Arc::clone(ears),
             topics: Vec::with_capacity(names.len()),
         };
-        let mut calls = Calls::new();
+        let mut calls = Vec::new();
         for name in names.iter() {
-            let channel = channel(name);
+            let channel = channel(name).text();
             let topic = ears
                 .topics
                 .join(&channel, || calls.extend(ears.subscribe(&channel)));
             listening.topics.push((channel, topic));
         }
-        let _ = timeout(ears.node_timeout, join_all(calls)).await;
+        let confirmed = join_all(calls.into_iter().map(Inbox::answer));
+        let _ = timeout(ears.node_timeout, confirmed).await;
         listening
     }
 
@@ -137,7 +135,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut calls = Calls::new();
+        let mut calls = Vec::new();
         for (channel, _) in &self.topics {
             self.ears
                 .topics
@@ -148,7 +146,7 @@ impl Drop for Listening {
             // The timer is made by the task, since this may be dropped outside of a runtime.
             self.ears
                 .runtime
-                .spawn(async move { timeout(within, join_all(calls)).await });
+                .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });
         }
     }
 }
@@ -162,27 +160,19 @@ impl fmt::Debug for Listening {
 }
 
 impl Ears {
-    fn subscribe(&self, channel: &str) -> Calls {
+    fn subscribe(&self, channel: &str) -> Vec<Inbox> {
         let channels = [channel.to_owned()];
         self.slots
             .iter()
-            .filter_map(|slot| Some(sent(slot.link().ok()?.subscribe(&channels))))
+            .filter_map(|slot| Some(slot.link().ok()?.subscribe(&channels)))
             .collect()
     }
 
-    fn unsubscribe(&self, channel: &str) -> Calls {
+    fn unsubscribe(&self, channel: &str) -> Vec<Inbox> {
         let channels = [channel.to_owned()];
         self.slots
             .iter()
-            .filter_map(|slot| Some(sent(slot.link().ok()?.unsubscribe(&channels))))
+            .filter_map(|slot| Some(slot.link().ok()?.unsubscribe(&channels)))
             .collect()
-    }
-}
-
-/// The first poll sends, also in a task that has used up its budget.
-fn sent(mut call: BoxFuture<'static, Result<(), Fault>>) -> BoxFuture<'static, Result<(), Fault>> {
-    match unconstrained(&mut call).now_or_never() {
-        Some(done) => std::future::ready(done).boxed(),
-        None => call,
     }
 }

@@ -245,7 +245,7 @@ impl MultiLock {
             max_hold: self.max_hold,
             fenced: self.fenced,
             min_validity: self.min_validity,
-            owner: self.owner.clone().unwrap_or_default(),
+            owner: self.owner.clone(),
             waits: false,
         })
     }

@@ -112,31 +112,53 @@ impl<S: Into<Box<str>> + Clone> From<&[S]> for Names {
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
 
-/// What a prefix adds to a name at most, with what the protocol puts around a word.
-pub(crate) const LONGEST_PREFIX: usize = 40;
+/// A key or channel that belongs to a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    prefix: &'static str,
+    name: &'a str,
+}
 
-/// Redisson's rule for a key that belongs to a name: a name with a hash tag keeps it.
-fn prefixed(prefix: &str, name: &str) -> String {
-    if name.contains('{') {
-        [prefix, ":", name].concat()
-    } else {
-        [prefix, ":{", name, "}"].concat()
+impl<'a> Key<'a> {
+    /// What a prefix adds to a name at most, with what the protocol puts around a word.
+    pub(crate) const LONGEST_PREFIX: usize = 40;
+
+    /// Its text in pieces, by Redisson's rule: a name with a hash tag keeps it.
+    pub(crate) fn parts(self) -> [&'a str; 4] {
+        if self.name.contains('{') {
+            [self.prefix, ":", self.name, ""]
+        } else {
+            [self.prefix, ":{", self.name, "}"]
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        self.parts().concat()
     }
 }
 
 /// The channel on which a release of the name is announced, as Redisson names it.
-pub(crate) fn channel(name: &str) -> String {
-    prefixed("redisson_lock__channel", name)
+pub(crate) fn channel(name: &str) -> Key<'_> {
+    Key {
+        prefix: "redisson_lock__channel",
+        name,
+    }
 }
 
 /// The set of owner fields that an operator forced out of the name.
-pub(crate) fn revocation_mark(name: &str) -> String {
-    prefixed("multilock_revoked", name)
+pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
+    Key {
+        prefix: "multilock_revoked",
+        name,
+    }
 }
 
 /// The largest fencing token that was accepted for the name, as Redisson names it.
-pub(crate) fn fence(name: &str) -> String {
-    prefixed("redisson_lock_token", name)
+pub(crate) fn fence(name: &str) -> Key<'_> {
+    Key {
+        prefix: "redisson_lock_token",
+        name,
+    }
 }
 
 #[cfg(test)]
@@ -152,8 +174,8 @@ mod tests {
 
     #[test]
     fn keys_as_redisson_lays_them_out() {
-        assert_eq!(channel("order"), "redisson_lock__channel:{order}");
-        assert_eq!(channel("{order}:1"), "redisson_lock__channel:{order}:1");
+        assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
+        assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
     }
 
     #[test]

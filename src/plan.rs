@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::error::{InvalidInput, LockError};
 use crate::masters::Pool;
 use crate::name::Names;
-use crate::owner::Owner;
+use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
 use crate::vote::Vote;
 
@@ -23,9 +24,31 @@ pub(crate) struct Plan {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
-    pub(crate) owner: Owner,
+    /// `None` for one that nobody else can be.
+    pub(crate) owner: Option<Owner>,
     /// Whether a refused attempt is followed by a wait.
     pub(crate) waits: bool,
+}
+
+impl Plan {
+    /// Where its owner stands now with the names.
+    pub(crate) fn standing(&self, now: Moment) -> Standing {
+        self.owner.as_ref().map_or(Standing::Outside, |owner| {
+            owner.standing(self.pool.client, &self.names, now)
+        })
+    }
+
+    /// So little validity is left that there is nothing to enter.
+    pub(crate) fn too_late(&self, validity: Duration, votes: Vec<Vote>) -> Refusal {
+        Refusal {
+            error: LockError::TooLate {
+                validity,
+                votes: self.pool.evidence(&votes),
+            },
+            hindrance: Hindrance::Split,
+            votes,
+        }
+    }
 }
 
 /// An attempt that gave no hold.

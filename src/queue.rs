@@ -8,7 +8,10 @@
 //! among its own tasks, and when others are listening for a release it steps back after
 //! [`MOST_IN_A_ROW`] and waits until its turn comes again (see [`rota`](crate::rota)).
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,13 +32,38 @@ const LONGEST_STEP_BACK: Duration = Duration::from_millis(500);
 /// The lines of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// Each with how many stand in it.
-    lines: Mutex<HashMap<Names, (Arc<Line>, usize)>>,
+    lines: Mutex<HashSet<ByNames>>,
 }
+
+/// A line where it is found by its names, which are not kept twice: a process may have very many.
+#[derive(Debug)]
+struct ByNames(Arc<Line>);
+
+impl Borrow<Names> for ByNames {
+    fn borrow(&self) -> &Names {
+        &self.0.names
+    }
+}
+
+impl Hash for ByNames {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.names.hash(state);
+    }
+}
+
+impl PartialEq for ByNames {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.names == other.0.names
+    }
+}
+
+impl Eq for ByNames {}
 
 #[derive(Debug)]
 struct Line {
     names: Names,
+    /// How many stand in it; changed by whoever has the lines locked.
+    standing: AtomicUsize,
     /// One permit; first come, first served.
     turn: Semaphore,
     state: Mutex<State>,
@@ -112,17 +140,21 @@ impl Lines {
     /// Joins the end of the line for `names`.
     pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
         let mut lines = self.lines();
-        let (line, standing) = lines
-            .entry(names.clone())
-            .or_insert_with(|| (Arc::new(Line::new(names.clone())), 0));
-        *standing += 1;
+        let line = if let Some(ByNames(line)) = lines.get(names) {
+            Arc::clone(line)
+        } else {
+            let line = Arc::new(Line::new(names.clone()));
+            lines.insert(ByNames(Arc::clone(&line)));
+            line
+        };
+        line.standing.fetch_add(1, Ordering::Relaxed);
         Place {
             lines: Arc::clone(self),
-            line: Arc::clone(line),
+            line,
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Names, (Arc<Line>, usize)>> {
+    fn lines(&self) -> MutexGuard<'_, HashSet<ByNames>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -154,11 +186,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut lines = self.lines.lines();
-        let Some((_, standing)) = lines.get_mut(&self.line.names) else {
-            return;
-        };
-        *standing -= 1;
-        let empty = (*standing == 0).then(|| lines.remove(&self.line.names));
+        let last = self.line.standing.fetch_sub(1, Ordering::Relaxed) == 1;
+        let empty = last.then(|| lines.take(&self.line.names));
         // What a line listened with takes locks of its own when it falls.
         drop(lines);
         drop(empty);
@@ -283,6 +312,7 @@ impl Line {
     fn new(names: Names) -> Self {
         Self {
             names,
+            standing: AtomicUsize::new(0),
             turn: Semaphore::new(1),
             state: Mutex::default(),
         }

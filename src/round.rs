@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
 use redis::Value;
-use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::Moment;
 use crate::deadline::Alarm;
 use crate::masters::Pool;
-use crate::node::{By, Class, Fault, Link, Slot};
+use crate::node::{By, Class, Fault, Inbox, Link};
 use crate::policy::forgetful_allowed;
-use crate::script::{Request, Stamp};
+use crate::reply::Stamp;
+use crate::request::Request;
 use crate::stragglers::{Note, Rest};
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
@@ -30,7 +29,8 @@ pub(crate) struct Round {
     sent: Instant,
     trust: Trust,
     /// One a master.
-    calls: Vec<Call>,
+    links: Links,
+    inbox: Inbox,
     /// Calls whose answer has not been given out.
     outstanding: usize,
     /// Whether any has been.
@@ -41,18 +41,7 @@ pub(crate) struct Round {
     alarm: Option<Alarm>,
 }
 
-/// One master's part of a round.
-struct Call {
-    link: Result<Arc<Link>, Fault>,
-    stage: Stage,
-}
-
-enum Stage {
-    /// It was not asked, or its answer has been given out.
-    Over,
-    Answered(Result<Value, Fault>),
-    Waiting(BoxFuture<'static, Result<Value, Fault>>),
-}
+type Links = Vec<Result<Arc<Link>, Fault>>;
 
 /// What is done for a master that has forgotten the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,17 +64,15 @@ pub(crate) enum Trust {
 
 impl Trust {
     /// For how much longer each master has no vote, if that matters to this one.
-    fn quarantined(self, calls: &[Call], now: Instant) -> Option<Vec<Duration>> {
+    fn quarantined(self, links: &Links, now: Instant) -> Option<Vec<Duration>> {
         let Self::Quorum(needed) = self else {
             return None;
         };
-        let left = |call: &Call| {
-            call.link
-                .as_ref()
-                .map_or(Duration::ZERO, |link| link.quarantine(now))
+        let left = |link: &Result<Arc<Link>, Fault>| {
+            link.as_ref().map_or(Duration::ZERO, |link| link.quarantine(now))
         };
-        let count = calls.iter().filter(|call| !left(call).is_zero()).count();
-        (count > forgetful_allowed(needed, calls.len())).then(|| calls.iter().map(left).collect())
+        let count = links.iter().filter(|link| !left(link).is_zero()).count();
+        (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
     }
 }
 
@@ -100,29 +87,24 @@ impl Round {
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         let (begun, sent) = (pool.clock.now(), Instant::now());
-        let call = |slot: &Arc<Slot>| Call {
-            link: slot.link(),
-            stage: Stage::Over,
-        };
-        let calls: Vec<_> = pool.slots.iter().map(call).collect();
+        let links: Links = pool.slots.iter().map(|slot| slot.link()).collect();
         let mut round = Self {
             pool: Arc::clone(pool),
             request: Arc::clone(request),
             begun,
             sent,
             trust,
-            quarantined: trust.quarantined(&calls, sent),
-            calls,
+            quarantined: trust.quarantined(&links, sent),
+            inbox: Inbox::new(links.len()),
+            links,
             outstanding: 0,
             heard: false,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
         };
-        for (place, call) in round.calls.iter_mut().enumerate() {
-            if asked(place) {
-                call.send(request, By::Sha);
-                round.outstanding += 1;
-            }
+        for place in (0..round.links.len()).filter(|place| asked(*place)) {
+            round.send(place, By::Sha);
+            round.outstanding += 1;
         }
         round
     }
@@ -140,6 +122,13 @@ impl Round {
     /// When masters that have not answered are given up.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// So many answers are needed before anything can be decided. Whoever waits is not woken for less,
+    /// unless a master answers with a fault.
+    pub(crate) fn worth(self, answers: usize) -> Self {
+        self.inbox.worth(answers);
+        self
     }
 
     /// Ends at that deadline instead: that of the round before it, where both are parts of one attempt.
@@ -188,17 +177,19 @@ impl Round {
                 return Poll::Ready(None);
             };
             if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript)
-                && let Ok(link) = &self.calls[place].link
+                && let Ok(link) = &self.links[place]
             {
                 match forgotten {
                     Forgotten::SentAgain => {
-                        self.calls[place].send(&self.request, By::Source);
+                        self.send(place, By::Source);
                         continue;
                     }
                     Forgotten::Loaded => {
                         let within = self.pool.config.node_timeout;
-                        let loading = timeout(within, link.load(self.request.script));
-                        self.pool.in_background(loading.map(|_| ()));
+                        let loaded = link.load(self.request.script).answer();
+                        self.pool.in_background(async move {
+                            let _ = timeout(within, loaded).await;
+                        });
                     }
                 }
             }
@@ -211,7 +202,7 @@ impl Round {
     /// What a master answers does not count while it is in quarantine, nor when it shows by its
     /// answers since the round began that it may have forgotten.
     fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
-        let Ok(link) = &self.calls[place].link else {
+        let Ok(link) = &self.links[place] else {
             return answer;
         };
         heed(link, &answer);
@@ -231,12 +222,9 @@ impl Round {
         if self.outstanding == 0 {
             return Poll::Ready(None);
         }
-        // All of them at every turn: there are few, and a look costs less than books on who has called.
         // Answers first: one that is here counts, even at the deadline.
-        for (place, call) in self.calls.iter_mut().enumerate() {
-            if let Poll::Ready(answer) = call.poll(cx) {
-                return Poll::Ready(Some((place, answer)));
-            }
+        if let Poll::Ready(answer) = self.inbox.poll_take(cx) {
+            return Poll::Ready(Some(answer));
         }
         match &self.alarm {
             Some(alarm) => alarm.wake(cx.waker()),
@@ -251,45 +239,19 @@ impl Round {
 
     fn give_up(&mut self) {
         let within = humantime::format_duration(self.pool.config.node_timeout);
-        let reason: Arc<str> = format!("none within {within}").into();
-        for call in &mut self.calls {
-            if let Stage::Waiting(_) = call.stage {
-                call.stage = Stage::Answered(Err(Fault::Unknown(Arc::clone(&reason))));
-                if let Ok(link) = &call.link {
-                    link.kept_silent(self.sent);
-                }
+        let silence = Fault::Unknown(format!("none within {within}").into());
+        for place in self.inbox.give_up(&silence) {
+            if let Ok(link) = &self.links[place] {
+                link.kept_silent(self.sent);
             }
         }
     }
-}
 
-impl Call {
-    fn send(&mut self, request: &Arc<Request>, by: By) {
-        let mut answer = match &self.link {
-            Ok(link) => link.call(request, by),
-            Err(fault) => {
-                self.stage = Stage::Answered(Err(fault.clone()));
-                return;
-            }
-        };
-        // The first poll sends, also in a task that has used up its budget: what is begun here must be
-        // on its way before anything that is begun later.
-        self.stage = match unconstrained(&mut answer).now_or_never() {
-            Some(answer) => Stage::Answered(answer),
-            None => Stage::Waiting(answer),
-        };
-    }
-
-    /// Gives the answer out, once.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Value, Fault>> {
-        match &mut self.stage {
-            Stage::Over => return Poll::Pending,
-            Stage::Answered(_) => {}
-            Stage::Waiting(answer) => self.stage = Stage::Answered(ready!(answer.as_mut().poll(cx))),
-        }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Answered(answer) => Poll::Ready(answer),
-            Stage::Over | Stage::Waiting(_) => Poll::Pending,
+    fn send(&self, place: usize, by: By) {
+        let reply = self.inbox.expect(place);
+        match &self.links[place] {
+            Ok(link) => link.call(&self.request, by, reply),
+            Err(fault) => reply.give(Err(fault.clone())),
         }
     }
 }

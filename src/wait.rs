@@ -105,9 +105,12 @@ async fn turn(plan: &Plan, waiting: Place) -> Option<Turn> {
 
 /// Resolves when the owner is inside, by another of its tasks.
 async fn inside(plan: &Plan) {
+    let Some(owner) = &plan.owner else {
+        return std::future::pending().await;
+    };
     loop {
         // First listen, then look: nothing falls in between.
-        let mut entered = pin!(plan.owner.entered());
+        let mut entered = pin!(owner.entered());
         entered.as_mut().enable();
         if is_inside(plan) {
             return;
@@ -117,9 +120,7 @@ async fn inside(plan: &Plan) {
 }
 
 fn is_inside(plan: &Plan) -> bool {
-    let pool = &plan.pool;
-    let standing = plan.owner.standing(pool.client, &plan.names, pool.clock.now());
-    !matches!(standing, Standing::Outside)
+    !matches!(plan.standing(plan.pool.clock.now()), Standing::Outside)
 }
 
 /// Sleeps until another attempt is worthwhile.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::client::{Client, Settings, Who};
-use crate::pairs::Segment;
+use serde::{Deserialize, Serialize};
+
+use crate::pairs::{Segment, one_task};
 use crate::stats::{Durations, median};
 use crate::summary::Figure;
 
@@ -44,6 +46,43 @@ pub async fn connect_all(who: &[Who], urls: &[String], settings: Settings) -> Re
         clients.push(client.with_context(|| format!("connecting {}", who.label()))?);
     }
     Ok(clients)
+}
+
+/// What a pair takes and costs while something else is the case, beside the limit's, so that what the
+/// machine does meanwhile falls out of their ratio.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Beside {
+    pub ours_us: f64,
+    pub ours_cpu_us: f64,
+    pub limit_us: f64,
+}
+
+impl Beside {
+    /// Clients for it.
+    pub async fn connect(urls: &[String], settings: Settings) -> Result<Vec<Client>> {
+        connect_all(&[Who::Ours, Who::Limit], urls, settings).await
+    }
+
+    pub async fn measure(clients: &[Client], time: Duration) -> Result<Self> {
+        const REPEATS: usize = 5;
+        const NEVER: Duration = Duration::from_secs(10);
+        let turn = time / REPEATS as u32;
+        let runs = interleaved(clients, REPEATS, turn, async |client, time| {
+            one_task(client, time, NEVER).await
+        })
+        .await?;
+        let of = |place: usize, figure: fn(&Segment) -> f64| median(runs[place].segments.iter().map(figure));
+        Ok(Self {
+            ours_us: of(0, |segment| segment.latency.at(0.5)),
+            ours_cpu_us: of(0, Segment::cpu_per_pair),
+            limit_us: of(1, |segment| segment.latency.at(0.5)),
+        })
+    }
+
+    /// How much longer a pair takes now, beyond what the limit's does.
+    pub fn growth(&self, before: &Self) -> f64 {
+        (self.ours_us / before.ours_us) / (self.limit_us / before.limit_us)
+    }
 }
 
 /// Lets every client run in turn: once to warm up, then so often.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{RedisError, Value};
+use redis::Value;
 
 use crate::vote::Vote;
 
@@ -60,13 +60,6 @@ const CODES: [(&str, Class); 16] = [
 ];
 
 impl Fault {
-    pub(crate) fn from_error(error: &RedisError) -> Self {
-        match error.code() {
-            Some(code) => Self::from_server(code, error.detail().unwrap_or_default()),
-            None => Self::Unknown(error.to_string().into()),
-        }
-    }
-
     fn from_server(code: &str, detail: &str) -> Self {
         // Redis 6 reports an error raised inside a script as "ERR Error running script … -CODE …".
         let inner = detail

@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, ready};
-use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::witness::Witness;
-use super::{By, Fault, Marker, Wire};
+use super::{By, Fault, Inbox, Marker, ReplyTo, Wire};
 use crate::clock::Moment;
-use crate::script::{Request, Script, Stamp};
+use crate::reply::Stamp;
+use crate::request::{Request, Script};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
@@ -68,35 +67,35 @@ impl Link {
     }
 
     /// One script call.
-    pub(crate) fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
-        if self.is_closed() {
-            return Box::pin(ready(Err(closed())));
+    pub(crate) fn call(&self, request: &Request, by: By, reply: ReplyTo) {
+        match self.closed() {
+            Some(fault) => reply.give(Err(fault)),
+            None => self.wire.call(request, by, reply),
         }
-        self.wire.call(request, by)
     }
 
     /// Makes the master know a script again.
-    pub(crate) fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
-        if self.is_closed() {
-            return Box::pin(ready(Err(closed())));
-        }
-        self.wire.load(script)
+    pub(crate) fn load(&self, script: &'static Script) -> Inbox {
+        self.answered_by(|reply| self.wire.load(script, reply))
     }
 
-    /// Asks for the release notices of some channels; done when the master has confirmed.
-    pub(crate) fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        if self.is_closed() {
-            return Box::pin(ready(Err(closed())));
-        }
-        self.wire.subscribe(channels)
+    /// Asks for the release notices of some channels; answered when the master has confirmed.
+    pub(crate) fn subscribe(&self, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.subscribe(channels, reply))
     }
 
     /// Asks for them no longer.
-    pub(crate) fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        if self.is_closed() {
-            return Box::pin(ready(Err(closed())));
+    pub(crate) fn unsubscribe(&self, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.unsubscribe(channels, reply))
+    }
+
+    fn answered_by(&self, ask: impl FnOnce(ReplyTo)) -> Inbox {
+        let (inbox, reply) = Inbox::single();
+        match self.closed() {
+            Some(fault) => reply.give(Err(fault)),
+            None => ask(reply),
         }
-        self.wire.unsubscribe(channels)
+        inbox
     }
 
     /// For how much longer than `now` the master has no vote; zero when it has one.
@@ -164,11 +163,8 @@ impl Link {
         self.closed.store(true, Ordering::Release);
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+    fn closed(&self) -> Option<Fault> {
+        let closed = self.closed.load(Ordering::Acquire);
+        closed.then(|| Fault::NotSent("connection closed".into()))
     }
-}
-
-fn closed() -> Fault {
-    Fault::NotSent("connection closed".into())
 }

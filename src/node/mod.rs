@@ -7,10 +7,14 @@
 //! code for both.
 
 mod address;
+mod answer;
 mod fault;
 mod link;
+mod login;
 mod marker;
 mod obligation;
+mod pipe;
+mod resp;
 mod server;
 mod slot;
 mod stream;
@@ -21,10 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redis::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use address::Address;
+pub(crate) use answer::{Answer, Inbox, ReplyTo};
 pub(crate) use fault::{Class, Fault};
 pub(crate) use link::Link;
 pub(crate) use marker::Marker;
@@ -33,7 +37,7 @@ pub(crate) use slot::{Keeping, Roster, Slot, Status};
 pub(crate) use witness::Tolerance;
 
 use crate::error::NodeError;
-use crate::script::{Request, Script};
+use crate::request::{Request, Script};
 
 /// How to reach one master.
 pub(crate) trait Node: fmt::Debug + Send + Sync {
@@ -51,20 +55,20 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
 /// Is told the channel of every message; must not block.
 pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Carries calls, in order of the first poll of their futures. A future that is dropped before its
-/// answer may or may not have been sent.
+/// Carries calls, in the order in which they are made: when a call returns, it has its place behind
+/// all that came before. Nothing here waits; what a master says goes to the reply.
 pub(crate) trait Wire: fmt::Debug + Send + Sync {
     /// One script call.
-    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>>;
+    fn call(&self, request: &Request, by: By, reply: ReplyTo);
 
     /// Makes the master know a script again.
-    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>>;
+    fn load(&self, script: &'static Script, reply: ReplyTo);
 
-    /// Asks for the messages of some channels; done when the master has confirmed.
-    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>>;
+    /// Asks for the messages of some channels; answered when the master has confirmed them all.
+    fn subscribe(&self, channels: &[String], reply: ReplyTo);
 
     /// Asks for them no longer.
-    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>>;
+    fn unsubscribe(&self, channels: &[String], reply: ReplyTo);
 }
 
 /// How a script is named in a call.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::script::Request;
+use crate::request::Request;
 
 /// A release to be sent as soon as the master can be reached, however long that takes: a master that
 /// was frozen for longer than the lease executes the acquire it was sent when it thaws.

@@ -4,27 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::{
-    AsyncConnectionConfig, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, Value,
-};
-use tokio_util::task::AbortOnDropHandle;
+use futures::future::{BoxFuture, FutureExt, join_all};
+use redis::Value;
 
 use super::address::Address;
-use super::fault::{Class, Fault};
-use super::{By, Connection, Identity, Listener, Marker, Node, Peer, Wire, stream};
+use super::login::{ask, log_in};
+use super::pipe::Pipe;
+use super::{By, Connection, Fault, Identity, Listener, Marker, Node, Peer, ReplyTo, Wire, stream};
 use crate::error::{NodeError, Unfit};
 use crate::name::MARKER;
-use crate::script::{self, Request, Script};
+use crate::request::{Request, Script};
+use crate::script;
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
 const OLDEST_NAME: &str = "6.0";
-
-/// Commands that may wait for the socket before callers have to: far above what a process has in
-/// flight to one server, so that sending is a matter of one poll.
-const PIPELINE_DEPTH: usize = 16_384;
 
 /// What it takes to connect to one server.
 #[derive(Clone, Debug)]
@@ -54,72 +48,37 @@ impl Server {
     /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
     /// connection, load the scripts.
     async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
-        let (mut link, driver) = match self.log_in(Some(listener)).await {
-            // Without RESP3 no notices arrive, and waiters wake by their timers.
-            Err(error) if speaks_no_resp3(&error) => self.log_in(None).await,
-            result => result,
-        }
-        .map_err(|error| refused_or_unavailable(&error))?;
-        let peer = self.introduce(&mut link).await?;
+        let stream = stream::open(self.address.info.addr(), self.connect_timeout)
+            .await
+            .map_err(|error| NodeError::Unavailable(error.to_string()))?;
+        let (pipe, driver) = Pipe::start(stream, listener);
+        let resp3 = log_in(&pipe, self.address.info.redis_settings()).await?;
+        let peer = self.introduce(&pipe).await?;
         if let Some(old) = predecessor.filter(|old| old.identity == peer.identity) {
             // What the old socket still holds must not be executed after its rollback. An ACL may
             // deny this; the fresh owner field of every attempt then bounds the harm to an orphan
             // until the end of its lease.
             let mut kill = redis::cmd("CLIENT");
             kill.arg("KILL").arg("ID").arg(old.client_id);
-            let _ = link.send_packed_command(&kill).await;
+            let _ = pipe.ask(&kill).await;
         }
-        for script in script::ALL {
-            // Where loading is denied, a call meets NOSCRIPT and sends the text.
-            let _ = link.send_packed_command(&script.load()).await;
-        }
+        // Where loading is denied, a call meets NOSCRIPT and sends the text.
+        join_all(script::ALL.map(|script| pipe.ask(&script.load()))).await;
         Ok(Connection {
-            wire: Box::new(ServerWire(link)),
+            wire: Box::new(ServerWire { pipe, resp3 }),
             driver,
             peer,
         })
     }
 
-    async fn log_in(
-        &self,
-        listener: Option<Listener>,
-    ) -> RedisResult<(MultiplexedConnection, AbortOnDropHandle<()>)> {
-        let info = &self.address.info;
-        let stream = stream::open(info.addr(), self.connect_timeout).await?;
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(if listener.is_some() {
-                ProtocolVersion::RESP3
-            } else {
-                ProtocolVersion::RESP2
-            })
-            .set_lib_name("multilock", env!("CARGO_PKG_VERSION"));
-        let mut config = AsyncConnectionConfig::new()
-            .set_pipeline_buffer_size(PIPELINE_DEPTH)
-            // Every call has a deadline of its own.
-            .set_response_timeout(None);
-        if let Some(listener) = listener {
-            config = config.set_push_sender(move |push: PushInfo| {
-                if let (PushKind::Message, Some(Value::BulkString(channel))) = (push.kind, push.data.first())
-                {
-                    listener(&String::from_utf8_lossy(channel));
-                }
-                Ok::<(), SendError>(())
-            });
-        }
-        let (link, driver) = MultiplexedConnection::new_with_config(&settings, stream, config).await?;
-        Ok((link, AbortOnDropHandle::new(tokio::spawn(driver))))
-    }
-
-    async fn introduce(&self, link: &mut MultiplexedConnection) -> Result<Peer, NodeError> {
+    async fn introduce(&self, pipe: &Pipe) -> Result<Peer, NodeError> {
         let mut id = redis::cmd("CLIENT");
         id.arg("ID");
-        let client_id = match ask(link, &id).await? {
+        let client_id = match ask(pipe, &id).await? {
             Value::Int(id) => id,
             other => return Err(unexpected("CLIENT ID", &other)),
         };
-        let info = match ask(link, &redis::cmd("INFO")).await? {
+        let info = match ask(pipe, &redis::cmd("INFO")).await? {
             Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Value::VerbatimString { text, .. } => text,
             other => return Err(unexpected("INFO", &other)),
@@ -127,14 +86,14 @@ impl Server {
         let facts: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
         let fact = |name: &str| facts.get(name).copied().unwrap_or_default();
         self.judge(&fact)?;
-        let clock_us = match ask(link, &redis::cmd("TIME")).await? {
+        let clock_us = match ask(pipe, &redis::cmd("TIME")).await? {
             Value::Array(parts) => microseconds(&parts).unwrap_or(0),
             other => return Err(unexpected("TIME", &other)),
         };
         let mut memory = memory(fact);
         let mut marker = None;
         if self.strict {
-            let (found, age) = self.mark(link, fact("run_id"), clock_us).await?;
+            let (found, age) = self.mark(pipe, fact("run_id"), clock_us).await?;
             memory = memory.map(|memory| memory.min(age));
             marker = Some(found);
         }
@@ -151,15 +110,10 @@ impl Server {
     }
 
     /// The mark on the server's memory and its age; made now where this run has none.
-    async fn mark(
-        &self,
-        link: &mut MultiplexedConnection,
-        run_id: &str,
-        clock_us: u64,
-    ) -> Result<(Marker, Duration), NodeError> {
+    async fn mark(&self, pipe: &Pipe, run_id: &str, clock_us: u64) -> Result<(Marker, Duration), NodeError> {
         let mut get = redis::cmd("GET");
         get.arg(MARKER);
-        if let Value::BulkString(bytes) = ask(link, &get).await?
+        if let Value::BulkString(bytes) = ask(pipe, &get).await?
             && let Some(found) = Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us)
         {
             return Ok(found);
@@ -167,7 +121,7 @@ impl Server {
         let marker = Marker::new(run_id, clock_us);
         let mut set = redis::cmd("SET");
         set.arg(MARKER).arg(marker.as_str());
-        ask(link, &set).await?;
+        ask(pipe, &set).await?;
         Ok((marker, Duration::ZERO))
     }
 
@@ -201,24 +155,6 @@ impl Server {
     }
 }
 
-async fn ask(link: &mut MultiplexedConnection, command: &redis::Cmd) -> Result<Value, NodeError> {
-    let value = link
-        .send_packed_command(command)
-        .await
-        .map_err(|error| refused_or_unavailable(&error))?;
-    Fault::check(value).map_err(|fault| match fault {
-        Fault::Server {
-            class: Class::Denied,
-            error,
-        } => Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into(),
-        Fault::Server { error, .. } => NodeError::Unavailable(error.to_string()),
-        other => NodeError::Unavailable(other.vote().to_string()),
-    })
-}
-
 /// How long the server has had its memory: since its start, unless it was a replica meanwhile, which
 /// its second replication id shows.
 fn memory<'a>(fact: impl Fn(&str) -> &'a str) -> Option<Duration> {
@@ -244,26 +180,6 @@ fn unexpected(command: &str, value: &Value) -> NodeError {
     NodeError::Unavailable(format!("unexpected answer to {command}: {value:?}"))
 }
 
-fn refused_or_unavailable(error: &RedisError) -> NodeError {
-    let denied = error.kind() == ErrorKind::AuthenticationFailed
-        || Fault::from_error(error).class() == Some(Class::Denied);
-    if denied {
-        Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into()
-    } else {
-        NodeError::Unavailable(error.to_string())
-    }
-}
-
-/// Whether the server does not know HELLO, as opposed to not letting us in.
-fn speaks_no_resp3(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    error.kind() == ErrorKind::RESP3NotSupported
-        || (detail.starts_with("unknown command") && detail.to_ascii_uppercase().contains("HELLO"))
-}
-
 fn at_least(version: &str, (major, minor): (u32, u32)) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
@@ -272,49 +188,43 @@ fn at_least(version: &str, (major, minor): (u32, u32)) -> bool {
 
 /// Calls over a real connection.
 #[derive(Debug)]
-struct ServerWire(MultiplexedConnection);
+struct ServerWire {
+    pipe: Arc<Pipe>,
+    /// Without RESP3 no notices arrive, and waiters wake by their timers.
+    resp3: bool,
+}
+
+impl ServerWire {
+    fn listen(&self, verb: &str, channels: &[String], reply: ReplyTo) {
+        if !self.resp3 {
+            reply.give(Err(Fault::NotSent("the server speaks no RESP3".into())));
+            return;
+        }
+        let mut command = redis::cmd(verb);
+        command.arg(channels);
+        self.pipe
+            .send(&command.get_packed_command(), channels.len(), reply);
+    }
+}
 
 impl Wire for ServerWire {
-    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (mut link, request) = (self.0.clone(), Arc::clone(request));
-        Box::pin(async move {
-            let reply = match by {
-                By::Sha => link.send_packed_command(&request.command).await,
-                By::Source => link.send_packed_command(&request.with_source()).await,
-            };
-            reply
-                .map_err(|error| Fault::from_error(&error))
-                .and_then(Fault::check)
-        })
+    fn call(&self, request: &Request, by: By, reply: ReplyTo) {
+        match by {
+            By::Sha => self.pipe.send(request.packed(), 1, reply),
+            By::Source => self.pipe.send(&request.with_source(), 1, reply),
+        }
     }
 
-    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
-        let mut link = self.0.clone();
-        Box::pin(async move {
-            let loaded = link.send_packed_command(&script.load()).await;
-            loaded
-                .map_err(|error| Fault::from_error(&error))
-                .and_then(Fault::check)
-                .map(|_| ())
-        })
+    fn load(&self, script: &'static Script, reply: ReplyTo) {
+        self.pipe.send(&script.load().get_packed_command(), 1, reply);
     }
 
-    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        let (mut link, channels) = (self.0.clone(), channels.to_vec());
-        Box::pin(async move {
-            link.subscribe(channels)
-                .await
-                .map_err(|error| Fault::from_error(&error))
-        })
+    fn subscribe(&self, channels: &[String], reply: ReplyTo) {
+        self.listen("SUBSCRIBE", channels, reply);
     }
 
-    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        let (mut link, channels) = (self.0.clone(), channels.to_vec());
-        Box::pin(async move {
-            link.unsubscribe(channels)
-                .await
-                .map_err(|error| Fault::from_error(&error))
-        })
+    fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
+        self.listen("UNSUBSCRIBE", channels, reply);
     }
 }
 

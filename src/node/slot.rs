@@ -5,20 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures::future::{FutureExt, join_all};
+use futures::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
 use super::witness::{Tolerance, Witness};
-use super::{By, Class, Connection, Fault, Identity, Link, Listener, Node, Peer};
+use super::{By, Class, Connection, Fault, Identity, Inbox, Link, Listener, Node, Peer};
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
-use crate::script::Request;
+use crate::request::Request;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -236,16 +235,11 @@ impl Slot {
 
     /// Listens again to what its predecessor listened to.
     async fn resume(&self, link: &Link, keeping: &Keeping) {
-        let subscribing = keeping.topics.resume(|channels| {
-            let mut call = link.subscribe(channels);
-            // Sent before anybody else can leave a channel.
-            match unconstrained(&mut call).now_or_never() {
-                Some(done) => std::future::ready(done).boxed(),
-                None => call,
-            }
-        });
-        let Some(subscribing) = subscribing else { return };
-        let resumed = timeout(keeping.node_timeout, subscribing).await;
+        // Sent before anybody else can leave a channel.
+        let Some(subscribing) = keeping.topics.resume(|channels| link.subscribe(channels)) else {
+            return;
+        };
+        let resumed = timeout(keeping.node_timeout, subscribing.answer()).await;
         tracing::debug!(node = %self.label, ?resumed, "subscribed again");
         keeping.topics.announce_gap();
     }
@@ -364,9 +358,14 @@ impl Slot {
 
 /// Sends one release; whether the master is done with it for good.
 async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
-    let mut answer = link.call(obligation, By::Sha).await;
+    let ask = |by| {
+        let (inbox, reply) = Inbox::single();
+        link.call(obligation, by, reply);
+        inbox.answer()
+    };
+    let mut answer = ask(By::Sha).await;
     if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
-        answer = link.call(obligation, By::Source).await;
+        answer = ask(By::Source).await;
     }
     match answer {
         Ok(_) => true,

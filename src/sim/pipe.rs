@@ -5,16 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use redis::Value;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::master::Master;
 use super::observer::Fate;
 use super::store::Bytes;
-use crate::node::{self, By, Fault, Listener};
-use crate::script::{Request, Script};
+use crate::node::{self, By, Fault, Listener, ReplyTo};
+use crate::request::{Request, Script};
 
 /// What a client asks for.
 pub(super) enum Ask {
@@ -35,10 +34,7 @@ pub(super) enum Ask {
 impl Ask {
     fn script(request: &Request, by: By) -> Self {
         // `EVALSHA sha numkeys key… arg…`, taken apart.
-        let mut words = request.command.args_iter().skip(2).map(|word| match word {
-            redis::Arg::Simple(bytes) => bytes.to_vec(),
-            _ => Bytes::new(),
-        });
+        let mut words = request.words().into_iter().skip(2);
         let count = words
             .next()
             .and_then(|count| String::from_utf8(count).ok()?.parse().ok())
@@ -63,7 +59,7 @@ pub(super) struct Envelope {
     sent: Instant,
     /// Decided when it is next in line.
     fate: Option<Fate>,
-    reply: oneshot::Sender<Result<Value, Fault>>,
+    reply: ReplyTo,
 }
 
 impl Envelope {
@@ -158,8 +154,7 @@ impl Pipe {
         lock(&self.requests).as_mut()?.pop_front()
     }
 
-    fn send(&self, ask: Ask) -> oneshot::Receiver<Result<Value, Fault>> {
-        let (reply, answer) = oneshot::channel();
+    fn send(&self, ask: Ask, reply: ReplyTo) {
         if let Some(requests) = &mut *lock(&self.requests) {
             requests.push_back(Envelope {
                 ask,
@@ -169,7 +164,6 @@ impl Pipe {
             });
         }
         self.moved.notify_one();
-        answer
     }
 }
 
@@ -182,43 +176,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Wire(pub(super) Arc<Pipe>);
 
 impl Wire {
-    fn listen(&self, channels: &[String], on: bool) -> BoxFuture<'static, Result<(), Fault>> {
-        let (pipe, channels) = (Arc::clone(&self.0), channels.to_vec());
-        Box::pin(async move {
-            let answer = pipe.send(Ask::Listen {
-                pipe: Arc::clone(&pipe),
-                channels,
-                on,
-            });
-            answered(answer).await.map(|_| ())
-        })
+    fn listen(&self, channels: &[String], on: bool, reply: ReplyTo) {
+        let ask = Ask::Listen {
+            pipe: Arc::clone(&self.0),
+            channels: channels.to_vec(),
+            on,
+        };
+        self.0.send(ask, reply);
     }
 }
 
 impl node::Wire for Wire {
-    fn call(&self, request: &Arc<Request>, by: By) -> BoxFuture<'static, Result<Value, Fault>> {
-        let (pipe, request) = (Arc::clone(&self.0), Arc::clone(request));
-        Box::pin(async move { answered(pipe.send(Ask::script(&request, by))).await })
+    fn call(&self, request: &Request, by: By, reply: ReplyTo) {
+        self.0.send(Ask::script(request, by), reply);
     }
 
-    fn load(&self, script: &'static Script) -> BoxFuture<'static, Result<(), Fault>> {
-        let pipe = Arc::clone(&self.0);
-        Box::pin(async move { answered(pipe.send(Ask::Load(script))).await.map(|_| ()) })
+    fn load(&self, script: &'static Script, reply: ReplyTo) {
+        self.0.send(Ask::Load(script), reply);
     }
 
-    fn subscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        self.listen(channels, true)
+    fn subscribe(&self, channels: &[String], reply: ReplyTo) {
+        self.listen(channels, true, reply);
     }
 
-    fn unsubscribe(&self, channels: &[String]) -> BoxFuture<'static, Result<(), Fault>> {
-        self.listen(channels, false)
+    fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
+        self.listen(channels, false, reply);
     }
-}
-
-async fn answered(answer: oneshot::Receiver<Result<Value, Fault>>) -> Result<Value, Fault> {
-    answer
-        .await
-        .unwrap_or_else(|_| Err(Fault::Unknown("connection closed".into())))
 }
 
 impl fmt::Debug for Wire {
@@ -271,13 +254,13 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
                 None => unanswered.push(envelope),
             }
         }
-        unanswered.retain(|envelope| !envelope.reply.is_closed());
+        unanswered.retain(|envelope| envelope.reply.is_awaited());
         while weather.replies_pass()
             && let Some((executed, envelope, _)) = replies.front()
             && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
             && let Some((_, envelope, reply)) = replies.pop_front()
         {
-            let _ = envelope.reply.send(reply);
+            envelope.reply.give(reply);
         }
         while weather.replies_pass()
             && let Some(published) = pipe.next_notice()

@@ -58,12 +58,15 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 .with("ours_late_ticks", late / tick);
             bench.summary.line(line);
         }
+        let [without, with] = report.pairs;
         let line = Line::new(format!("S13.held{holds}"), N)
-            .with("ours_us", report.pair_us[0])
-            .with("ours_none_held_us", report.pair_us[1])
-            .with("ours_cpu_us", report.pair_cpu_us[0])
-            .with("ours_none_held_cpu_us", report.pair_cpu_us[1])
-            .with("ratio_none_held", report.pair_us[0] / report.pair_us[1]);
+            .with("ours_us", with.ours_us)
+            .with("ours_none_held_us", without.ours_us)
+            .with("ours_cpu_us", with.ours_cpu_us)
+            .with("ours_none_held_cpu_us", without.ours_cpu_us)
+            .with("limit_us", with.limit_us)
+            .with("limit_none_held_us", without.limit_us)
+            .with("ratio_none_held", with.growth(&without));
         bench.summary.line(line);
     }
     Ok(())

@@ -9,9 +9,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Bench;
-use crate::client::{Client, Settings, Who, masters};
+use crate::client::{Settings, Who, masters};
 use crate::cluster::{commands, connections};
-use crate::pairs::{fresh_name, one_task};
+use crate::compare::Beside;
+use crate::pairs::fresh_name;
 use crate::summary::Line;
 
 const N: usize = 5;
@@ -41,9 +42,9 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
             .await
     }))
     .await?;
-    let client = Client::connect(Who::Ours, &urls, Settings::default()).await?;
+    let clients = Beside::connect(&urls, Settings::default()).await?;
     let pairs = bench.form(Duration::from_millis(150), Duration::from_secs(1));
-    let alone = one_task(&client, pairs, FALLBACK).await?;
+    let alone = Beside::measure(&clients, pairs).await?;
 
     let servers = bench.cluster.observers(N);
     let connected = connections(servers).await?;
@@ -59,7 +60,7 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
     let before = commands(servers).await?;
     sleep(window).await;
     let ran = commands(servers).await?.since(&before);
-    let beside = one_task(&client, pairs, FALLBACK).await?;
+    let beside = Beside::measure(&clients, pairs).await?;
     ensure!(
         waiting.try_join_next().is_none(),
         "a waiter came to an end while the name was held"
@@ -89,9 +90,11 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
         .with("window_s", seconds);
     bench.summary.line(line);
     let line = Line::new(format!("S13.waiters{id}"), N)
-        .with("ours_us", beside.latency.at(0.5))
-        .with("ours_none_waits_us", alone.latency.at(0.5))
-        .with("ratio_none_waits", beside.latency.at(0.5) / alone.latency.at(0.5));
+        .with("ours_us", beside.ours_us)
+        .with("ours_none_waits_us", alone.ours_us)
+        .with("limit_us", beside.limit_us)
+        .with("limit_none_waits_us", alone.limit_us)
+        .with("ratio_none_waits", beside.growth(&alone));
     bench.summary.line(line);
     Ok(())
 }

@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::client::{Client, Settings, Who, masters};
+use crate::client::{Settings, masters};
 use crate::cluster::{commands, observers};
-use crate::pairs::{Segment, one_task};
+use crate::compare::Beside;
 use crate::usage;
 
 #[derive(Serialize, Deserialize)]
@@ -36,9 +36,8 @@ pub struct HoldsReport {
     /// How far the least validity that was ever left fell below two thirds of the lease, in
     /// milliseconds: while all is well, and with a server that hangs.
     pub late_ms: Option<[f64; 2]>,
-    /// With and without the holds.
-    pub pair_us: [f64; 2],
-    pub pair_cpu_us: [f64; 2],
+    /// Pairs without the holds, and with them.
+    pub pairs: [Beside; 2],
 }
 
 pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
@@ -46,10 +45,10 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let period = lease / 3;
     let servers = observers(&order.urls).await?;
     let pool = masters(&order.urls, order.settings).connect().await?;
-    let client = Client::connect(Who::Ours, &order.urls, order.settings).await?;
+    let clients = Beside::connect(&order.urls, order.settings).await?;
     // What a process needs once is there before it is counted.
     drop(take(&pool, "warm", 200).await?);
-    let without = pairs(&client, order.pairs).await?;
+    let without = Beside::measure(&clients, order.pairs).await?;
     sleep(Duration::from_millis(300)).await;
 
     let (before, begun) = (usage::resident()?, Instant::now());
@@ -61,7 +60,7 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let cpu = usage::cpu().saturating_sub(cpu);
     let scripts = commands(&servers).await?.since(&calls).scripts();
     let bytes_per_hold = (usage::resident()? - before) / order.holds as f64;
-    let with = pairs(&client, order.pairs).await?;
+    let with = Beside::measure(&clients, order.pairs).await?;
     let late_ms = match order.hang {
         None => None,
         Some(pid) => {
@@ -82,8 +81,7 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
         cpu_percent: cpu.as_secs_f64() / (period.as_secs_f64() * periods) * 100.0,
         scripts_per_node_and_period: scripts / periods,
         late_ms,
-        pair_us: [with.latency.at(0.5), without.latency.at(0.5)],
-        pair_cpu_us: [with.cpu_per_pair(), without.cpu_per_pair()],
+        pairs: [without, with],
     })
 }
 
@@ -114,8 +112,4 @@ async fn latest(guards: &[MultiLockGuard], lease: Duration, watch: Duration) -> 
     let drift = lease.mul_f64(0.01) + Duration::from_millis(2);
     let due = lease.mul_f64(2.0 / 3.0).saturating_sub(drift);
     Ok((due.as_secs_f64() - lowest.as_secs_f64()) * 1e3)
-}
-
-async fn pairs(client: &Client, time: Duration) -> Result<Segment> {
-    one_task(client, time, Duration::from_secs(10)).await
 }

@@ -1,0 +1,243 @@
+//! Where the answers to one question arrive.
+//!
+//! Whoever asks keeps the [`Inbox`], each master that is asked gets a [`ReplyTo`] to it. All of a round's
+//! answers share one allocation and one lock, and the asker is woken only when so many are there that
+//! they may decide something.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use redis::Value;
+
+use super::Fault;
+
+/// What a master says to a call, or why it says nothing.
+pub(crate) type Answer = Result<Value, Fault>;
+
+/// The asker's side. Dropped, it takes in nothing more.
+#[derive(Debug)]
+pub(crate) struct Inbox(Arc<Shared>);
+
+/// The way back for one answer. Dropped, it tells that the connection has ended.
+#[derive(Debug)]
+pub(crate) struct ReplyTo {
+    shared: Option<Arc<Shared>>,
+    place: usize,
+}
+
+#[derive(Debug)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// One a master.
+    places: Vec<Place>,
+    /// Answers that have arrived and have not been taken.
+    here: usize,
+    /// The asker is not woken by fewer.
+    worth: usize,
+    asker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Nothing is expected, or no longer.
+    Closed,
+    Awaited,
+    Here(Answer),
+}
+
+impl Inbox {
+    /// For the answers of so many masters; none is expected yet.
+    pub(crate) fn new(places: usize) -> Self {
+        Self(Arc::new(Shared(Mutex::new(State {
+            places: (0..places).map(|_| Place::Closed).collect(),
+            here: 0,
+            worth: 1,
+            asker: None,
+        }))))
+    }
+
+    /// For one answer.
+    pub(crate) fn single() -> (Self, ReplyTo) {
+        let inbox = Self::new(1);
+        let reply = inbox.expect(0);
+        (inbox, reply)
+    }
+
+    /// The way back for the answer of one master. What was expected of it before is not taken in.
+    pub(crate) fn expect(&self, place: usize) -> ReplyTo {
+        self.0.state().places[place] = Place::Awaited;
+        ReplyTo {
+            shared: Some(Arc::clone(&self.0)),
+            place,
+        }
+    }
+
+    /// So many answers are needed before anything can be decided: fewer wake nobody, unless one of
+    /// them is a fault, about which something may be done.
+    pub(crate) fn worth(&self, answers: usize) {
+        self.0.state().worth = answers;
+    }
+
+    /// The next answer and whose it is.
+    pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<(usize, Answer)> {
+        let mut state = self.0.state();
+        if state.here > 0 {
+            for place in 0..state.places.len() {
+                if let Place::Here(_) = state.places[place]
+                    && let Place::Here(answer) = std::mem::replace(&mut state.places[place], Place::Closed)
+                {
+                    state.here -= 1;
+                    state.worth = state.worth.saturating_sub(1);
+                    return Poll::Ready((place, answer));
+                }
+            }
+        }
+        match &state.asker {
+            Some(asker) if asker.will_wake(cx.waker()) => {}
+            _ => state.asker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Answers in place of every master that has not; which ones these are.
+    pub(crate) fn give_up(&self, fault: &Fault) -> Vec<usize> {
+        let mut state = self.0.state();
+        let mut silent = Vec::new();
+        for (place, entry) in state.places.iter_mut().enumerate() {
+            if let Place::Awaited = entry {
+                *entry = Place::Here(Err(fault.clone()));
+                silent.push(place);
+            }
+        }
+        state.here += silent.len();
+        silent
+    }
+
+    /// The answer, where one is expected.
+    pub(crate) async fn answer(self) -> Answer {
+        poll_fn(|cx| self.poll_take(cx)).await.1
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.asker = None;
+        for place in &mut state.places {
+            *place = Place::Closed;
+        }
+    }
+}
+
+impl ReplyTo {
+    pub(crate) fn give(mut self, answer: Answer) {
+        self.deliver(answer);
+    }
+
+    /// Whether anybody still waits for it.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_awaited(&self) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| matches!(shared.state().places[self.place], Place::Awaited))
+    }
+
+    fn deliver(&mut self, answer: Answer) {
+        let Some(shared) = self.shared.take() else {
+            return;
+        };
+        let asker = {
+            let mut state = shared.state();
+            let Place::Awaited = state.places[self.place] else {
+                return;
+            };
+            let urgent = answer.is_err();
+            state.places[self.place] = Place::Here(answer);
+            state.here += 1;
+            if urgent || state.here >= state.worth {
+                state.asker.take()
+            } else {
+                None
+            }
+        };
+        if let Some(asker) = asker {
+            asker.wake();
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        if self.shared.is_some() {
+            self.deliver(Err(Fault::Unknown("connection closed".into())));
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Asker(AtomicUsize);
+
+    impl Wake for Asker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How often it is woken by each of these answers, when it takes none.
+    fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
+        let inbox = Inbox::new(answers.len());
+        inbox.worth(worth);
+        let replies: Vec<_> = (0..answers.len()).map(|place| inbox.expect(place)).collect();
+        let asker = Arc::new(Asker::default());
+        let waker = Waker::from(Arc::clone(&asker));
+        assert!(inbox.poll_take(&Context::from_waker(&waker)).is_pending());
+        let give = |(reply, answer): (ReplyTo, Answer)| {
+            reply.give(answer);
+            asker.0.load(Ordering::SeqCst)
+        };
+        replies.into_iter().zip(answers).map(give).collect()
+    }
+
+    #[test]
+    fn fewer_answers_than_may_decide_wake_nobody() {
+        let granted = || Ok(Value::Int(1));
+        assert_eq!(wakes(2, vec![granted(), granted(), granted()]), [0, 1, 1]);
+        let closed = || Err(Fault::Unknown("closed".into()));
+        assert_eq!(wakes(3, vec![closed(), granted(), granted()]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_while_it_is_awaited() {
+        let inbox = Inbox::new(3);
+        let cx = Context::from_waker(Waker::noop());
+        let (first, late, lost) = (inbox.expect(0), inbox.expect(1), inbox.expect(2));
+        drop(lost);
+        assert!(matches!(
+            inbox.poll_take(&cx),
+            Poll::Ready((2, Err(Fault::Unknown(_))))
+        ));
+        first.give(Ok(Value::Int(1)));
+        let silence = Fault::Unknown("none".into());
+        assert_eq!(inbox.give_up(&silence), [1]);
+        late.give(Ok(Value::Int(1)));
+        assert_eq!(inbox.poll_take(&cx), Poll::Ready((0, Ok(Value::Int(1)))));
+        assert_eq!(inbox.poll_take(&cx), Poll::Ready((1, Err(silence))));
+        assert!(inbox.poll_take(&cx).is_pending());
+        assert_eq!(inbox.give_up(&Fault::Unknown("again".into())), []);
+    }
+}

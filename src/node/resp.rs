@@ -1,0 +1,155 @@
+//! Where a reply ends. What it says is read by the client library.
+
+use redis::Value;
+
+/// More bytes, or values, than any reply that is asked for here.
+const LONGEST: usize = 16 << 20;
+const MOST: i64 = 16 << 20;
+const LONGEST_LINE: usize = 64 << 10;
+
+/// The first reply in `bytes` and its length; `None` while it is not all there. An error tells why these bytes are no reply.
+pub(super) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
+    let Some(length) = length(bytes)? else {
+        return Ok(None);
+    };
+    let reply = &bytes[..length];
+    // What nearly every answer is needs no parser.
+    if let Some(digits) = reply.strip_prefix(b":")
+        && let Some(number) = number(&digits[..digits.len() - 2])
+    {
+        return Ok(Some((Value::Int(number), length)));
+    }
+    let value = redis::parse_redis_value(reply).map_err(|error| error.to_string())?;
+    Ok(Some((value, length)))
+}
+
+fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
+    let (mut end, mut values) = (0, 1_usize);
+    while values > 0 {
+        if end > LONGEST || values > LONGEST {
+            return Err("a reply that is too long".into());
+        }
+        let rest = bytes.get(end..).unwrap_or_default();
+        let Some(line) = line(rest)? else {
+            return Ok(None);
+        };
+        end += line.len() + CRLF.len();
+        values -= 1;
+        match line.first() {
+            Some(b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(') => {}
+            Some(b'$' | b'=' | b'!') => {
+                if let Some(size) = size(line)? {
+                    end += size + CRLF.len();
+                }
+            }
+            Some(b'*' | b'~' | b'>') => values += size(line)?.unwrap_or(0),
+            Some(b'%') => values += 2 * size(line)?.unwrap_or(0),
+            // Attributes come before the value that they belong to.
+            Some(b'|') => values += 1 + 2 * size(line)?.unwrap_or(0),
+            _ => return Err(refused("no reply", line)),
+        }
+    }
+    Ok((end <= bytes.len()).then_some(end))
+}
+
+const CRLF: &[u8] = b"\r\n";
+
+/// The first line, without its end; `None` while that has not come.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, String> {
+    let end = bytes.windows(CRLF.len()).position(|pair| pair == CRLF);
+    if end.is_none() && bytes.len() > LONGEST_LINE {
+        return Err(refused("no reply", &bytes[..LONGEST_LINE]));
+    }
+    Ok(end.map(|end| &bytes[..end]))
+}
+
+/// How much follows; `None` for a null.
+fn size(line: &[u8]) -> Result<Option<usize>, String> {
+    match number(&line[1..]) {
+        Some(-1) => Ok(None),
+        Some(size @ 0..=MOST) => Ok(usize::try_from(size).ok()),
+        _ => Err(refused("no length", line)),
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn refused(why: &str, line: &[u8]) -> String {
+    format!("{why}: {:?}", String::from_utf8_lossy(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kind of reply, each after the other.
+    const REPLIES: &[&str] = &[
+        ":-12\r\n",
+        "+OK\r\n",
+        "-ERR no such thing\r\n",
+        "$5\r\nab\r\nc\r\n",
+        "$-1\r\n",
+        "$0\r\n\r\n",
+        "*3\r\n:1\r\n*1\r\n$1\r\na\r\n*0\r\n",
+        "*-1\r\n",
+        ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n",
+        "%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n:2\r\n",
+        "~2\r\n:1\r\n:2\r\n",
+        "_\r\n",
+        "#t\r\n",
+        ",1.5\r\n",
+        "(123456789012345678901234567890\r\n",
+        "=8\r\ntxt:some\r\n",
+        "!5\r\nERR x\r\n",
+        "|1\r\n+ttl\r\n:3\r\n:7\r\n",
+    ];
+
+    #[test]
+    fn a_reply_ends_where_the_next_begins() {
+        for reply in REPLIES {
+            for cut in 0..reply.len() {
+                assert_eq!(
+                    first(&reply.as_bytes()[..cut]),
+                    Ok(None),
+                    "{reply:?} cut at {cut}"
+                );
+            }
+            let (_, length) = first(format!("{reply}:1\r\n").as_bytes())
+                .expect("well formed")
+                .expect("whole");
+            assert_eq!(length, reply.len(), "{reply:?}");
+        }
+        assert_eq!(first(b":-12\r\n"), Ok(Some((Value::Int(-12), 6))));
+        let nested = first(REPLIES[6].as_bytes())
+            .expect("well formed")
+            .expect("whole")
+            .0;
+        let text = Value::BulkString(b"a".to_vec());
+        let inner = Value::Array(vec![text]);
+        assert_eq!(
+            nested,
+            Value::Array(vec![Value::Int(1), inner, Value::Array(vec![])])
+        );
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused() {
+        let refused = [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "$x\r\n",
+            "*-2\r\n",
+            ":\r\n",
+            "$99999999999\r\n",
+        ];
+        for bytes in refused {
+            assert!(first(bytes.as_bytes()).is_err(), "{bytes:?}");
+        }
+        let nested = "*9999999\r\n".repeat(9);
+        assert!(first(nested.as_bytes()).is_err(), "more values than memory");
+        let endless = "+".repeat(LONGEST_LINE + 1);
+        assert!(first(endless.as_bytes()).is_err(), "a line without an end");
+    }
+}
