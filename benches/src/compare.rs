@@ -48,13 +48,13 @@ pub async fn connect_all(who: &[Who], urls: &[String], settings: Settings) -> Re
     Ok(clients)
 }
 
-/// What a pair takes and costs while something else is the case, beside the limit's, so that what the
+/// Microseconds that a pair takes and costs while something else is the case, beside the limit's, so that what the
 /// machine does meanwhile falls out of their ratio.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Beside {
-    pub ours_us: f64,
-    pub ours_cpu_us: f64,
-    pub limit_us: f64,
+    pub ours: f64,
+    pub ours_cpu: f64,
+    pub limit: f64,
 }
 
 impl Beside {
@@ -73,15 +73,15 @@ impl Beside {
         .await?;
         let of = |place: usize, figure: fn(&Segment) -> f64| median(runs[place].segments.iter().map(figure));
         Ok(Self {
-            ours_us: of(0, |segment| segment.latency.at(0.5)),
-            ours_cpu_us: of(0, Segment::cpu_per_pair),
-            limit_us: of(1, |segment| segment.latency.at(0.5)),
+            ours: of(0, |segment| segment.latency.at(0.5)),
+            ours_cpu: of(0, Segment::cpu_per_pair),
+            limit: of(1, |segment| segment.latency.at(0.5)),
         })
     }
 
     /// How much longer a pair takes now, beyond what the limit's does.
     pub fn growth(&self, before: &Self) -> f64 {
-        (self.ours_us / before.ours_us) / (self.limit_us / before.limit_us)
+        (self.ours / before.ours) / (self.limit / before.limit)
     }
 }
 

@@ -60,12 +60,12 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         }
         let [without, with] = report.pairs;
         let line = Line::new(format!("S13.held{holds}"), N)
-            .with("ours_us", with.ours_us)
-            .with("ours_none_held_us", without.ours_us)
-            .with("ours_cpu_us", with.ours_cpu_us)
-            .with("ours_none_held_cpu_us", without.ours_cpu_us)
-            .with("limit_us", with.limit_us)
-            .with("limit_none_held_us", without.limit_us)
+            .with("ours_us", with.ours)
+            .with("ours_none_held_us", without.ours)
+            .with("ours_cpu_us", with.ours_cpu)
+            .with("ours_none_held_cpu_us", without.ours_cpu)
+            .with("limit_us", with.limit)
+            .with("limit_none_held_us", without.limit)
             .with("ratio_none_held", with.growth(&without));
         bench.summary.line(line);
     }

@@ -90,10 +90,10 @@ async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
         .with("window_s", seconds);
     bench.summary.line(line);
     let line = Line::new(format!("S13.waiters{id}"), N)
-        .with("ours_us", beside.ours_us)
-        .with("ours_none_waits_us", alone.ours_us)
-        .with("limit_us", beside.limit_us)
-        .with("limit_none_waits_us", alone.limit_us)
+        .with("ours_us", beside.ours)
+        .with("ours_none_waits_us", alone.ours)
+        .with("limit_us", beside.limit)
+        .with("limit_none_waits_us", alone.limit)
         .with("ratio_none_waits", beside.growth(&alone));
     bench.summary.line(line);
     Ok(())
