@@ -101,13 +101,14 @@ impl State {
         self.sharing.get_or_insert_default()
     }
 
-    /// The turn goes to others.
-    fn pass(&mut self) {
+    /// The turn goes to others; whether this process's own last release has been heard.
+    fn pass(&mut self, release_heard: bool) {
         let turn = std::mem::take(&mut self.in_a_row);
         if let Some(sharing) = self.sharing.as_mut().filter(|_| turn > 0) {
             sharing.since = sharing.listening.as_ref().map(|listening| listening.heard());
             let sharers = sharing.sharers.max(sharing.shared);
-            sharing.rota.pass(turn, sharers, sharing.patience());
+            let patience = sharing.patience();
+            sharing.rota.pass(turn, sharers, patience, release_heard);
         }
     }
 }
@@ -201,7 +202,11 @@ impl Turn {
     }
 
     pub(crate) fn listen_with(&self, listening: Arc<Listening>) {
-        self.state().sharing().listening = Some(listening);
+        let mut state = self.state();
+        let sharing = state.sharing();
+        // A turn may have been passed on before there was anything to hear with.
+        sharing.since.get_or_insert_with(|| listening.heard());
+        sharing.listening = Some(listening);
     }
 
     /// Whether this process has had the names so often in a row that others come first.
@@ -213,7 +218,8 @@ impl Turn {
             .is_some_and(|sharing| sharing.others_wait());
         let others_first = others_wait && state.in_a_row >= MOST_IN_A_ROW;
         if others_first {
-            state.pass();
+            // It was sent just now.
+            state.pass(false);
         }
         others_first
     }
@@ -255,7 +261,8 @@ impl Turn {
     pub(crate) fn refused(&self, round_trip: Duration) {
         let mut state = self.state();
         state.sharing().round_trip = round_trip;
-        state.pass();
+        // It came before the refusal.
+        state.pass(true);
         state.sharing().rota.refused();
     }
 

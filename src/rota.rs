@@ -19,6 +19,8 @@ const LONGEST: Duration = Duration::from_millis(100);
 pub(crate) struct Rota {
     /// Releases that were heard since it had the names.
     age: u32,
+    /// As many of them were heard before the turn was passed on.
+    heard_before: u32,
     /// Processes that want the names, this one included.
     sharers: u32,
     /// Grants in a row in this process's last turn.
@@ -35,9 +37,10 @@ pub(crate) struct Rota {
 }
 
 impl Rota {
-    /// So many releases were heard: for how long the names are left to others.
+    /// So many releases were heard since the turn was passed on: for how long the names are left to others.
     pub(crate) fn heard(&mut self, releases: u64, now: Instant) -> Duration {
-        let age = u32::try_from(releases).unwrap_or(u32::MAX);
+        let releases = u32::try_from(releases).unwrap_or(u32::MAX);
+        let age = releases.saturating_add(self.heard_before);
         if age <= self.age {
             return self.ahead();
         }
@@ -79,6 +82,7 @@ impl Rota {
             self.early = self.early.saturating_sub(1);
         }
         self.age = 0;
+        self.heard_before = 0;
     }
 
     /// Others have them.
@@ -88,8 +92,11 @@ impl Rota {
 
     /// This process's turn is over after so many grants in a row; so many processes share the names, and
     /// who hears of a release has surely asked after so long.
-    pub(crate) fn pass(&mut self, turn: u32, sharers: u32, patience: Duration) {
+    /// Its own last release is counted as one that is heard, be that before or after.
+    pub(crate) fn pass(&mut self, turn: u32, sharers: u32, patience: Duration, release_heard: bool) {
         self.turn = turn;
+        self.heard_before = u32::from(release_heard);
+        self.age = self.heard_before;
         self.sharers = sharers;
         self.patience = patience;
     }
@@ -119,15 +126,22 @@ mod tests {
 
     const APART: Duration = Duration::from_millis(2);
 
+    /// Hears of one more release.
+    fn hear(rota: &mut Rota, now: Instant) -> Duration {
+        let releases = rota.age - rota.heard_before + 1;
+        rota.heard(u64::from(releases), now)
+    }
+
     /// Releases that are heard, until it is this process's turn.
     fn deferred(rota: &mut Rota, now: &mut Instant) -> u32 {
-        let mut releases = 1;
-        *now += APART;
-        while !rota.heard(u64::from(rota.age) + 1, *now).is_zero() {
+        let mut releases = 0;
+        loop {
             releases += 1;
             *now += APART;
+            if hear(rota, *now).is_zero() {
+                return releases;
+            }
         }
-        releases
     }
 
     #[test]
@@ -135,7 +149,7 @@ mod tests {
         let (mut rota, mut now) = (Rota::default(), Instant::now());
         assert_eq!(deferred(&mut rota, &mut now), 1, "nothing is known at first");
         rota.granted();
-        rota.pass(3, 5, APART);
+        rota.pass(3, 5, APART, false);
         assert_eq!(deferred(&mut rota, &mut now), 4 * 3, "one early");
         assert_eq!(rota.ahead(), Duration::ZERO);
         rota.granted();
@@ -145,10 +159,10 @@ mod tests {
     #[test]
     fn shorter_turns_of_others_are_learnt() {
         let (mut rota, mut now) = (Rota::default(), Instant::now());
-        rota.pass(4, 5, APART);
+        rota.pass(4, 5, APART, false);
         for _ in 0..4 {
             now += APART;
-            rota.heard(u64::from(rota.age) + 1, now);
+            hear(&mut rota, now);
         }
         assert!(!rota.ahead().is_zero());
         rota.waited();
@@ -169,22 +183,31 @@ mod tests {
     fn others_are_given_a_chance_however_often_they_did_not_take_it() {
         let (mut rota, mut now) = (Rota::default(), Instant::now());
         for _ in 0..10 {
-            rota.pass(2, 2, APART);
+            rota.pass(2, 2, APART, false);
             assert!(!rota.ahead().is_zero());
             rota.waited();
             rota.granted();
         }
-        rota.pass(2, 2, APART);
+        rota.pass(2, 2, APART, false);
         assert_eq!(deferred(&mut rota, &mut now), 2);
+    }
+
+    #[test]
+    fn its_own_release_counts_whenever_it_was_heard() {
+        for heard in [false, true] {
+            let (mut rota, mut now) = (Rota::default(), Instant::now());
+            rota.pass(2, 3, APART, heard);
+            assert_eq!(deferred(&mut rota, &mut now), 4 - u32::from(heard));
+        }
     }
 
     #[test]
     fn nobody_waits_for_others_for_long() {
         let (mut rota, mut now) = (Rota::default(), Instant::now());
-        rota.pass(u32::MAX, u32::MAX, Duration::MAX);
+        rota.pass(u32::MAX, u32::MAX, Duration::MAX, false);
         for _ in 0..1000 {
             now += Duration::from_secs(10);
-            assert!(rota.heard(u64::from(rota.age) + 1, now) <= LONGEST);
+            assert!(hear(&mut rota, now) <= LONGEST);
             rota.refused();
         }
     }

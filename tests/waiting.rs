@@ -59,6 +59,29 @@ async fn a_release_wakes_a_waiter_of_another_process() {
     );
 }
 
+/// Two processes that have the names in turn, each asking again when it has just given them up.
+#[tokio::test(start_paused = true)]
+async fn who_has_just_had_it_still_wakes_in_time() {
+    let cluster = Cluster::new(5);
+    let processes = [connect(&cluster).await, connect(&cluster).await];
+    slow_down(&cluster);
+    let mut held = processes[0].red_lock("a").lock().await.expect("free");
+    for turn in 1..=50 {
+        let process = processes[turn % 2].clone();
+        let waiting = tokio::spawn(async move {
+            let guard = process.red_lock("a").lock().await.expect("its turn comes");
+            (Instant::now(), guard)
+        });
+        sleep(ms(12)).await;
+        let released = Instant::now();
+        held.unlock().await.expect("held");
+        let (won, guard) = waiting.await.expect("no panic");
+        assert!(won - released <= ms(5), "turn {turn}: {:?}", won - released);
+        held = guard;
+    }
+    held.unlock().await.expect("held");
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_asks_hardly_anything() {
     let cluster = Cluster::new(5);
