@@ -1,14 +1,13 @@
 //! To hold: enter a hold that the owner has, or attempt a new one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::attempt::attempt;
 use crate::clock::Moment;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::extension::extend;
 use crate::guard::MultiLockGuard;
-use crate::hold::Hold;
+use crate::hold::{Hold, Term};
 use crate::name::Names;
 use crate::owner::Standing;
 use crate::plan::{Hindrance, Plan, Refusal};
@@ -20,8 +19,8 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     }
     let now = plan.pool.clock.now();
     match plan.standing(now) {
-        Standing::Inside(hold, left) => {
-            if let Some(guard) = enter(plan, hold, left, now).await? {
+        Standing::Inside(hold, term) => {
+            if let Some(guard) = enter(plan, hold, term, now).await? {
                 return Ok(guard);
             }
         }
@@ -38,7 +37,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 async fn enter(
     plan: &Plan,
     hold: Arc<Hold>,
-    left: Duration,
+    Term { left, lease }: Term,
     mut now: Moment,
 ) -> Result<Option<MultiLockGuard>, Refusal> {
     if plan.needed > hold.needed {
@@ -48,9 +47,9 @@ async fn enter(
         );
         return Err(InvalidInput::new("policy", plan.policy, allowed).into());
     }
-    let longer = (!plan.renew && plan.lease > hold.lease()).then_some(plan.lease);
-    if longer.is_some() || left < hold.lease() / 3 || left <= plan.min_validity {
-        match extend(&plan.pool, &hold, longer.unwrap_or_else(|| hold.lease())).await {
+    let longer = (!plan.renew && plan.lease > lease).then_some(plan.lease);
+    if longer.is_some() || left < lease / 3 || left <= plan.min_validity {
+        match extend(&plan.pool, &hold, longer.unwrap_or(lease)).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
@@ -64,23 +63,13 @@ async fn enter(
         }
         now = plan.pool.clock.now();
     }
-    let entered = MultiLockGuard::enter(
-        &plan.pool,
-        &hold,
-        plan.owner.as_ref(),
-        now,
-        plan.min_validity,
-        plan.renew,
-    );
-    if entered.is_some() {
-        return Ok(entered);
-    }
-    let validity = hold.remaining();
-    if !validity.is_zero() {
+    let owner = plan.owner.as_ref();
+    match MultiLockGuard::enter(&plan.pool, hold, owner, now, plan.min_validity, plan.renew) {
+        Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
-        return Err(plan.too_late(validity, hold.votes()));
+        Err(hold) if !hold.remaining().is_zero() => Err(plan.too_late(hold.remaining(), hold.votes())),
+        Err(_) => Ok(None),
     }
-    Ok(None)
 }
 
 fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {

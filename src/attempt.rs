@@ -20,8 +20,8 @@ use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
 use crate::vote::Vote;
 
-/// Timers tick in milliseconds.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
+/// Where very many wait, their questions come in bursts, and a master may be a few milliseconds behind.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
@@ -93,9 +93,9 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         },
     ));
     // Entered only with validity left, by the clock after the last answer that was needed.
-    let Some(guard) = MultiLockGuard::enter(
+    let Ok(guard) = MultiLockGuard::enter(
         pool,
-        &hold,
+        Arc::clone(&hold),
         plan.owner.as_ref(),
         pool.clock.now(),
         plan.min_validity,

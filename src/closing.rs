@@ -32,8 +32,8 @@ impl Masters {
     /// again.
     pub async fn close(&self, holds: Closing) {
         let pool = &self.pool;
-        pool.closing.cancel();
         pool.tracker.close();
+        pool.closing.cancel();
         if holds == Closing::Release {
             join_all(pool.watchdog.all().iter().map(|hold| release(pool, hold))).await;
         }

@@ -32,8 +32,10 @@ use crate::vote::{Vote, Votes};
 pub struct MultiLockGuard {
     pool: Arc<Pool>,
     hold: Arc<Hold>,
-    /// Made when it is asked for, where the call site named none: few ask, and a process may hold very many.
-    owner: OnceLock<Owner>,
+    /// The one that the call site named.
+    owner: Option<Owner>,
+    /// Made when it is asked for, where none was named: few ask, and a process may hold very many.
+    made: OnceLock<Owner>,
     /// Whether this guard wants the hold renewed.
     renew: bool,
     /// Whether this guard still counts in its hold.
@@ -51,23 +53,27 @@ pub enum Unlocked {
 }
 
 impl MultiLockGuard {
-    /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile.
+    /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile. Else the
+    /// hold is given back.
     pub(crate) fn enter(
         pool: &Arc<Pool>,
-        hold: &Arc<Hold>,
+        hold: Arc<Hold>,
         owner: Option<&Owner>,
         now: Moment,
         min_validity: Duration,
         renew: bool,
-    ) -> Option<Self> {
-        let entered = hold.enter(now, min_validity, renew)?;
+    ) -> Result<Self, Arc<Hold>> {
+        let Some(entered) = hold.enter(now, min_validity, renew) else {
+            return Err(hold);
+        };
         if entered.first_to_renew {
-            pool.watchdog.watch(hold);
+            pool.watchdog.watch(&hold);
         }
-        Some(Self {
+        Ok(Self {
             pool: Arc::clone(pool),
-            hold: Arc::clone(hold),
-            owner: owner.cloned().map(OnceLock::from).unwrap_or_default(),
+            hold,
+            owner: owner.cloned(),
+            made: OnceLock::new(),
             renew,
             inside: true,
         })
@@ -119,11 +125,12 @@ impl MultiLockGuard {
 
     /// The owner, to enter again with.
     pub fn owner(&self) -> &Owner {
-        self.owner.get_or_init(|| {
+        let make = || {
             let owner = Owner::new();
             owner.remember(&self.hold);
             owner
-        })
+        };
+        self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
     }
 
     /// What every master answered last, to the acquisition or an extension. A minority that failed

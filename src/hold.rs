@@ -73,6 +73,14 @@ enum Phase {
     Lost(LossCause),
 }
 
+/// For how long a hold is good.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    /// Validity that is left.
+    pub(crate) left: Duration,
+    pub(crate) lease: Duration,
+}
+
 /// What entering a hold changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
@@ -145,12 +153,16 @@ impl Hold {
 
     /// Validity left; zero when the hold is lost or given up.
     pub(crate) fn remaining(&self) -> Duration {
-        self.remaining_at(self.clock.now())
+        self.state().remaining(self.clock.now())
     }
 
-    /// The same, for who has just looked at the clock.
-    pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        self.state().remaining(now)
+    /// The same, and the lease, for who has just looked at the clock.
+    pub(crate) fn term(&self, now: Moment) -> Term {
+        let state = self.state();
+        Term {
+            left: state.remaining(now),
+            lease: state.lease,
+        }
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -211,7 +211,8 @@ impl Pool {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closing.is_cancelled()
+        // Closed together with `closing`, and asked without a lock.
+        self.tracker.is_closed()
     }
 
     pub(crate) fn evidence(&self, votes: &[Vote]) -> Votes {

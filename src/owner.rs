@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -11,7 +10,7 @@ use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
 use crate::clock::Moment;
-use crate::hold::Hold;
+use crate::hold::{Hold, Term};
 use crate::name::Names;
 
 /// An actor of this process that may hold locks: a request, a job, a session.
@@ -40,8 +39,8 @@ struct Actor {
 pub(crate) enum Standing {
     /// None of them.
     Outside,
-    /// All of them, in one hold, with so much validity left.
-    Inside(Arc<Hold>, Duration),
+    /// All of them, in one hold that is good for so long.
+    Inside(Arc<Hold>, Term),
     /// Some, or all but in several holds.
     Overlapping(Names),
 }
@@ -81,11 +80,11 @@ impl Owner {
             .iter()
             .filter_map(Weak::upgrade)
             .filter(|hold| hold.field.client == client && hold.names.overlaps(names))
-            .map(|hold| (hold.remaining_at(now), hold))
-            .find(|(left, _)| !left.is_zero());
+            .map(|hold| (hold.term(now), hold))
+            .find(|(term, _)| !term.left.is_zero());
         match touching {
             None => Standing::Outside,
-            Some((left, hold)) if hold.names.contains_all(names) => Standing::Inside(hold, left),
+            Some((term, hold)) if hold.names.contains_all(names) => Standing::Inside(hold, term),
             Some((_, hold)) => Standing::Overlapping(hold.names.clone()),
         }
     }
