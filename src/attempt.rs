@@ -46,7 +46,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.memory());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
-    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(tally.least());
+    let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
     let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;

@@ -69,9 +69,9 @@ impl Release {
         }
     }
 
-    /// So many votes are needed before anything can be decided.
-    pub(crate) fn worth(mut self, votes: usize) -> Self {
-        self.round = self.round.take().map(|round| round.worth(votes));
+    /// So many masters have to release it.
+    pub(crate) fn worth(mut self, masters: usize) -> Self {
+        self.round = self.round.take().map(|round| round.worth(masters));
         self
     }
 

@@ -223,7 +223,7 @@ impl MultiLockGuard {
             .collect();
         let mut gone = votes.iter().filter(|vote| **vote == Vote::NotHeld).count();
         let (mut pending, mut released) = (nodes - gone, 0);
-        let mut release = release.worth(self.hold.needed.min(spare + 1).saturating_sub(gone));
+        let mut release = release.worth(self.hold.needed);
         while let Some((place, vote)) = release.next().await {
             pending -= 1;
             released += usize::from(vote == Vote::Granted);

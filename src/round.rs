@@ -124,10 +124,10 @@ impl Round {
         self.deadline
     }
 
-    /// So many answers are needed before anything can be decided. Whoever waits is not woken for less,
-    /// unless a master answers with a fault.
-    pub(crate) fn worth(self, answers: usize) -> Self {
-        self.inbox.worth(answers);
+    /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
+    /// anything else.
+    pub(crate) fn worth(self, assents: usize) -> Self {
+        self.inbox.worth(assents);
         self
     }
 

@@ -102,11 +102,6 @@ impl Tally {
         self.nodes - self.needed + 1
     }
 
-    /// No outcome is certain before so many answers.
-    pub(crate) fn least(&self) -> usize {
-        self.needed.min(self.blocking())
-    }
-
     fn refused(&self) -> usize {
         self.refusals.iter().map(|(_, times)| times).sum()
     }

@@ -1,8 +1,8 @@
 //! Where the answers to one question arrive.
 //!
 //! Whoever asks keeps the [`Inbox`], each master that is asked gets a [`ReplyTo`] to it. All of a round's
-//! answers share one allocation and one lock, and the asker is woken only when so many are there that
-//! they may decide something.
+//! answers share one allocation and one lock, and the asker is woken only when there may be something to
+//! decide: by the assent that makes a quorum, by anything else that is said, and by the last answer.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,9 +33,12 @@ struct Shared(Mutex<State>);
 struct State {
     /// One a master.
     places: Vec<Place>,
+    awaited: usize,
     /// Answers that have arrived and have not been taken.
     here: usize,
-    /// The asker is not woken by fewer.
+    /// Those of them that assent.
+    assents: usize,
+    /// Fewer of these do not wake the asker.
     worth: usize,
     asker: Option<Waker>,
 }
@@ -53,7 +56,9 @@ impl Inbox {
     pub(crate) fn new(places: usize) -> Self {
         Self(Arc::new(Shared(Mutex::new(State {
             places: (0..places).map(|_| Place::Closed).collect(),
+            awaited: 0,
             here: 0,
+            assents: 0,
             worth: 1,
             asker: None,
         }))))
@@ -66,19 +71,20 @@ impl Inbox {
         (inbox, reply)
     }
 
-    /// The way back for the answer of one master. What was expected of it before is not taken in.
+    /// The way back for the answer of one master, from which none is awaited at the moment.
     pub(crate) fn expect(&self, place: usize) -> ReplyTo {
-        self.0.state().places[place] = Place::Awaited;
+        let mut state = self.0.state();
+        state.places[place] = Place::Awaited;
+        state.awaited += 1;
         ReplyTo {
             shared: Some(Arc::clone(&self.0)),
             place,
         }
     }
 
-    /// So many answers are needed before anything can be decided: fewer wake nobody, unless one of
-    /// them is a fault, about which something may be done.
-    pub(crate) fn worth(&self, answers: usize) {
-        self.0.state().worth = answers;
+    /// So many assents are wanted: fewer wake nobody.
+    pub(crate) fn worth(&self, assents: usize) {
+        self.0.state().worth = assents;
     }
 
     /// The next answer and whose it is.
@@ -90,7 +96,10 @@ impl Inbox {
                     && let Place::Here(answer) = std::mem::replace(&mut state.places[place], Place::Closed)
                 {
                     state.here -= 1;
-                    state.worth = state.worth.saturating_sub(1);
+                    if assents(&answer) {
+                        state.assents -= 1;
+                        state.worth = state.worth.saturating_sub(1);
+                    }
                     return Poll::Ready((place, answer));
                 }
             }
@@ -113,6 +122,7 @@ impl Inbox {
             }
         }
         state.here += silent.len();
+        state.awaited = 0;
         silent
     }
 
@@ -120,6 +130,12 @@ impl Inbox {
     pub(crate) async fn answer(self) -> Answer {
         poll_fn(|cx| self.poll_take(cx)).await.1
     }
+}
+
+/// Whether a master says no more than that it did what it was asked. What else there is to say comes as a
+/// list.
+fn assents(answer: &Answer) -> bool {
+    matches!(answer, Ok(value) if !matches!(value, Value::Array(_)))
 }
 
 impl Drop for Inbox {
@@ -153,10 +169,12 @@ impl ReplyTo {
             let Place::Awaited = state.places[self.place] else {
                 return;
             };
-            let urgent = answer.is_err();
+            let assents = assents(&answer);
             state.places[self.place] = Place::Here(answer);
+            state.awaited -= 1;
             state.here += 1;
-            if urgent || state.here >= state.worth {
+            state.assents += usize::from(assents);
+            if !assents || state.assents >= state.worth || state.awaited == 0 {
                 state.asker.take()
             } else {
                 None
@@ -214,11 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn fewer_answers_than_may_decide_wake_nobody() {
+    fn only_what_may_decide_wakes() {
         let granted = || Ok(Value::Int(1));
         assert_eq!(wakes(2, vec![granted(), granted(), granted()]), [0, 1, 1]);
-        let closed = || Err(Fault::Unknown("closed".into()));
-        assert_eq!(wakes(3, vec![closed(), granted(), granted()]), [1, 1, 1]);
+        let closed = Err(Fault::Unknown("closed".into()));
+        assert_eq!(wakes(3, vec![closed, granted(), granted()]), [1, 1, 1]);
+        let refused = Ok(Value::Array(vec![]));
+        assert_eq!(wakes(3, vec![granted(), refused, granted()]), [0, 1, 1]);
+        assert_eq!(wakes(9, vec![granted(), granted()]), [0, 1], "no more will come");
     }
 
     #[test]
