@@ -6,6 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::summary::{Figure, Summary};
 
+/// What adding up fractions leaves.
+const DUST: f64 = 1e-6;
+
 const TARGETS: &str = include_str!("targets.txt");
 
 struct Target {
@@ -79,8 +82,8 @@ pub fn table(summary: &Summary) -> Result<String> {
         let shown = shown.and_then(|(key, unit)| Some(format!("{} {unit}", Figure::Number(figure(&key)?))));
         let shown = shown.unwrap_or_default();
         let (wanted, verdict) = match (bound, figure(&key)) {
-            (Bound::AtMost(bound), is) => (format!("≤ {bound}"), is.map(|is| is <= bound)),
-            (Bound::AtLeast(bound), is) => (format!("≥ {bound}"), is.map(|is| is >= bound)),
+            (Bound::AtMost(bound), is) => (format!("≤ {bound}"), is.map(|is| is <= bound + DUST)),
+            (Bound::AtLeast(bound), is) => (format!("≥ {bound}"), is.map(|is| is >= bound - DUST)),
         };
         met += usize::from(verdict == Some(true));
         missed += usize::from(verdict == Some(false));
