@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use multilock::{ConnectError, LockError, Masters, NodeError, Unfit, Unlocked, Vote};
 use redis::Value;
-use support::{Cluster, PATIENT, Proxy, Server, connect, held_everywhere, patient, until, until_free, vote};
+use support::{
+    Cluster, PATIENT, Proxy, Server, WITHIN, connect, held_everywhere, patient, until, until_free, vote,
+};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -229,6 +231,40 @@ async fn users() {
     );
     assert!(denied, "{text}");
     assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
+}
+
+/// A server that knows no HELLO, and so neither RESP3 nor notices, is logged in to as of old.
+#[tokio::test]
+async fn a_server_without_resp3() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let command = ["--rename-command", "HELLO", "", "--requirepass", "topsecret"];
+        servers.push(Server::start_with(&command).await);
+    }
+    let wrong = servers.iter().map(|server| as_user(":notsosecret", server));
+    let (error, text) = refusal(wrong).await;
+    let denied = matches!(
+        &error,
+        ConnectError::Unfit {
+            reason: Unfit::Denied { .. },
+            ..
+        }
+    );
+    assert!(denied && text.contains("WRONGPASS"), "{text}");
+    let masters = connect(servers.iter().map(|server| format!("{}/3", server.url()))).await;
+    works(&masters).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for server in &servers {
+        let keyspace = self::text(server, &["INFO", "keyspace"]).await;
+        assert!(keyspace.contains("db3:"), "{keyspace}");
+    }
+    // Nobody hears of the release; whoever waits asks again after a while.
+    let other = connect(servers.iter().map(|server| format!("{}/3", server.url()))).await;
+    let waiting = tokio::spawn(async move { other.red_lock("a").wait(WITHIN).lock().await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let next = waiting.await.expect("no panic").expect("free");
+    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
 }
 
 async fn three_with(command: &[&str]) -> Vec<Server> {

@@ -3,7 +3,8 @@
 //! A connection of the client library would do, and did: it carries each call through a channel, a
 //! task and a channel back, packs each request once a master, and wakes the asker at every answer.
 //! Those were two thirds of what a pair of rounds cost this process; here a call is a copy into the
-//! bytes to be sent and a place in a queue.
+//! bytes to be sent and a place in a queue. And the task that writes is ours to end: a connection that
+//! is given up must not write another byte.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,7 +1,4 @@
 //! The byte stream to a server: TCP, TLS over TCP, or a unix socket.
-//!
-//! It is opened here and not by the client library, because the task that drives it must be ours to
-//! end: a connection that is given up must not write another byte.
 
 use std::io;
 use std::time::Duration;
