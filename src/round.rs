@@ -125,9 +125,11 @@ impl Round {
     }
 
     /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
-    /// anything else.
+    /// anything else, and nobody is in quarantine, whose assent is none.
     pub(crate) fn worth(self, assents: usize) -> Self {
-        self.inbox.worth(assents);
+        if self.quarantined.is_none() {
+            self.inbox.worth(assents);
+        }
         self
     }
 

@@ -204,6 +204,27 @@ async fn tokens_of_masters_in_quarantine_are_ignored() {
 
 /// A quorum in quarantine grants, does not count, and is rolled back with a notice that the waiter
 /// itself hears: no reason to ask again.
+/// What they grant is no vote, so it may decide a round as a fault does: before the others' deadline.
+#[tokio::test(start_paused = true)]
+async fn a_round_that_is_lost_by_it_ends_at_once() {
+    let cluster = Cluster::new(5);
+    restart_empty(&cluster, 1);
+    restart_empty(&cluster, 2);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    cluster.master(0).crash();
+    sleep(ms(100)).await;
+    for place in [1, 2] {
+        cluster.master(place).set_delay(ms(1), ms(1));
+    }
+    for place in [3, 4] {
+        cluster.master(place).hold_replies(true);
+    }
+    let begun = Instant::now();
+    let error = masters.red_lock("a").try_lock().await.expect_err("two may grant");
+    assert!(matches!(error, LockError::Unreachable { .. }), "{error}");
+    assert!(begun.elapsed() < ms(10), "{:?}", begun.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_not_woken_by_its_own_rollbacks() {
     let cluster = Cluster::new(3);
