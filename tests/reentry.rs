@@ -55,6 +55,26 @@ async fn inspected(masters: &Masters, name: &str) -> Vec<u64> {
     counts.collect()
 }
 
+/// Where no owner was named there is one all the same, to enter again with.
+#[tokio::test]
+async fn the_owner_that_nobody_named() {
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let outer = held_everywhere(&masters.red_lock("a")).await;
+    let owner = outer.owner().clone();
+    assert_eq!(outer.owner(), &owner);
+    let inner = masters.red_lock("a").owner(&owner).try_lock().await;
+    let inner = inner.expect("entered");
+    assert_eq!((outer.hold_count(), inner.owner()), (2, &owner));
+    let stranger = masters.red_lock("a").try_lock().await;
+    assert!(
+        matches!(stranger, Err(LockError::Contended { .. })),
+        "{stranger:?}"
+    );
+    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
+    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
+}
+
 #[tokio::test]
 async fn in_and_in_and_out_and_out() {
     let cluster = Cluster::start(5).await;
