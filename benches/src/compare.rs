@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-
-use crate::client::{Client, Settings, Who};
 use serde::{Deserialize, Serialize};
 
+use crate::client::{Client, Settings, Who};
 use crate::pairs::{Segment, one_task};
 use crate::stats::{Durations, median};
 use crate::summary::Figure;
@@ -48,8 +47,8 @@ pub async fn connect_all(who: &[Who], urls: &[String], settings: Settings) -> Re
     Ok(clients)
 }
 
-/// Microseconds that a pair takes and costs while something else is the case, beside the limit's, so that what the
-/// machine does meanwhile falls out of their ratio.
+/// Microseconds that a pair takes and costs while something else is the case, beside the limit's, so that
+/// what the machine does meanwhile falls out of their ratio.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Beside {
     pub ours: f64,

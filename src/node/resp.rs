@@ -4,10 +4,10 @@ use redis::Value;
 
 /// More bytes, or values, than any reply that is asked for here.
 const LONGEST: usize = 16 << 20;
-const MOST: i64 = 16 << 20;
 const LONGEST_LINE: usize = 64 << 10;
 
-/// The first reply in `bytes` and its length; `None` while it is not all there. An error tells why these bytes are no reply.
+/// The first reply in `bytes` and its length; `None` while it is not all there. An error tells why these
+/// bytes are no reply.
 pub(super) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
     let Some(length) = length(bytes)? else {
         return Ok(None);
@@ -65,10 +65,14 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, String> {
 
 /// How much follows; `None` for a null.
 fn size(line: &[u8]) -> Result<Option<usize>, String> {
-    match number(&line[1..]) {
-        Some(-1) => Ok(None),
-        Some(size @ 0..=MOST) => Ok(usize::try_from(size).ok()),
-        _ => Err(refused("no length", line)),
+    let number = number(&line[1..]);
+    if number == Some(-1) {
+        return Ok(None);
+    }
+    let size = number.and_then(|number| usize::try_from(number).ok());
+    match size.filter(|size| *size <= LONGEST) {
+        None => Err(refused("no length", line)),
+        size => Ok(size),
     }
 }
 
