@@ -31,7 +31,7 @@ impl Masters {
     }
 
     /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas), and where they
-    /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_NODE_TIMEOUT`,
+    /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
     /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
     /// `MULTILOCK_STRICT` (`true` or `false`).
@@ -70,11 +70,22 @@ impl MastersBuilder {
         self
     }
 
-    /// The longest lease that a lock may set; the builder's lease by default. An operator's
-    /// [`force_release`](crate::MultiLock::force_release) keeps the former holder out for this long,
-    /// so every client of the same masters should use the same.
+    /// The longest lease that a lock may set; the builder's lease by default.
     pub fn max_lease(mut self, max: Duration) -> Self {
         self.config.max_lease = Some(max);
+        self
+    }
+
+    /// For tests and clusters that are thrown away: how long a lease may be of which the other clients
+    /// know nothing. 30 s by default, and never more.
+    ///
+    /// A master that has lost its memory has no vote until the longest lease *of any client* has passed,
+    /// so each reckons with this much although its own leases may be shorter. Where masters are
+    /// restarted every few seconds that is long. **Every client of these masters must then say the
+    /// same:** one that says less gives a master its vote back while leases of another may still be
+    /// alive there, and there can be two holders.
+    pub fn lease_without_charter(mut self, lease: Duration) -> Self {
+        self.config.lease_without_charter = lease;
         self
     }
 
@@ -91,7 +102,7 @@ impl MastersBuilder {
     }
 
     /// The part of every lease that is not trusted, because the clocks of client and masters may run
-    /// at different rates: 0.01 (1 %) by default, to which 2 ms are added. NTP daemons slew by up to
+    /// at different rates: 0.01 (1 %) by default and at least, to which 2 ms are added. NTP daemons slew by up to
     /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
     pub fn drift_factor(mut self, factor: f64) -> Self {
         self.config.drift_factor = factor;
@@ -186,6 +197,9 @@ impl MastersBuilder {
             config.lease = lease;
         }
         config.max_lease = duration("MULTILOCK_MAX_LEASE")?;
+        if let Some(lease) = duration("MULTILOCK_LEASE_WITHOUT_CHARTER")? {
+            config.lease_without_charter = lease;
+        }
         if let Some(timeout) = duration("MULTILOCK_NODE_TIMEOUT")? {
             config.node_timeout = timeout;
         }

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::error::InvalidInput;
+use crate::reckoning::outlived;
 use crate::validity::drift;
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
 const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
 /// A deadline per node beyond this is a mistake in a unit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest lease that clients need not agree upon.
+const MAX_WITHOUT_CHARTER: Duration = Duration::from_secs(30);
 /// More masters than this make every round slower and nothing safer.
 const MAX_NODES: usize = 64;
 
@@ -16,6 +19,8 @@ const MAX_NODES: usize = 64;
 pub(crate) struct Config {
     pub(crate) lease: Duration,
     pub(crate) max_lease: Option<Duration>,
+    /// The longest lease that every client reckons with although nobody has told it of any.
+    pub(crate) lease_without_charter: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
@@ -34,10 +39,10 @@ pub(crate) struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quarantine {
-    /// As long as the longest lease needs. The default.
+    /// As long as the longest lease that any client of these masters may have needs. The default.
     #[default]
     Auto,
-    /// This long, which must not be less.
+    /// This long, which must not be less; longer once another client has longer leases.
     For(Duration),
     /// None, for masters that keep every acknowledged write through every restart, and for clusters
     /// that are thrown away.
@@ -49,6 +54,7 @@ impl Default for Config {
         Self {
             lease: Duration::from_secs(30),
             max_lease: None,
+            lease_without_charter: MAX_WITHOUT_CHARTER,
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             drift_factor: 0.01,
@@ -77,22 +83,9 @@ impl Config {
         whole_milliseconds(lease + Duration::from_micros(999))
     }
 
-    /// The time after its start in which a master's votes do not count: the longest lease by the
-    /// fastest clock, and a second because servers tell their uptime in whole ones.
-    pub(crate) fn quarantine(&self) -> Duration {
-        match self.quarantine {
-            Quarantine::Auto => self.shortest_quarantine(),
-            Quarantine::For(quarantine) => quarantine,
-            Quarantine::Off => Duration::ZERO,
-        }
-    }
-
-    /// The time after which nothing is alive any more that a master may have forgotten now.
-    pub(crate) fn shortest_quarantine(&self) -> Duration {
-        let lease = self.longest_lease();
-        lease
-            .saturating_add(drift(lease, self.drift_factor))
-            .saturating_add(Duration::from_secs(1))
+    /// The longest lease that this client reckons with before it has heard of any other.
+    pub(crate) fn reckoned_lease(&self) -> Duration {
+        self.longest_lease().max(self.lease_without_charter)
     }
 
     pub(crate) fn check(&self, nodes: usize) -> Result<(), InvalidInput> {
@@ -106,13 +99,24 @@ impl Config {
         let smallest = Duration::from_millis(1);
         in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;
-        if !(0.0..=0.5).contains(&self.drift_factor) {
-            return Err(InvalidInput::new("drift_factor", self.drift_factor, "0 to 0.5"));
+        // Every client reckons with one percent at least for the clocks of all others.
+        if !(0.01..=0.5).contains(&self.drift_factor) {
+            return Err(InvalidInput::new(
+                "drift_factor",
+                self.drift_factor,
+                "0.01 to 0.5",
+            ));
         }
         in_range("lease", self.lease, self.shortest_lease(), MAX_LEASE)?;
         if let Some(max) = self.max_lease {
             in_range("max_lease", max, self.lease, MAX_LEASE)?;
         }
+        in_range(
+            "lease_without_charter",
+            self.lease_without_charter,
+            smallest,
+            MAX_WITHOUT_CHARTER,
+        )?;
         in_range(
             "fence_retention",
             self.fence_retention,
@@ -120,7 +124,8 @@ impl Config {
             MAX_LEASE,
         )?;
         if let Quarantine::For(quarantine) = self.quarantine {
-            in_range("quarantine", quarantine, self.shortest_quarantine(), MAX_LEASE)?;
+            let shortest = outlived(self.reckoned_lease(), self.drift_factor);
+            in_range("quarantine", quarantine, shortest, MAX_LEASE)?;
         }
         Ok(())
     }
@@ -225,7 +230,7 @@ mod tests {
                 drift_factor: f64::NAN,
                 ..default()
             }),
-            "drift_factor: NaN is not allowed; allowed: 0 to 0.5"
+            "drift_factor: NaN is not allowed; allowed: 0.01 to 0.5"
         );
         assert_eq!(
             message(&Config {
@@ -261,19 +266,19 @@ mod tests {
             ..Config::default()
         };
         assert!(message(&config).starts_with("quarantine: 29s 999ms is not allowed; allowed: 31s 302ms to "));
-        let raised = Config {
-            max_lease: Some(Duration::from_secs(60)),
-            ..Config::default()
+        let short = Config {
+            lease: Duration::from_secs(5),
+            ..config
         };
-        assert_eq!(raised.quarantine(), Duration::from_millis(61_602));
-        assert_eq!(
-            Config {
-                quarantine: Quarantine::Off,
-                ..raised
-            }
-            .quarantine(),
-            Duration::ZERO
+        assert!(
+            message(&short).contains("allowed: 31s 302ms to "),
+            "others may have longer ones"
         );
+        let lowered = Config {
+            lease_without_charter: Duration::from_secs(5),
+            ..short
+        };
+        assert_eq!(lowered.check(3), Ok(()));
     }
 
     #[test]

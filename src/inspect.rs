@@ -144,7 +144,7 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
             }
         }
     }
-    let request = script::force(names, pool.config.longest_lease(), &former);
+    let request = script::force(names, pool.reckoning.longest_lease(), &former);
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     let mut round = Round::begin(pool, &request, Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {

@@ -26,6 +26,7 @@ mod owner;
 mod plan;
 mod policy;
 mod queue;
+mod reckoning;
 mod renewal;
 mod reply;
 mod request;

@@ -20,6 +20,7 @@ use crate::listening::Ears;
 use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
 use crate::queue::Lines;
+use crate::reckoning::Reckoning;
 use crate::script::Memory;
 use crate::stragglers::Stragglers;
 use crate::vote::{Vote, Votes};
@@ -59,6 +60,7 @@ pub(crate) struct Pool {
     pub(crate) lines: Arc<Lines>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) config: Config,
+    pub(crate) reckoning: Arc<Reckoning>,
     pub(crate) clock: Clock,
     pub(crate) chance: Arc<Chance>,
     /// This client's half of every owner field.
@@ -87,10 +89,11 @@ impl Pool {
     ) -> Arc<Self> {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
+        let reckoning = Arc::new(Reckoning::new(&config));
         let tolerance = Tolerance {
             drift_factor: config.drift_factor,
-            longest_lease: config.longest_lease(),
-            quarantine: config.shortest_quarantine(),
+            longest_lease: reckoning.longest_lease(),
+            quarantine: reckoning.outlived(),
         };
         let roster = Arc::new(Roster::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
@@ -110,7 +113,7 @@ impl Pool {
                     roster: Arc::clone(&roster),
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
-                    quarantine: config.quarantine(),
+                    reckoning: Arc::clone(&reckoning),
                     clock,
                     tolerance,
                 };
@@ -138,6 +141,7 @@ impl Pool {
             lines: Arc::default(),
             watchdog: Arc::new(Watchdog::new()),
             config,
+            reckoning,
             clock,
             client: chance.uuid(),
             chance,

@@ -17,7 +17,7 @@ fn ms(milliseconds: u64) -> Duration {
 
 /// The masters were up for long, so only what is noticed takes their vote.
 fn builder() -> MastersBuilder {
-    Masters::builder().lease(LEASE)
+    Masters::builder().lease(LEASE).lease_without_charter(LEASE)
 }
 
 fn over(network: &Network) -> Client {

@@ -16,7 +16,7 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 fn builder() -> MastersBuilder {
-    Masters::builder().lease(LEASE)
+    Masters::builder().lease(LEASE).lease_without_charter(LEASE)
 }
 
 fn restart_empty(cluster: &Cluster, place: usize) {
@@ -92,6 +92,35 @@ async fn with_it_the_second_waits_until_the_first_cannot_be_valid() {
         sleep(ms(50)).await;
     }
     cluster.master(2).hold_requests(false);
+}
+
+/// Counter-example 20: a hold of 30 s on 1 and 2; 1 restarts empty; 12 s later a client whose own leases
+/// are 10 s at most asks 0 and 1.
+async fn different_leases(of_the_rival: MastersBuilder) -> Option<(Duration, Duration)> {
+    let cluster = Cluster::new(3);
+    let holder = cluster.connect(Masters::builder()).await.expect("connects");
+    let rival = cluster.connect(of_the_rival).await.expect("connects");
+    cluster.master(0).hold_requests(true);
+    let long = Duration::from_secs(30);
+    let guard = holder.red_lock("a").lease(long).try_lock().await;
+    let guard = guard.expect("1 and 2 grant");
+    cluster.master(0).reset_connections();
+    cluster.master(0).hold_requests(false);
+    restart_empty(&cluster, 1);
+    cluster.master(2).hold_requests(true);
+    sleep(ms(12_000)).await;
+    let second = rival.red_lock("a").try_lock().await.ok()?;
+    Some((guard.validity(), second.validity()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_with_shorter_leases_waits_out_those_of_the_others() {
+    let short = Masters::builder().lease(Duration::from_secs(10));
+    assert_eq!(different_leases(short.clone()).await, None);
+    let (first, second) = different_leases(short.lease_without_charter(ms(10_000)))
+        .await
+        .expect("what reckoning with the leases of others is for");
+    assert!(!first.is_zero() && !second.is_zero());
 }
 
 /// Counter-example 6: C holds A and B; D is granted on X; X restarts empty; C's extension finds

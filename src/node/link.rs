@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::witness::Witness;
 use super::{By, Fault, Inbox, Marker, ReplyTo, Wire};
 use crate::clock::Moment;
+use crate::reckoning::Reckoning;
 use crate::reply::Stamp;
 use crate::request::{Request, Script};
 
@@ -21,12 +22,9 @@ const SILENT_ROUNDS: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Box<dyn Wire>,
-    /// From when on the master's votes count.
-    counts_from: Instant,
-    /// Below this it may have forgotten fencing tokens, in microseconds since 1970.
-    floor: u64,
-    marker: Option<Marker>,
-    witness: Arc<Witness>,
+    /// When it was set up.
+    since: Instant,
+    recollection: Recollection,
     closed: AtomicBool,
     silent: AtomicU32,
     /// When the deadline that was counted last passed.
@@ -37,28 +35,22 @@ pub(crate) struct Link {
 /// What a connection knows of its master's memory.
 #[derive(Debug)]
 pub(super) struct Recollection {
-    /// For how much longer the master's votes do not count.
-    pub(super) quarantine: Duration,
-    /// Below this it may have forgotten fencing tokens, in microseconds since 1970.
-    pub(super) floor: u64,
+    /// How far it reached back when the connection was set up.
+    pub(super) memory: Duration,
+    /// What the master's clock showed then, in microseconds since 1970.
+    pub(super) clock_us: u64,
     pub(super) marker: Option<Marker>,
+    /// How far it must reach back for the master's votes to count.
+    pub(super) reckoning: Arc<Reckoning>,
     pub(super) witness: Arc<Witness>,
 }
 
 impl Link {
     pub(super) fn new(wire: Box<dyn Wire>, recollection: Recollection) -> Self {
-        let Recollection {
-            quarantine,
-            floor,
-            marker,
-            witness,
-        } = recollection;
         Self {
             wire,
-            counts_from: Instant::now() + quarantine,
-            floor,
-            marker,
-            witness,
+            since: Instant::now(),
+            recollection,
             closed: AtomicBool::new(false),
             silent: AtomicU32::new(0),
             last_silence: Mutex::new(None),
@@ -98,10 +90,18 @@ impl Link {
         inbox
     }
 
-    /// For how much longer than `now` the master has no vote; zero when it has one.
+    /// For how much longer than `now` the master has no vote, by what is known now of the leases that it
+    /// may have forgotten; zero when it has one.
     pub(crate) fn quarantine(&self, now: Instant) -> Duration {
-        let remaining = self.counts_from.saturating_duration_since(now);
-        remaining.max(self.witness.quarantine(now))
+        let Recollection {
+            memory,
+            reckoning,
+            witness,
+            ..
+        } = &self.recollection;
+        let missing = reckoning.quarantine().saturating_sub(*memory);
+        let remaining = missing.saturating_sub(now.saturating_duration_since(self.since));
+        remaining.max(witness.quarantine(now))
     }
 
     /// Takes in the stamp of an answer to a request that was sent between `begun` and `sent`. Doubt in
@@ -113,22 +113,31 @@ impl Link {
         sent: Instant,
         now: Moment,
     ) -> Option<Duration> {
-        self.witness.hear(stamp.clock_us, begun, now);
-        if self
-            .marker
+        let Recollection { marker, witness, .. } = &self.recollection;
+        witness.hear(stamp.clock_us, begun, now);
+        if marker
             .as_ref()
             .is_some_and(|marker| marker.as_str() != stamp.marker)
         {
-            self.witness.wiped();
+            witness.wiped();
             // The next connection marks the memory anew.
             self.replace();
         }
-        self.witness.doubted_since(sent)
+        witness.doubted_since(sent)
     }
 
-    /// What a fencing token must be above, for all that the master may have forgotten.
+    /// What a fencing token must be above, for all that the master may have forgotten: that was stored
+    /// before its start, by clients whose clocks are at most half a quarantine ahead.
     pub(crate) fn floor(&self) -> u64 {
-        self.floor
+        let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let Recollection {
+            memory,
+            clock_us,
+            reckoning,
+            ..
+        } = &self.recollection;
+        let started = clock_us.saturating_sub(us(*memory));
+        started.saturating_add(us(reckoning.quarantine()))
     }
 
     /// Notes that the master is there.

@@ -17,6 +17,7 @@ use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
+use crate::reckoning::Reckoning;
 use crate::request::Request;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
@@ -131,8 +132,7 @@ pub(crate) struct Keeping {
     pub(crate) chance: Arc<Chance>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
-    /// How long a master's memory must reach back for its votes to count.
-    pub(crate) quarantine: Duration,
+    pub(crate) reckoning: Arc<Reckoning>,
     pub(crate) clock: Clock,
     pub(crate) tolerance: Tolerance,
 }
@@ -252,21 +252,18 @@ impl Slot {
             peer,
         } = connection;
         let memory = peer.memory.unwrap_or_default();
-        let quarantine = keeping.quarantine.saturating_sub(memory);
+        let recollection = Recollection {
+            memory,
+            clock_us: peer.clock_us,
+            marker: peer.marker,
+            reckoning: Arc::clone(&keeping.reckoning),
+            witness: Arc::clone(witness),
+        };
+        let quarantine = keeping.reckoning.quarantine().saturating_sub(memory);
         if !quarantine.is_zero() {
             let remaining = humantime::format_duration(quarantine);
             tracing::warn!(node = %self.label, %remaining, "master was started not long ago and has no vote yet");
         }
-        // Everything that it may have forgotten was stored before its start, by clients whose clocks
-        // are at most half a quarantine ahead.
-        let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let floor = (peer.clock_us.saturating_sub(us(memory))).saturating_add(us(keeping.quarantine));
-        let recollection = Recollection {
-            quarantine,
-            floor,
-            marker: peer.marker,
-            witness: Arc::clone(witness),
-        };
         let link = Arc::new(Link::new(wire, recollection));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;

@@ -205,6 +205,7 @@ impl Stage {
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),
             ("MULTILOCK_LEASE", humantime(self.set_up.lease())),
+            ("MULTILOCK_LEASE_WITHOUT_CHARTER", humantime(self.set_up.lease())),
             ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
             ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
             ("MULTILOCK_STRICT", self.set_up.strict.to_string()),

@@ -102,6 +102,7 @@ pub(crate) fn builder(plan: &Plan) -> multilock::MastersBuilder {
         .node_timeout(plan.node_timeout)
         .lease(plan.lease)
         .max_lease(plan.max_lease)
+        .lease_without_charter(plan.max_lease)
         .strict(plan.strict);
     if plan.class == Class::Reckless {
         builder.quarantine(Quarantine::Off)
