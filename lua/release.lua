@@ -22,10 +22,12 @@ for i = 1, names do
   if gone == 1 then
     released = released + 1
     if token ~= '0' then
+      -- pcall: a fence of another type is left as it is, and the other names are released all the same.
       -- What is no number that a script handles exactly stands for the largest that is.
-      local stored = tonumber(redis.call('get', KEYS[names + i]) or 0) or 9007199254740991
+      local stored = redis.pcall('get', KEYS[names + i]) or 0
+      stored = tonumber(stored) or 9007199254740991
       if stored >= 0 and stored < tonumber(token) then
-        redis.call('set', KEYS[names + i], token, 'px', ARGV[4])
+        redis.pcall('set', KEYS[names + i], token, 'px', ARGV[4])
       end
     end
     if notify == '1' then

@@ -14,6 +14,7 @@ use crate::hold::Hold;
 use crate::masters::Pool;
 use crate::node::Fault;
 use crate::reply::{Reply, parse_acquired, parse_extended};
+use crate::request::Request;
 use crate::round::{Round, Trust};
 use crate::script::{self, Fence, Fencing, Renewal};
 use crate::validity::Validity;
@@ -24,7 +25,7 @@ pub(crate) struct Extension {
     pool: Arc<Pool>,
     round: Round,
     extended: Vec<Extended>,
-    retakes: FuturesUnordered<BoxFuture<'static, Retake>>,
+    apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
 
 /// A hold's part of the round.
@@ -40,8 +41,20 @@ struct Extended {
     confirmed: bool,
 }
 
-/// An answer to taking a hold again: which hold, which master.
-type Retake = (usize, usize, Option<Result<Value, Fault>>);
+/// An answer that is about one hold alone: which hold, which master.
+type Apart = (usize, usize, Vote);
+
+impl Extended {
+    fn renewal(&self) -> Renewal<'_> {
+        Renewal {
+            names: &self.hold.names,
+            owner: self.hold.field.text(),
+            count: self.hold.count(),
+            lease: self.lease,
+            token: self.hold.token,
+        }
+    }
+}
 
 impl Extension {
     /// Asks every master to let each hold live for its lease from now.
@@ -60,28 +73,14 @@ impl Extension {
                 confirmed: false,
             })
             .collect();
-        let renewals: Vec<_> = extended
-            .iter()
-            .map(|entry| Renewal {
-                names: &entry.hold.names,
-                owner: entry.hold.field.text(),
-                count: entry.hold.count(),
-                lease: entry.lease,
-                token: entry.hold.token,
-            })
-            .collect();
-        let request = script::extend(
-            &renewals,
-            pool.config.fence_retention,
-            Fencing::KeepUp,
-            pool.memory(),
-        );
+        let renewals: Vec<_> = extended.iter().map(Extended::renewal).collect();
+        let request = request(pool, &renewals);
         let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
             pool: Arc::clone(pool),
             round: Round::begin(pool, &request, Trust::Quorum(needed), |_| true),
             extended,
-            retakes: FuturesUnordered::new(),
+            apart: FuturesUnordered::new(),
         }
     }
 
@@ -93,20 +92,20 @@ impl Extension {
     pub(crate) async fn step(&mut self) -> bool {
         tokio::select! {
             biased;
-            Some(retake) = self.retakes.next(), if !self.retakes.is_empty() => self.retaken(retake),
+            Some((index, node, vote)) = self.apart.next(), if !self.apart.is_empty() => {
+                self.count(index, node, vote);
+            }
             Some((node, answer)) = self.round.next() => self.answered(node, answer),
             else => return false,
         }
         true
     }
 
-    fn retaken(&mut self, (index, node, answer): Retake) {
-        if let Some(answer) = answer {
-            self.count(index, node, read(answer.map(|value| parse_acquired(&value))));
-        }
-    }
-
     fn answered(&mut self, node: usize, answer: Result<Value, Fault>) {
+        let may_concern_one = answer.as_ref().is_err_and(Fault::may_concern_one);
+        if may_concern_one && self.extended.len() > 1 {
+            return self.ask_apart(node);
+        }
         let replies = answer.map(|value| parse_extended(&value));
         for index in 0..self.extended.len() {
             let reply = match &replies {
@@ -115,6 +114,21 @@ impl Extension {
                 Err(fault) => Err(fault.clone()),
             };
             self.count(index, node, read(reply));
+        }
+    }
+
+    /// Asks a master for every hold by itself, after an error that may be about one of them only.
+    fn ask_apart(&mut self, node: usize) {
+        for (index, entry) in self.extended.iter().enumerate() {
+            let request = request(&self.pool, &[entry.renewal()]);
+            let trust = Trust::Quorum(entry.hold.needed);
+            let mut round = Round::begin(&self.pool, &request, trust, |place| place == node);
+            self.apart.push(Box::pin(async move {
+                let answer = round.next().await.map(|(_, answer)| answer);
+                let replies = answer.map(|answer| answer.map(|value| parse_extended(&value)));
+                let reply = replies.map(|replies| replies.map(|replies| replies?.into_iter().next()));
+                (index, node, reply.map_or(Vote::Pending, read))
+            }));
         }
     }
 
@@ -166,8 +180,11 @@ impl Extension {
         });
         if let Some(mut round) = round {
             tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
-            let answer = async move { (index, node, round.next_as_sent().await.map(|(_, answer)| answer)) };
-            self.retakes.push(Box::pin(answer));
+            self.apart.push(Box::pin(async move {
+                let answer = round.next_as_sent().await.map(|(_, answer)| answer);
+                let reply = answer.map(|answer| answer.map(|value| parse_acquired(&value)));
+                (index, node, reply.map_or(Vote::Pending, read))
+            }));
         }
     }
 
@@ -217,6 +234,15 @@ pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) 
         return Err(ExtendError::Lost { votes });
     }
     Err(ExtendError::NotExtended { validity, votes })
+}
+
+fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
+    script::extend(
+        renewals,
+        pool.config.fence_retention,
+        Fencing::KeepUp,
+        pool.memory(),
+    )
 }
 
 fn read(reply: Result<Option<Reply>, Fault>) -> Vote {

@@ -14,9 +14,7 @@ use crate::cleanup::{Debris, Release};
 use crate::extension::Extension;
 use crate::hold::{Hold, Upkeep};
 use crate::masters::Pool;
-
-/// Holds in one script call: a server is blocked for less than a millisecond.
-const BATCH: usize = 192;
+use crate::script;
 
 /// Looks after the holds of the pool for as long as there is one.
 pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
@@ -36,7 +34,9 @@ async fn run(pool: Weak<Pool>) {
             let mut due = sort_out(&pool, due);
             due.sort_by_key(|(hold, _)| hold.needed);
             for policy in due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
-                for batch in policy.chunks(BATCH) {
+                for batch in
+                    script::batches(policy, |(hold, _)| script::extended_keys(&hold.names, hold.token))
+                {
                     renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
                 }
             }

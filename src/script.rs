@@ -27,6 +27,24 @@ script!(FORCE, "force");
 /// All scripts, to be loaded when a connection is set up.
 pub(crate) static ALL: [&Script; 5] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE];
 
+/// Keys in one script call for many holds: a server is blocked for less than a millisecond.
+const BATCH: usize = 576;
+
+/// Splits what goes into calls for many holds, each with so many keys as a server can take at once. What
+/// has more keys than that goes by itself.
+pub(crate) fn batches<T>(mut rest: &[T], keys: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = rest.iter().take_while(|item| {
+            sum += keys(item);
+            sum <= BATCH
+        });
+        let (batch, left) = rest.split_at(fits.count().max(1).min(rest.len()));
+        rest = left;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
 /// Names and, after each, its revocation mark.
 fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
     for name in names.iter() {
@@ -104,6 +122,12 @@ pub(crate) struct Renewal<'a> {
     pub(crate) token: FencingToken,
 }
 
+/// How many keys a hold has in `lua/extend.lua`.
+pub(crate) fn extended_keys(names: &Names, token: FencingToken) -> usize {
+    let fenced = token != FencingToken::NONE;
+    names.len() * if fenced { 3 } else { 2 }
+}
+
 /// Whether the fence is to move or to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
@@ -124,7 +148,7 @@ pub(crate) fn extend(
         token: renewal.token,
         retention,
     };
-    let keys = |renewal: &Renewal<'_>| 2 * renewal.names.len() + fence(renewal).keys(renewal.names).len();
+    let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
     let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(memory.key().is_some());
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
@@ -180,6 +204,16 @@ pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>])
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_keys() {
+        let sizes =
+            |keys: &[usize]| -> Vec<usize> { batches(keys, |keys| *keys).map(<[usize]>::len).collect() };
+        assert_eq!(sizes(&[]), []);
+        assert_eq!(sizes(&[3; 500]), [192, 192, 116]);
+        assert_eq!(sizes(&[192; 7]), [3, 3, 1]);
+        assert_eq!(sizes(&[3, 1000, 3, 3]), [1, 1, 2]);
+    }
 
     #[test]
     fn keys_come_before_arguments() {

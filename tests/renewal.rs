@@ -467,3 +467,28 @@ async fn entering_again_during_a_renewal_does_not_double_it() {
     inner.unlock().await.expect("held");
     outer.unlock().await.expect("held");
 }
+
+/// A hundred holds fall due together and travel in one call.
+#[tokio::test(start_paused = true)]
+async fn one_spoilt_hold_ends_no_other_in_its_batch() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    for n in 0..100 {
+        guards.push(masters.red_lock(format!("n{n}")).lock().await.expect("free"));
+    }
+    for master in [0, 1].map(|place| cluster.master(place)) {
+        let fence = "redisson_lock_token:{n7}";
+        master.command(&["DEL", fence]).expect("deleted");
+        master.command(&["HSET", fence, "x", "y"]).expect("stored");
+    }
+    sleep(LEASE * 3).await;
+    let valid: Vec<_> = guards.iter().map(MultiLockGuard::is_valid).collect();
+    assert!(!valid[7], "two masters of three cannot renew it");
+    assert_eq!(valid.iter().filter(|valid| **valid).count(), 99);
+    // Who is alone is asked for alone, so the others travel together again.
+    let before = cluster.master(0).executed()["extend"];
+    sleep(LEASE).await;
+    let renewals = cluster.master(0).executed()["extend"] - before;
+    assert!(renewals <= 24, "{renewals} calls for 99 holds in three periods");
+}

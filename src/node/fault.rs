@@ -33,6 +33,8 @@ pub(crate) enum Class {
     NoScript,
     /// Not executed, and will not be until somebody changes the configuration.
     Denied,
+    /// A key of ours was replaced by something else: this call fails until somebody removes that key.
+    Spoilt,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }
@@ -55,8 +57,8 @@ const CODES: [(&str, Class); 16] = [
     ("CROSSSLOT", Class::Denied),
     ("CLUSTERDOWN", Class::Denied),
     // Our scripts look at keys of other types through pcall; only a key of ours that was replaced by
-    // something else can raise it, and before anything is written.
-    ("WRONGTYPE", Class::Passing),
+    // something else can raise it, and before anything is written of its hold.
+    ("WRONGTYPE", Class::Spoilt),
 ];
 
 impl Fault {
@@ -107,6 +109,17 @@ impl Fault {
         }
     }
 
+    /// Whether a call for many holds may have failed because of one of them.
+    pub(crate) fn may_concern_one(&self) -> bool {
+        matches!(
+            self,
+            Self::Server {
+                class: Class::Spoilt | Class::Denied | Class::Unforeseen,
+                ..
+            }
+        )
+    }
+
     /// How the fault counts in an acquire, extend or release.
     pub(crate) fn vote(&self) -> Vote {
         match self {
@@ -147,6 +160,7 @@ mod tests {
         assert_eq!(class("ERR", wrapped), Some(Class::Passing));
         assert_eq!(class("READONLY", "You can't write"), Some(Class::NotMaster));
         assert_eq!(class("NOPERM", "no permissions"), Some(Class::Denied));
+        assert_eq!(class("WRONGTYPE", "Operation against a key"), Some(Class::Spoilt));
         assert_eq!(class("ERR", "something new"), Some(Class::Unforeseen));
     }
 

@@ -367,7 +367,12 @@ async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
     match answer {
         Ok(_) => true,
         // Asking again would bring the same answer: left to the lease.
-        Err(fault) => matches!(fault.class(), Some(Class::Denied | Class::Unforeseen)),
+        Err(fault) => {
+            matches!(
+                fault.class(),
+                Some(Class::Denied | Class::Spoilt | Class::Unforeseen)
+            )
+        }
     }
 }
 
