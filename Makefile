@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose sim mutants chaos model instructions lint
+.PHONY: help demo test test-native test-compose sim mutants chaos soak model instructions lint
 .PHONY: bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
@@ -46,6 +46,11 @@ chaos: need-cargo ## Break real masters, links, clocks and clients, and check ev
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
 	@scripts/chaos.sh
+
+soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute what grows (CHAOS_SEED)
+	@scripts/install-redis.sh
+	@MULTILOCK_TEST_CLUSTER=native CHAOS=soak SOAK_MINUTES=$(or $(MINUTES),10) \
+		cargo test -q --all-features --test chaos
 
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh

@@ -9,6 +9,9 @@ mod checker;
 #[path = "chaos/event.rs"]
 mod event;
 #[allow(dead_code, unreachable_pub)]
+#[path = "chaos/growth.rs"]
+mod growth;
+#[allow(dead_code, unreachable_pub)]
 #[path = "chaos/hold.rs"]
 mod hold;
 
@@ -16,6 +19,7 @@ use std::time::Duration;
 
 use checker::{Findings, check};
 use event::{Done, Event, Micros, Policy, Refusal, Said, Task};
+use growth::{Limits, Sample, grown};
 use hold::holds;
 
 const LONG: Duration = Duration::from_millis(1);
@@ -295,4 +299,61 @@ fn what_is_said_survives_the_way_to_the_witness() {
         assert_eq!(Said::parse(&said.to_line()).expect("a line"), said);
     }
     assert!(Said::parse("nonsense 1 2").is_err());
+}
+
+/// What is too much of samples that are alike but for what `differs` does to the one of each minute.
+fn too_much(minutes: u64, differs: fn(u64, &mut Sample)) -> Vec<&'static str> {
+    let sample = |minute| {
+        let mut sample = Sample {
+            resident: 9000,
+            tasks: 20,
+            descriptors: 15,
+            wakes: 5,
+            connections: 9,
+            keys: 100,
+            ..Sample::default()
+        };
+        differs(minute, &mut sample);
+        sample
+    };
+    let samples: Vec<Sample> = (0..minutes).map(sample).collect();
+    let limits = Limits {
+        connections: 9,
+        keys: 100,
+    };
+    let grown = grown(&samples, limits);
+    let too_much = grown.iter().filter(|grown| grown.is_too_much());
+    too_much.map(|grown| grown.name).collect()
+}
+
+#[test]
+fn what_grows_is_seen_and_what_varies_is_not() {
+    assert_eq!(too_much(0, |_, _| {}), [""; 0]);
+    assert_eq!(too_much(1, |_, _| {}), [""; 0]);
+    assert_eq!(too_much(30, |_, _| {}), [""; 0]);
+    let leaks = |minute, sample: &mut Sample| sample.resident += 300 * minute;
+    assert_eq!(too_much(30, leaks), ["resident_kib"]);
+    let begins = |minute, sample: &mut Sample| sample.resident -= if minute == 0 { 6000 } else { 0 };
+    assert_eq!(too_much(30, begins), [""; 0], "the first minute");
+    let once = |minute, sample: &mut Sample| sample.tasks += if minute == 29 { 40 } else { 0 };
+    assert_eq!(too_much(30, once), [""; 0], "one minute of many");
+    assert_eq!(
+        too_much(2, |minute, sample| sample.tasks += 4 * minute),
+        ["tasks"]
+    );
+    assert_eq!(
+        too_much(3, |minute, sample| sample.descriptors += 4 * minute),
+        ["descriptors"]
+    );
+    assert_eq!(
+        too_much(9, |minute, sample| sample.wakes += 20 * minute),
+        ["wakes"]
+    );
+    let spike = |minute, sample: &mut Sample| {
+        let more = u64::from(minute == 4);
+        sample.connections += more;
+        sample.keys += more;
+        sample.scripts += more;
+    };
+    assert_eq!(too_much(9, spike), ["connections", "keys", "scripts"]);
 }

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::{Instant, sleep};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::worker::Duty;
 
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// To end what is under way: a hold of some seconds, and the wait for it.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct Worker {
@@ -17,23 +21,64 @@ pub struct Worker {
     /// Whose ways to the masters it uses.
     pub place: usize,
     child: Child,
+    /// Only a worker that bears load is talked to.
+    talk: Option<Talk>,
+}
+
+#[derive(Debug)]
+struct Talk {
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
 }
 
 impl Worker {
     pub fn start(duty: &Duty, place: usize, env: &[(&str, String)]) -> Result<Self> {
         let program = std::env::current_exe().context("the campaign's own program")?;
-        let child = Command::new(program)
+        let ends = || {
+            if duty.load > 0 {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            }
+        };
+        let mut child = Command::new(program)
             .args(duty.to_args())
             .envs(env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(ends())
+            .stdout(ends())
             .spawn()
             .context("starting a worker")?;
+        let talk = match (child.stdin.take(), child.stdout.take()) {
+            (Some(to), Some(from)) => Some(Talk {
+                to: ChildStdin::from_std(to)?,
+                from: BufReader::new(ChildStdout::from_std(from)?).lines(),
+            }),
+            _ => None,
+        };
         Ok(Self {
             number: duty.worker,
             place,
             child,
+            talk,
         })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says a word to a worker that bears load, and waits for its answer.
+    pub async fn ask(&mut self, word: &str) -> Result<String> {
+        let number = self.number;
+        let talk = self.talk.as_mut().context("a worker that listens")?;
+        let asked = async {
+            talk.to.write_all(format!("{word}\n").as_bytes()).await?;
+            talk.from.next_line().await?.context("it has ended")
+        };
+        let answer = timeout(ANSWERS_WITHIN, asked).await;
+        answer
+            .with_context(|| format!("worker {number} does not answer to '{word}'"))?
+            .with_context(|| format!("worker {number} was told '{word}'"))
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {

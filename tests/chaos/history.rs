@@ -1,5 +1,6 @@
 //! One history: a fault strikes several times while workers contend, then the book is read.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const WITHIN: Duration = Duration::from_secs(180);
 /// More strikes where something is to be seen: a rival may come too late to show it.
 const MORE: usize = 24;
 /// Of a fault that lasts for less nothing can be said about progress during it.
-const LONG: Duration = Duration::from_secs(1);
+pub const LONG: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub struct History {
@@ -54,11 +55,7 @@ pub async fn run(row: &Row, orders: Orders) -> History {
     let playing = AssertUnwindSafe(play(row, history.masters, orders, &witness)).catch_unwind();
     let outcome = match timeout(WITHIN, playing).await {
         Ok(Ok(outcome)) => outcome.map(|left_over| history.left_over = left_over),
-        Ok(Err(panic)) => {
-            let words = panic.downcast_ref::<String>().cloned();
-            let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            Err(anyhow!("{}", words.unwrap_or_else(|| "a panic".to_owned())))
-        }
+        Ok(Err(panic)) => Err(anyhow!(words(&*panic))),
         Err(_) => Err(anyhow!("not over within {WITHIN:?}")),
     };
     history.error = outcome.err().map(|error| format!("{error:#}"));
@@ -66,6 +63,13 @@ pub async fn run(row: &Row, orders: Orders) -> History {
     history.findings = check(&history.events, LONG, row.back_within);
     history.took = begun.elapsed();
     history
+}
+
+/// What a panic was about.
+pub fn words(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().cloned();
+    let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+    words.unwrap_or_else(|| "a panic".to_owned())
 }
 
 /// Returns what is left on the masters in the end.

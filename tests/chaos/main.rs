@@ -5,6 +5,7 @@
 //! Under plain `cargo test` every fault strikes once and nothing is said but the last line. From the environment:
 //!
 //! * `CHAOS=full`: several strikes each, and the table (`make chaos`)
+//! * `CHAOS=soak`: faults in turn and load all the while for `SOAK_MINUTES`, and each minute what grows (`make soak`)
 //! * `CHAOS_SEED`, `CHAOS_ROUNDS` (strikes per history), `CHAOS_SECONDS` (new seeds until then),
 //!   `CHAOS_PARALLEL` (histories at a time), `CHAOS_ONLY` (a part of the faults' names)
 //! * `CHAOS_BREAK=1`: the workers' locks always succeed, and everything must go red
@@ -17,10 +18,13 @@ mod checker;
 mod crew;
 mod event;
 mod faults;
+mod growth;
 mod history;
 mod hold;
+mod load;
 mod report;
 mod settings;
+mod soak;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -82,6 +86,8 @@ fn wanted(args: &[String]) -> bool {
 
 struct Campaign {
     full: bool,
+    /// Instead of histories, one soak of so many minutes.
+    soak: Option<u64>,
     compose: bool,
     seed: u64,
     rounds: usize,
@@ -93,10 +99,11 @@ struct Campaign {
 
 impl Campaign {
     fn from_env() -> Result<Self> {
-        let full = match env::var("CHAOS").as_deref() {
-            Ok("full") => true,
-            Ok("short") | Err(_) => false,
-            Ok(other) => bail!("CHAOS is 'full' or 'short', not '{other}'"),
+        let (full, soak) = match env::var("CHAOS").as_deref() {
+            Ok("full") => (true, None),
+            Ok("soak") => (true, Some(number("SOAK_MINUTES")?.unwrap_or(10))),
+            Ok("short") | Err(_) => (false, None),
+            Ok(other) => bail!("CHAOS is 'full', 'short' or 'soak', not '{other}'"),
         };
         let compose = settings::on_containers();
         let strikes = match (full, compose) {
@@ -106,6 +113,7 @@ impl Campaign {
         };
         Ok(Self {
             full,
+            soak,
             compose,
             seed: number("CHAOS_SEED")?.unwrap_or(1),
             rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(strikes))?,
@@ -161,6 +169,10 @@ fn campaign() -> Result<bool> {
         }
     }));
     // Histories run on this thread, so that it is the parent of the workers, which end with it.
+    if let Some(minutes) = campaign.soak {
+        let rows: Vec<Row> = rows.iter().map(|(_, row)| *row).collect();
+        return runtime.block_on(soak::soak(&rows, campaign.seed, minutes, campaign.broken));
+    }
     let lines = runtime.block_on(passes(&campaign, &rows));
     if campaign.full {
         println!("{}", report::table(&lines));
@@ -183,6 +195,7 @@ async fn passes(campaign: &Campaign, rows: &[(u64, Row)]) -> Vec<Line> {
                 seed: campaign.seed + 1000 * pass + place,
                 rounds: campaign.rounds,
                 broken: campaign.broken,
+                load: 0,
             };
             async move {
                 let history = history::run(row, orders).await;

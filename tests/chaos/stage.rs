@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use redis::FromRedisValue;
 use tokio::time::{Instant, sleep};
 
 use crate::crew::Worker;
@@ -26,6 +27,8 @@ pub struct Orders {
     pub rounds: usize,
     /// The workers' locks always succeed.
     pub broken: bool,
+    /// Tasks of every worker that lock and unlock beside those that tell the witness.
+    pub load: usize,
 }
 
 /// For somebody to be inside; longer than everybody's turn takes.
@@ -159,6 +162,11 @@ impl Stage {
         answer.map(drop)
     }
 
+    pub async fn ask<T: FromRedisValue>(&self, master: usize, args: &[&str]) -> Result<T> {
+        let answer = self.server(master).try_command(args).await?;
+        Ok(redis::from_redis_value(answer)?)
+    }
+
     /// Puts another server in the place of a master, for connections that come from now on. Returns the old one.
     pub fn replace(&mut self, master: usize, server: Server) -> Server {
         for way in self.ways_to(master) {
@@ -201,6 +209,7 @@ impl Stage {
             lease: self.set_up.lease(),
             seed: self.orders.seed,
             broken: self.orders.broken,
+            load: self.orders.load,
         };
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),
@@ -232,12 +241,29 @@ impl Stage {
 
     /// As [`somebody_stays`](Self::somebody_stays), of those who came in after a moment.
     pub async fn somebody_stays_since(&self, moment: Micros) -> Result<usize> {
+        self.one_stays(moment, |_| true).await
+    }
+
+    /// As [`somebody_stays`](Self::somebody_stays), of those whose process may be killed. What grows in one is
+    /// seen only while it lives, so under load one place alone loses its worker.
+    pub async fn somebody_mortal_stays(&self) -> Result<usize> {
+        let mortal = |worker: &Worker| self.orders.load == 0 || !lasts(worker);
+        let mortal = |number| {
+            self.workers
+                .iter()
+                .any(|worker| worker.number == number && mortal(worker))
+        };
+        self.one_stays(0, mortal).await
+    }
+
+    async fn one_stays(&self, moment: Micros, wanted: impl Fn(usize) -> bool) -> Result<usize> {
         let begun = Instant::now();
         loop {
             let stays = |from: Micros| from > moment && now().saturating_sub(from) > 60_000;
             let inside = self.witness.inside_majority_names();
-            if let Some((task, _)) = inside.into_iter().find(|(_, from)| stays(*from)) {
-                return Ok(task.worker);
+            let mut inside = inside.into_iter().map(|(task, from)| (task.worker, from));
+            if let Some((worker, _)) = inside.find(|&(worker, from)| stays(from) && wanted(worker)) {
+                return Ok(worker);
             }
             anyhow::ensure!(
                 begun.elapsed() < INSIDE_WITHIN,
@@ -275,6 +301,12 @@ impl Stage {
         for worker in &mut self.workers {
             worker.ended().await?;
         }
+        self.left_over(self.set_up.lease() + Duration::from_millis(500))
+            .await
+    }
+
+    /// The keys that are still there after `within`, when nobody holds anything.
+    pub async fn left_over(&self, within: Duration) -> Result<Vec<String>> {
         let begun = Instant::now();
         loop {
             let mut left = Vec::new();
@@ -287,7 +319,7 @@ impl Stage {
                     left.push(format!("{key} on master {master}"));
                 }
             }
-            if left.is_empty() || begun.elapsed() > self.set_up.lease() + Duration::from_millis(500) {
+            if left.is_empty() || begun.elapsed() > within {
                 return Ok(left);
             }
             sleep(Duration::from_millis(50)).await;
@@ -298,6 +330,11 @@ impl Stage {
         let found = self.workers.iter_mut().find(|worker| worker.number == number);
         found.context("a worker that is not there")
     }
+}
+
+/// Whether no fault kills a worker that bears load.
+pub fn lasts(worker: &Worker) -> bool {
+    worker.place + 1 < WORKERS
 }
 
 fn humantime(duration: Duration) -> String {

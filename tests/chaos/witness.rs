@@ -93,6 +93,16 @@ impl Witness {
     pub fn events(&self) -> Vec<Event> {
         lock(&self.book).events.clone()
     }
+
+    /// The events since the last time, and a book that begins with those who work.
+    pub fn take_events(&self) -> Vec<Event> {
+        let mut book = lock(&self.book);
+        let working = book.working.keys();
+        let hello = working
+            .map(|task| Event::said(now(), *task, Said::Hello))
+            .collect();
+        std::mem::replace(&mut book.events, hello)
+    }
 }
 
 impl Drop for Witness {

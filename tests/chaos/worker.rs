@@ -4,6 +4,7 @@
 //! pause between the two turns into a stale one.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::event::{Micros, Policy, Refusal, Said, now};
+use crate::load::{Load, Turns};
 use crate::settings::EVERY_MASTER;
 
 /// The first argument of a worker process.
@@ -37,10 +39,12 @@ pub struct Duty {
     pub seed: u64,
     /// Works under a lock that always succeeds.
     pub broken: bool,
+    /// Tasks beside those that tell the witness.
+    pub load: usize,
 }
 
 impl Duty {
-    pub fn to_args(&self) -> [String; 6] {
+    pub fn to_args(&self) -> [String; 7] {
         [
             WORKER.to_owned(),
             self.worker.to_string(),
@@ -48,12 +52,13 @@ impl Duty {
             self.lease.as_millis().to_string(),
             self.seed.to_string(),
             self.broken.to_string(),
+            self.load.to_string(),
         ]
     }
 
     pub fn from_args(args: &[String]) -> Result<Self> {
-        let [worker, witness, lease, seed, broken] = args else {
-            bail!("a worker takes five arguments");
+        let [worker, witness, lease, seed, broken, load] = args else {
+            bail!("a worker takes six arguments");
         };
         Ok(Self {
             worker: worker.parse()?,
@@ -61,6 +66,7 @@ impl Duty {
             lease: Duration::from_millis(lease.parse()?),
             seed: seed.parse()?,
             broken: broken.parse()?,
+            load: load.parse()?,
         })
     }
 }
@@ -83,13 +89,17 @@ async fn all_tasks(duty: &Duty) -> Result<()> {
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
     };
+    let turns = Turns::default();
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
-        tasks.spawn(Teller::connect(&masters, duty, task).await?.contend());
+        let teller = Teller::connect(&masters, duty, task).await?;
+        tasks.spawn(teller.contend(Arc::clone(&turns)));
     }
+    let load = (duty.load > 0).then(|| Load::start(&masters, duty, turns));
     while let Some(ended) = tasks.join_next().await {
         ended.context("a task has panicked")??;
     }
+    drop(load);
     masters.close(Closing::Release).await;
     Ok(())
 }
@@ -167,9 +177,10 @@ impl Teller {
         })
     }
 
-    async fn contend(mut self) -> Result<()> {
+    async fn contend(mut self, turns: Turns) -> Result<()> {
         self.say(Said::Hello).await?;
         while !self.over {
+            let turn = turns.read().await;
             let (names, policy) = self.choose();
             let began = now();
             match self.take(&names, policy).await {
@@ -187,6 +198,7 @@ impl Teller {
                     .await?;
                 }
             }
+            drop(turn);
             let pause = self.rng.random_range(2..25);
             sleep(Duration::from_millis(pause)).await;
         }
@@ -336,7 +348,7 @@ impl Teller {
     }
 }
 
-fn refusal(error: &LockError) -> (Refusal, String) {
+pub fn refusal(error: &LockError) -> (Refusal, String) {
     match error {
         LockError::Contended { .. } => (Refusal::Held, String::new()),
         LockError::Unreachable { votes } => (Refusal::Unreachable, votes.to_string()),

@@ -40,7 +40,7 @@ async fn stopped(stage: &mut Stage) -> Result<()> {
 }
 
 async fn killed(stage: &mut Stage) -> Result<()> {
-    let number = stage.somebody_stays().await?;
+    let number = stage.somebody_mortal_stays().await?;
     let place = stage.worker(number)?.place;
     stage.breaks(format!("worker {number} is killed"));
     stage.worker(number)?.kill();

@@ -59,7 +59,7 @@ pub struct Row {
 }
 
 /// Everything is promised, and all of it for servers of any kind.
-const PROMISED: Row = Row {
+pub const PROMISED: Row = Row {
     name: "",
     promise: "",
     set_up: SetUp {

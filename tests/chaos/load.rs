@@ -1,0 +1,260 @@
+//! What a worker of the soak does beside telling the witness: locks of every kind under very many names and one
+//! that all want, and what it tells the director when it is asked.
+
+use std::fmt;
+use std::io::{BufRead, stdin};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use multilock::{LockError, Masters, MultiLock, Owner};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::runtime::Handle;
+use tokio::sync::{RwLock, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::event::Refusal;
+use crate::worker::{Duty, refusal};
+
+/// Every turn of every task of a worker holds it for reading, and whoever wants rest for writing.
+pub type Turns = Arc<RwLock<()>>;
+
+/// The names that all workers share. Each may leave a fencing token on every master.
+pub const NAMES: u64 = 1000;
+const HOT: &str = "hot";
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Ends with its tasks when dropped.
+pub struct Load {
+    _tasks: JoinSet<()>,
+}
+
+/// What a worker has done since it began, and what it consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub pairs: u64,
+    /// Refusals that no fault explains.
+    pub wrong: u64,
+    /// Tasks of the runtime.
+    pub tasks: u64,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    pairs: AtomicU64,
+    wrong: AtomicU64,
+}
+
+impl Load {
+    pub fn start(masters: &Masters, duty: &Duty, turns: Turns) -> Self {
+        let count = Arc::new(Count::default());
+        let mut tasks = JoinSet::new();
+        for number in 0..duty.load {
+            let seed = duty.seed ^ ((duty.worker as u64) << 16) ^ ((number as u64) << 8) ^ 0xff;
+            let mut porter = Porter {
+                masters: masters.clone(),
+                lease: duty.lease,
+                rng: StdRng::seed_from_u64(seed),
+                count: Arc::clone(&count),
+            };
+            let turns = Arc::clone(&turns);
+            tasks.spawn(async move {
+                loop {
+                    let turn = turns.read().await;
+                    porter.turn().await;
+                    drop(turn);
+                    let pause = porter.rng.random_range(5..30);
+                    sleep(Duration::from_millis(pause)).await;
+                }
+            });
+        }
+        tasks.spawn(listen(turns, count));
+        Self { _tasks: tasks }
+    }
+}
+
+/// Does what the director says, until it says no more.
+async fn listen(turns: Turns, count: Arc<Count>) {
+    let (to, mut words) = mpsc::unbounded_channel();
+    // A thread of its own: a runtime would wait at its end for a read that has no end.
+    thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            if to.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let mut rest = None;
+    while let Some(word) = words.recv().await {
+        match word.as_str() {
+            "rest" => rest = Some(turns.write().await),
+            "work" => rest = None,
+            "tell" => {}
+            other => eprintln!("a worker does not know '{other}'"),
+        }
+        let told = Told {
+            pairs: count.pairs.load(Ordering::Relaxed),
+            wrong: count.wrong.load(Ordering::Relaxed),
+            tasks: Handle::current().metrics().num_alive_tasks() as u64,
+        };
+        println!("{told}");
+    }
+    drop(rest);
+}
+
+struct Porter {
+    masters: Masters,
+    lease: Duration,
+    rng: StdRng,
+    count: Arc<Count>,
+}
+
+impl Porter {
+    async fn turn(&mut self) {
+        let outcome = match self.rng.random_range(0..100) {
+            0..40 => self.short().await,
+            40..55 => self.hot().await,
+            55..70 => self.cancelled().await,
+            70..80 => self.renewed().await,
+            80..90 => self.entered_again().await,
+            90..97 => self.several().await,
+            _ => self.fresh_name().await,
+        };
+        match outcome {
+            Ok(()) => drop(self.count.pairs.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => {
+                if let (Refusal::Wrong, detail) = refusal(&error)
+                    && self.count.wrong.fetch_add(1, Ordering::Relaxed) == 0
+                {
+                    eprintln!("load: a refusal that no fault explains: {detail}");
+                }
+            }
+        }
+    }
+
+    fn name(&mut self) -> String {
+        format!("many:{}", self.rng.random_range(0..NAMES))
+    }
+
+    fn lock(&mut self, name: String) -> MultiLock {
+        let lock = if self.rng.random_bool(0.8) {
+            self.masters.red_lock(name)
+        } else {
+            self.masters.multi_lock(name)
+        };
+        lock.fenced(self.rng.random_bool(0.7))
+    }
+
+    async fn think(&mut self, ms: u64) {
+        let thinks = self.rng.random_range(0..=ms * 1000);
+        sleep(Duration::from_micros(thinks)).await;
+    }
+
+    async fn short(&mut self) -> Result<(), LockError> {
+        let name = self.name();
+        let guard = self.lock(name).lease(self.lease).try_lock().await?;
+        self.think(3).await;
+        if self.rng.random_bool(0.8) {
+            // What became of it is asked of the masters, when all have left.
+            let _ = guard.unlock().await;
+        }
+        Ok(())
+    }
+
+    async fn hot(&mut self) -> Result<(), LockError> {
+        let guard = self.masters.red_lock(HOT).wait(PATIENCE).lock().await?;
+        self.think(1).await;
+        let _ = guard.unlock().await;
+        Ok(())
+    }
+
+    /// Given up at any moment, held or not.
+    async fn cancelled(&mut self) -> Result<(), LockError> {
+        let name = self.name();
+        let name = if self.rng.random_bool(0.5) {
+            name
+        } else {
+            HOT.to_owned()
+        };
+        let lock = self.lock(name).wait(PATIENCE);
+        let within = Duration::from_micros(self.rng.random_range(0..3000));
+        let guard = match timeout(within, lock.lock()).await {
+            Ok(outcome) => outcome?,
+            Err(_) => return Ok(()),
+        };
+        drop(guard);
+        Ok(())
+    }
+
+    /// Kept alive while its loss is awaited; at times for longer than a lease.
+    async fn renewed(&mut self) -> Result<(), LockError> {
+        let name = self.name();
+        let guard = self.lock(name).try_lock().await?;
+        let most = if self.rng.random_bool(0.1) { 1500 } else { 100 };
+        let token = guard.cancellation_token();
+        tokio::select! {
+            _ = guard.lost() => {}
+            () = token.cancelled() => {}
+            () = self.think(most) => {}
+        }
+        let _ = guard.extend(self.lease).await;
+        let _ = guard.unlock().await;
+        Ok(())
+    }
+
+    async fn entered_again(&mut self) -> Result<(), LockError> {
+        let name = self.name();
+        let owner = Owner::new();
+        let lock = self.lock(name).owner(&owner);
+        let outer = lock.try_lock().await?;
+        let inner = lock.try_lock().await?;
+        self.think(2).await;
+        let _ = inner.unlock().await;
+        drop(outer);
+        Ok(())
+    }
+
+    async fn several(&mut self) -> Result<(), LockError> {
+        let names = [self.name(), self.name(), self.name()];
+        let lock = self.masters.red_lock(&names[..]).lease(self.lease);
+        let guard = lock.wait(PATIENCE).lock().await?;
+        self.think(2).await;
+        let _ = guard.unlock().await;
+        Ok(())
+    }
+
+    /// Under a name that nobody has used before and nobody will again.
+    async fn fresh_name(&mut self) -> Result<(), LockError> {
+        let name = format!("once:{:032x}", self.rng.random::<u128>());
+        let guard = self.masters.red_lock(name).fenced(false).try_lock().await?;
+        self.think(2).await;
+        let _ = guard.unlock().await;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.pairs, self.wrong, self.tasks)
+    }
+}
+
+impl FromStr for Told {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .map(|word| word.parse().with_context(|| format!("'{line}'")))
+            .collect::<Result<_>>()?;
+        let [pairs, wrong, tasks] = numbers[..] else {
+            bail!("a worker tells three numbers, not '{line}'");
+        };
+        Ok(Self { pairs, wrong, tasks })
+    }
+}
