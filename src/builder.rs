@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::masters::{Masters, Pool};
-use crate::node::{Address, Node, Server, Slot, Status};
+use crate::node::{Address, Node, NodeUrl, Server, Slot, Status};
 use crate::policy::Policy;
 use crate::renewal;
 
@@ -20,7 +20,7 @@ use crate::renewal;
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until connect() is awaited"]
 pub struct MastersBuilder {
-    urls: Vec<String>,
+    urls: Vec<NodeUrl>,
     config: Config,
 }
 
@@ -30,8 +30,9 @@ impl Masters {
         MastersBuilder::default()
     }
 
-    /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas), and where they
-    /// are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
+    /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas; one in a
+    /// password is written `%2C`), and where they are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`,
+    /// `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
     /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
     /// `MULTILOCK_STRICT` (`true` or `false`).
@@ -54,13 +55,13 @@ impl MastersBuilder {
     /// Adds one master: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`)
     /// or `unix:///path`.
     pub fn node(mut self, url: impl Into<String>) -> Self {
-        self.urls.push(url.into());
+        self.urls.push(NodeUrl::new(url));
         self
     }
 
     /// Adds several masters.
     pub fn nodes<S: Into<String>>(mut self, urls: impl IntoIterator<Item = S>) -> Self {
-        self.urls.extend(urls.into_iter().map(Into::into));
+        self.urls.extend(urls.into_iter().map(NodeUrl::new));
         self
     }
 
@@ -158,15 +159,21 @@ impl MastersBuilder {
     pub async fn connect(self) -> Result<Masters, ConnectError> {
         self.config.check(self.urls.len())?;
         let mut nodes: Vec<Box<dyn Node>> = Vec::with_capacity(self.urls.len());
-        for url in &self.urls {
+        for address in self.addresses()? {
             nodes.push(Box::new(Server {
-                address: Address::parse(url)?,
+                address,
                 connect_timeout: self.config.connect_timeout,
                 allow_eviction: self.config.allow_eviction,
                 strict: self.config.strict,
             }));
         }
         connect(nodes, self.config, Clock::Host, Chance::from_host()).await
+    }
+
+    /// Where the masters are: all of them, or which URL is none.
+    fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
+        let numbered = self.urls.iter().zip(1..);
+        numbered.map(|(url, number)| url.parse(number)).collect()
     }
 
     #[cfg(feature = "test-util")]
@@ -180,7 +187,7 @@ impl MastersBuilder {
         let config = &mut builder.config;
         let nodes = variable("MULTILOCK_NODES").unwrap_or_default();
         let urls = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
-        builder.urls = urls.map(str::to_owned).collect();
+        builder.urls = urls.map(NodeUrl::new).collect();
         if builder.urls.is_empty() {
             return Err(InvalidInput::new(
                 "MULTILOCK_NODES",
@@ -311,6 +318,7 @@ async fn first_word(slot: &Slot, end: Instant) -> Result<(), NodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn from(variables: &'static [(&str, &str)]) -> Result<MastersBuilder, String> {
         let value = |name: &str| {
@@ -332,11 +340,26 @@ mod tests {
             ("MULTILOCK_ALLOW_EVICTION", "true"),
         ])
         .expect("all valid");
-        assert_eq!(builder.urls, ["redis://a", "redis://b"]);
+        let nodes = builder.urls.iter().map(|url| url.parse(1).expect("a URL").label);
+        assert!(nodes.map(|label| label.to_string()).eq(["a:6379", "b:6379"]));
         assert_eq!(builder.config.lease, Duration::from_secs(10));
         assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
         assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
         assert!(builder.config.allow_eviction);
+    }
+
+    proptest! {
+        /// A password with a comma cuts a list of URLs in pieces that are none, or look like one.
+        #[test]
+        fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
+            let nodes = format!("redis://u:{password}@db:6379, redis://b");
+            let builder = MastersBuilder::from_variables(|name| (name == "MULTILOCK_NODES").then(|| nodes.clone()));
+            let builder = builder.expect("a list");
+            let error = builder.addresses().expect_err("its second piece has no scheme");
+            let shown = format!("{builder:?} {error:?} {error}");
+            prop_assert!(error.value.contains("number "), "{error}");
+            prop_assert!(!shown.contains(['Q', 'X', 'Z']), "{password}: {shown}");
+        }
     }
 
     #[test]

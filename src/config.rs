@@ -173,11 +173,13 @@ pub(crate) fn in_range(
     if (from..=to).contains(&value) {
         return Ok(());
     }
-    let allowed = format!(
-        "{} to {}",
-        humantime::format_duration(from),
-        humantime::format_duration(to)
-    );
+    // Exact, for whoever takes over what is shown; nobody does so with thousands of years.
+    let most = if to < MAX_LEASE {
+        humantime::format_duration(to).to_string()
+    } else {
+        "285000years".into()
+    };
+    let allowed = format!("{} to {most}", humantime::format_duration(from));
     Err(InvalidInput::new(
         field,
         humantime::format_duration(value),

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::vote::Votes;
+use crate::rounded::Rounded;
+use crate::vote::{Vote, Votes};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +82,17 @@ pub enum NodeError {
     Unavailable(String),
 }
 
+impl NodeError {
+    /// Whether it may be over without anybody changing a configuration. A master is a replica for a
+    /// moment while it is failed over, and two addresses lead to one while they change places.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Unfit(Unfit::Replica | Unfit::SameServer { .. }) => true,
+            Self::Unfit(_) => false,
+        }
+    }
+}
+
 /// What [`MastersBuilder::connect`](crate::MastersBuilder::connect) may answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -132,15 +144,16 @@ pub enum LockError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Others hold it, or several contenders got a part each.
-    #[error("held by another, worth trying again in {}: {votes}", humantime::format_duration(*.retry_after))]
+    #[error("held by another, worth trying again in {}: {votes}", Rounded(*.retry_after))]
     Contended {
         /// When a new attempt could succeed at the earliest, unless the holder releases before.
         retry_after: Duration,
         /// What every master answered.
         votes: Votes,
     },
-    /// Too few masters answered to decide, or not in time.
-    #[error("too few masters answered: {votes}")]
+    /// Too few masters have a vote to decide: they did not answer, or not in time, or with an error, or
+    /// are in quarantine. The message says which.
+    #[error("{}: {votes}", Voteless(.votes))]
     Unreachable {
         /// What every master answered.
         votes: Votes,
@@ -155,13 +168,13 @@ pub enum LockError {
     /// So many masters deny what the protocol needs that no quorum can be had until somebody
     /// changes their configuration. Waiting would not help, so [`lock`](crate::MultiLock::lock)
     /// returns it at once.
-    #[error("too many masters deny access: {votes}")]
+    #[error("too many masters cannot be used until their configuration or ours is changed: {votes}")]
     Misconfigured {
         /// What every master answered.
         votes: Votes,
     },
     /// The masters granted, but so slowly that less than the wanted validity was left.
-    #[error("granted too late, {} of validity left: {votes}", humantime::format_duration(*.validity))]
+    #[error("granted too late, {} of validity left: {votes}", Rounded(*.validity))]
     TooLate {
         /// What was left of the lease after the last answer that was needed.
         validity: Duration,
@@ -172,13 +185,45 @@ pub enum LockError {
     #[error("the masters were closed")]
     Closed,
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
-    #[error("timed out after {}{}", humantime::format_duration(*.waited), Because(.last.as_deref()))]
+    #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]
     TimedOut {
         /// How long the call waited.
         waited: Duration,
         /// What stood in the way on the last round that was completed, if one was.
         last: Option<Box<LockError>>,
     },
+}
+
+/// Why too few masters had a vote, for people.
+struct Voteless<'a>(&'a Votes);
+
+impl fmt::Display for Voteless<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut silent, mut failed, mut quarantine) = (false, false, None);
+        for node in self.0 {
+            match &node.vote {
+                Vote::NotSent { .. } | Vote::Unknown { .. } => silent = true,
+                Vote::Failed { .. } => failed = true,
+                Vote::Quarantined { remaining } => quarantine = quarantine.max(Some(*remaining)),
+                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {}
+            }
+        }
+        match (silent, failed, quarantine) {
+            (false, false, Some(remaining)) => write!(
+                f,
+                "too many masters are in quarantine, the last one for {}, as each is that was started less \
+                 than the longest lease ago; for masters that are thrown away set Quarantine::Off",
+                Rounded(remaining)
+            ),
+            (false, true, None) => f.write_str("too many masters answered with an error"),
+            (false, true, Some(_)) => {
+                f.write_str("too many masters answered with an error or are in quarantine")
+            }
+            (true, _, None) => f.write_str("too few masters answered"),
+            (true, _, Some(_)) => f.write_str("too few masters answered that are not in quarantine"),
+            (false, false, None) => f.write_str("too few masters had a vote"),
+        }
+    }
 }
 
 struct Because<'a>(Option<&'a LockError>);
@@ -268,7 +313,7 @@ pub enum ExtendError {
         votes: Votes,
     },
     /// No quorum confirmed. The hold is as it was and keeps the validity it had.
-    #[error("not extended, {} of validity left: {votes}", humantime::format_duration(*.validity))]
+    #[error("not extended, {} of validity left: {votes}", Rounded(*.validity))]
     NotExtended {
         /// What is left of the old validity.
         validity: Duration,
@@ -291,7 +336,7 @@ pub enum UnlockError {
     },
     /// Too few masters confirmed the release. They are told again in the background; at the latest
     /// the lease frees the name.
-    #[error("release not confirmed, free in {} at the latest: {votes}", humantime::format_duration(*.free_within))]
+    #[error("release not confirmed, free in {} at the latest: {votes}", Rounded(*.free_within))]
     Unconfirmed {
         /// The longest that a master may keep the name.
         free_within: Duration,

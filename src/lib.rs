@@ -32,6 +32,7 @@ mod reply;
 mod request;
 mod rota;
 mod round;
+mod rounded;
 mod script;
 mod sheet;
 #[cfg(feature = "test-util")]

@@ -13,7 +13,7 @@ use crate::inspect::{self, Forced, Inspection};
 use crate::masters::Masters;
 use crate::name::Names;
 use crate::owner::Owner;
-use crate::plan::Plan;
+use crate::plan::{Hindrance, Plan};
 use crate::policy::Policy;
 use crate::wait::contend;
 
@@ -75,7 +75,8 @@ impl MultiLock {
         self
     }
 
-    /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes.
+    /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes. Zero
+    /// is one try that may take as long as [`try_lock`](Self::try_lock) does.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -114,7 +115,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`LockError::Contended`] when others hold it, [`LockError::Unreachable`] when too few masters
-    /// answered to decide; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
+    /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
     /// [`LockError::Misconfigured`], [`LockError::Closed`] and [`LockError::Invalid`] as they say.
     ///
     /// # Cancel safety
@@ -136,12 +137,13 @@ impl MultiLock {
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<MultiLockGuard, LockError> {
         let plan = Plan {
-            waits: true,
+            waits: self.wait != Some(Duration::ZERO),
             ..self.plan()?
         };
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
+            Some(Duration::ZERO) => once(&plan, &mut last).await,
             Some(wait) => timeout_at(begun + wait, contend(&plan, &mut last)).await.ok(),
             None => Some(contend(&plan, &mut last).await),
         };
@@ -248,5 +250,16 @@ impl MultiLock {
             owner: self.owner.clone(),
             waits: false,
         })
+    }
+}
+
+/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
+async fn once(plan: &Plan, last: &mut Option<LockError>) -> Option<Result<MultiLockGuard, LockError>> {
+    match acquire(plan).await {
+        Err(refusal) if refusal.hindrance != Hindrance::Final => {
+            *last = Some(refusal.error);
+            None
+        }
+        settled => Some(settled.map_err(|refusal| refusal.error)),
     }
 }

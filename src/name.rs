@@ -1,5 +1,6 @@
 //! The names that a lock covers, and the keys and channels that belong to them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::InvalidInput;
@@ -11,14 +12,15 @@ const MAX_NAMES: usize = 64;
 
 /// One or more names that are locked together: sorted, each once.
 ///
-/// Made from a string, or from an array, slice or vector of strings. The order in which names are
+/// Made from a string of any kind, or from an array, slice or vector of strings, owned or borrowed, or
+/// collected from an iterator. The order in which names are
 /// given does not matter, so two locks on overlapping names can never wait for each other in a circle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Names(Arc<[Box<str>]>);
 
 impl Names {
-    fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Self {
-        let mut names: Vec<Box<str>> = names.into_iter().map(Into::into).collect();
+    fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
+        let mut names: Vec<Box<str>> = names.into_iter().map(|name| name.as_ref().into()).collect();
         names.sort_unstable();
         names.dedup();
         Self(names.into())
@@ -74,39 +76,62 @@ impl std::fmt::Display for Names {
     }
 }
 
-impl From<&str> for Names {
-    fn from(name: &str) -> Self {
-        Self::new([name])
-    }
+macro_rules! one_name {
+    ($($text:ty),+) => {
+        $(impl From<$text> for Names {
+            fn from(name: $text) -> Self {
+                Self::new([name])
+            }
+        })+
+    };
 }
 
-impl From<String> for Names {
-    fn from(name: String) -> Self {
-        Self::new([name])
-    }
-}
+one_name!(
+    &str,
+    &&str,
+    String,
+    &String,
+    Box<str>,
+    &Box<str>,
+    Arc<str>,
+    &Arc<str>,
+    Cow<'_, str>,
+    &Cow<'_, str>
+);
 
-impl From<&String> for Names {
-    fn from(name: &String) -> Self {
-        Self::new([name.as_str()])
-    }
-}
-
-impl<S: Into<Box<str>>, const N: usize> From<[S; N]> for Names {
+impl<S: AsRef<str>, const N: usize> From<[S; N]> for Names {
     fn from(names: [S; N]) -> Self {
         Self::new(names)
     }
 }
 
-impl<S: Into<Box<str>>> From<Vec<S>> for Names {
+impl<S: AsRef<str>, const N: usize> From<&[S; N]> for Names {
+    fn from(names: &[S; N]) -> Self {
+        Self::new(names)
+    }
+}
+
+impl<S: AsRef<str>> From<&[S]> for Names {
+    fn from(names: &[S]) -> Self {
+        Self::new(names)
+    }
+}
+
+impl<S: AsRef<str>> From<Vec<S>> for Names {
     fn from(names: Vec<S>) -> Self {
         Self::new(names)
     }
 }
 
-impl<S: Into<Box<str>> + Clone> From<&[S]> for Names {
-    fn from(names: &[S]) -> Self {
-        Self::new(names.iter().cloned())
+impl<S: AsRef<str>> From<&Vec<S>> for Names {
+    fn from(names: &Vec<S>) -> Self {
+        Self::new(names)
+    }
+}
+
+impl<S: AsRef<str>> FromIterator<S> for Names {
+    fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
+        Self::new(names)
     }
 }
 
@@ -171,6 +196,34 @@ mod tests {
         let names = Names::from(["b", "a", "b"]);
         assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(names, Names::from(vec!["a", "b"]));
+    }
+
+    #[test]
+    fn made_of_what_people_have() {
+        let one = [
+            Names::from("a"),
+            Names::from(&"a"),
+            Names::from("a".to_owned()),
+            Names::from(&"a".to_owned()),
+            Names::from(Box::<str>::from("a")),
+            Names::from(Arc::<str>::from("a")),
+            Names::from(&Arc::<str>::from("a")),
+            Names::from(Cow::from("a")),
+        ];
+        assert!(one.iter().all(|names| names.iter().eq(["a"])));
+        let owned = vec!["b".to_owned(), "a".to_owned()];
+        let many = [
+            Names::from(["b", "a"]),
+            Names::from(&["b", "a"]),
+            Names::from(&["b", "a"][..]),
+            Names::from(vec![Cow::from("b"), Cow::from("a")]),
+            Names::from(&owned),
+            Names::from(&owned[..]),
+            Names::from([&owned[0], &owned[1]]),
+            Names::from(vec![Arc::<str>::from("b"), Arc::<str>::from("a")]),
+            owned.iter().collect(),
+        ];
+        assert!(many.iter().all(|names| names.iter().eq(["a", "b"])));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::node::{By, Class, Fault, Inbox, Link};
 use crate::policy::forgetful_allowed;
 use crate::reply::Stamp;
 use crate::request::Request;
+use crate::rounded::Rounded;
 use crate::stragglers::{Note, Rest};
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
@@ -240,7 +241,7 @@ impl Round {
     }
 
     fn give_up(&mut self) {
-        let within = humantime::format_duration(self.pool.config.node_timeout);
+        let within = Rounded(self.pool.config.node_timeout);
         let silence = Fault::Unknown(format!("none within {within}").into());
         for place in self.inbox.give_up(&silence) {
             if let Ok(link) = &self.links[place] {

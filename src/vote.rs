@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::rounded::Rounded;
+
 /// One master's answer in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,16 +63,16 @@ impl fmt::Display for Vote {
             Self::Refused {
                 remaining: Some(left),
             } => {
-                write!(f, "held by another for {}", humantime::format_duration(*left))
+                write!(f, "held by another for {}", Rounded(*left))
             }
             Self::Refused { remaining: None } => f.write_str("held by another without expiry"),
             Self::NotHeld => f.write_str("not held"),
             Self::Revoked => f.write_str("owner was forced out"),
             Self::Failed { error } => write!(f, "failed: {error}"),
             Self::NotSent { reason } => write!(f, "not sent: {reason}"),
-            Self::Unknown { reason } => write!(f, "no answer: {reason}"),
+            Self::Unknown { reason } => write!(f, "no usable answer: {reason}"),
             Self::Quarantined { remaining } => {
-                write!(f, "in quarantine for {}", humantime::format_duration(*remaining))
+                write!(f, "in quarantine for {}", Rounded(*remaining))
             }
             Self::Pending => f.write_str("not waited for"),
         }

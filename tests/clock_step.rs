@@ -85,7 +85,7 @@ async fn clock_step() {
     let inspection = rival.red_lock("a").inspect().await.expect("looks").remove(0);
     assert_eq!(inspection.quarantined.len(), 1, "{inspection:?}");
     assert!(
-        error.to_string().contains("memory-1: in quarantine for 11s"),
+        error.to_string().contains("memory-1: in quarantine for 11.1s"),
         "{error}"
     );
     let after = granted_after(&rival, begun).await;

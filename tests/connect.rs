@@ -233,6 +233,46 @@ async fn users() {
     assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
 }
 
+/// A server that knows neither HELLO nor AUTH, and says so as Redis does: with what it was sent.
+#[tokio::test]
+async fn a_server_that_repeats_what_it_is_sent() {
+    let cluster = Cluster::start(2).await;
+    let (port, serving) = fake(|command| {
+        let mut words = command.split(' ');
+        let name = words.next().unwrap_or_default();
+        let args: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+        let args = args.join(" ");
+        format!("-ERR unknown command '{name}', with args beginning with: {args}\r\n")
+    })
+    .await;
+    let url = format!("redis://somebody:sup3rs3cret@127.0.0.1:{port}");
+    let (error, text) = refusal(between(&cluster, url)).await;
+    let shown = format!("{error:?} {text}").to_lowercase();
+    assert!(text.contains("it denies access: ERR ("), "{text}");
+    assert!(
+        !shown.contains("sup3rs3cret") && !shown.contains("somebody"),
+        "{text}"
+    );
+    serving.abort();
+}
+
+#[tokio::test]
+async fn urls_of_odd_shapes_are_not_repeated() {
+    for url in [
+        "me:secret@localhost:6379",
+        "unix:///run/s?db=x&pass=secret",
+        "localhost:6379?password=secret",
+        "redis://me:1/secret@localhost",
+    ] {
+        let builder = Masters::builder().node("redis://me:secret@localhost").node(url);
+        let mut shown = format!("{builder:?}");
+        let error = builder.connect().await.expect_err("no URL");
+        shown += &format!("{error} {error:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(error.to_string().starts_with("node: number 2, "), "{error}");
+    }
+}
+
 /// A server that knows no HELLO, and so neither RESP3 nor notices, is logged in to as of old.
 #[tokio::test]
 async fn a_server_without_resp3() {

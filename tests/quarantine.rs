@@ -123,6 +123,31 @@ async fn a_client_with_shorter_leases_waits_out_those_of_the_others() {
     assert!(!first.is_zero() && !second.is_zero());
 }
 
+/// Somebody's first run, against masters that were just started.
+#[tokio::test(start_paused = true)]
+async fn a_first_run_is_told_how_long_it_takes_and_how_to_try_at_once() {
+    let cluster = Cluster::new(3);
+    for place in 0..3 {
+        restart_empty(&cluster, place);
+    }
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    sleep(ms(1234)).await;
+    let error = masters
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect_err("no master has a vote");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("too many masters are in quarantine, the last one for 30.1s"),
+        "{text}"
+    );
+    assert!(
+        text.contains("set Quarantine::Off") && text.contains("memory-0: in quarantine for 30.1s"),
+        "{text}"
+    );
+}
+
 /// Counter-example 6: C holds A and B; D is granted on X; X restarts empty; C's extension finds
 /// B and, taking X again, X, while the message to A is delayed; A's key expires and D gets A.
 #[tokio::test(start_paused = true)]

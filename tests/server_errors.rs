@@ -366,8 +366,9 @@ async fn turned_into_a_replica() {
     healed(&servers, &masters).await;
 }
 
+/// Nobody has to change a configuration for a failover to end.
 #[tokio::test]
-async fn a_majority_of_replicas_is_no_reason_to_wait() {
+async fn a_majority_that_is_replicas_for_a_moment_is_waited_for() {
     let servers = three(&[]).await;
     let masters = masters_of(&servers).await;
     let original = dead_end(&servers[2]).await;
@@ -376,19 +377,25 @@ async fn a_majority_of_replicas_is_no_reason_to_wait() {
         server.command(&["REPLICAOF", "127.0.0.1", &port]).await;
     }
     let lock = masters.red_lock("a");
-    let error = timeout(PATIENT, lock.lock())
-        .await
-        .expect("at once")
-        .expect_err("two are replicas");
-    let LockError::Misconfigured { votes } = &error else {
-        panic!("{error}");
-    };
-    for place in 0..2 {
-        assert!(
-            vote(votes, place).to_string().contains("it is a replica"),
-            "{votes}"
-        );
+    until("both are known for replicas", async || {
+        let error = lock.try_lock().await.expect_err("two are replicas");
+        let LockError::Unreachable { votes } = &error else {
+            panic!("{error}");
+        };
+        (0..2).all(|place| vote(votes, place).to_string().contains("it is a replica"))
+    })
+    .await;
+    let waiting = tokio::spawn({
+        let lock = lock.clone().wait(PATIENT);
+        async move { lock.lock().await }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished());
+    for server in &servers[..2] {
+        server.command(&["REPLICAOF", "NO", "ONE"]).await;
     }
+    let guard = waiting.await.expect("no panic").expect("they are masters again");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     until_free(&servers, "a").await;
 }
 

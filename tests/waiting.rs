@@ -313,6 +313,60 @@ async fn patience_ends_in_time_also_during_a_round() {
     );
 }
 
+/// No time to wait is one try, not a race between the masters' answers and a timer that is due already.
+#[tokio::test(start_paused = true)]
+async fn no_patience_is_one_try() {
+    let cluster = Cluster::new(3);
+    let (holder, masters) = (connect(&cluster).await, connect(&cluster).await);
+    slow_down(&cluster);
+    let lock = masters.red_lock("a").wait(Duration::ZERO);
+    for _ in 0..20 {
+        let guard = lock.lock().await.expect("free");
+        guard.unlock().await.expect("held");
+    }
+    let _guard = holder.red_lock("a").lock().await.expect("free");
+    let before = scripts_run(&cluster);
+    let error = lock.lock().await.expect_err("held");
+    assert!(
+        matches!(&error, LockError::TimedOut { last: Some(last), .. } if matches!(**last, LockError::Contended { .. })),
+        "{error}"
+    );
+    sleep(ms(500)).await;
+    for (before, after) in before.iter().zip(scripts_run(&cluster)) {
+        assert!(
+            after <= before + 2,
+            "an acquire, and its release where it may be needed"
+        );
+    }
+}
+
+/// Masters that answer with an error have answered.
+#[tokio::test(start_paused = true)]
+async fn an_error_names_what_the_masters_said() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let refusal = async || {
+        let error = masters.red_lock("a").try_lock().await.expect_err("no quorum");
+        assert!(matches!(error, LockError::Unreachable { .. }), "{error}");
+        error.to_string()
+    };
+    for master in cluster.iter() {
+        master.answer_with(Some("BUSY Redis is busy running a script"));
+    }
+    let text = refusal().await;
+    assert!(
+        text.starts_with("too many masters answered with an error: memory-0: failed: BUSY"),
+        "{text}"
+    );
+    cluster.master(0).freeze();
+    cluster.master(1).freeze();
+    let text = refusal().await;
+    assert!(
+        text.starts_with("too few masters answered: memory-0: no usable answer: none within 50ms"),
+        "{text}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn waits_through_an_outage() {
     let cluster = Cluster::new(3);

@@ -1,5 +1,6 @@
 //! Where a master is and how to log in: a URL, checked before anything is touched.
 
+use std::fmt;
 use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
@@ -7,46 +8,110 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use crate::error::InvalidInput;
 
 const ALLOWED: &str = "redis://[user:password@]host[:port][/db], rediss://… with the feature rustls, \
-                       or unix:///path/to/socket[?db=n&user=u&pass=p]";
+                       or unix:///path/to/socket[?db=n&user=u&pass=p]; in user and password all but letters and \
+                       digits percent-encoded (a comma is %2C)";
+
+/// What may stand before `://`. Anything else may be a part of a password, too.
+const SCHEMES: [&str; 7] = [
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "unix",
+    "redis+unix",
+    "valkey+unix",
+];
+
+/// A node URL as it was given. What of it may be shown is known only once it is parsed.
+#[derive(Clone)]
+pub(crate) struct NodeUrl(String);
+
+impl NodeUrl {
+    pub(crate) fn new(url: impl Into<String>) -> Self {
+        Self(url.into())
+    }
+
+    /// `number` is its place in the list, counted from 1, by which a URL that cannot be parsed is known.
+    pub(crate) fn parse(&self, number: usize) -> Result<Address, InvalidInput> {
+        Address::parse(&self.0)
+            .map_err(|why| InvalidInput::new("node", format!("number {number}, {self:?} ({why})"), ALLOWED))
+    }
+
+    fn scheme(&self) -> Option<&str> {
+        let (scheme, _) = self.0.split_once("://")?;
+        SCHEMES.contains(&scheme).then_some(scheme)
+    }
+}
+
+/// Nothing but its scheme: of a URL of an odd shape any other part may be a part of the password.
+impl fmt::Debug for NodeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scheme() {
+            Some(scheme) => write!(f, "{scheme}://…"),
+            None => f.write_str("…"),
+        }
+    }
+}
 
 /// A parsed node URL.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) info: ConnectionInfo,
     /// How the node is called in errors and logs: no credentials.
     pub(crate) label: Arc<str>,
 }
 
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label)
+    }
+}
+
 impl Address {
-    pub(crate) fn parse(url: &str) -> Result<Self, InvalidInput> {
-        // What cannot be parsed may hold a password anywhere, so nothing of it is repeated but its
-        // scheme and what stands behind the credentials.
-        let shown = || match (url.split_once("://"), url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
-            _ => format!("{url:?}"),
+    /// The reason why it is none repeats nothing of the URL.
+    fn parse(url: &str) -> Result<Self, &'static str> {
+        let Some((_, rest)) = url.split_once("://") else {
+            return Err("no scheme");
         };
-        let refuse = |why: String| InvalidInput::new("node", format!("{} ({why})", shown()), ALLOWED);
-        let info = url
-            .into_connection_info()
-            .map_err(|error| refuse(error.to_string()))?;
+        // The credentials end before the first of these. Where they contain one themselves, what is left
+        // of them would be taken for a host, and shown.
+        let (authority, beyond) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
+        if authority.matches('@').count() > 1 || (!authority.is_empty() && beyond.contains('@')) {
+            return Err("an @ that is not percent-encoded");
+        }
+        let info = url.into_connection_info().map_err(|error| reason(&error))?;
         if info.redis_settings().db() < 0 {
-            return Err(refuse("negative database number".into()));
+            return Err("negative database number");
         }
         let label = match info.addr() {
             ConnectionAddr::TcpTls { insecure: true, .. } => {
-                return Err(refuse("a lock must know which server it talks to".into()));
+                return Err("a lock must know which server it talks to");
             }
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 host_and_port(host, *port)
             }
             ConnectionAddr::Unix(path) => path.display().to_string(),
-            other => return Err(refuse(format!("unsupported address {other}"))),
+            _ => return Err("unsupported address"),
         };
         Ok(Self {
             info,
             label: label.into(),
         })
     }
+}
+
+/// Why the client library takes a URL for none, in words that cannot hold a part of it.
+fn reason(error: &redis::RedisError) -> &'static str {
+    const KNOWN: [(&str, &str); 5] = [
+        ("TLS", "TLS needs the feature rustls"),
+        ("database number", "invalid database number"),
+        ("hostname", "no host"),
+        ("wildcard", "a wildcard address is no server's"),
+        ("UTF-8", "credentials that are not UTF-8"),
+    ];
+    let text = error.to_string();
+    let known = KNOWN.iter().find(|(word, _)| text.contains(word));
+    known.map_or("not such a URL", |(_, reason)| reason)
 }
 
 fn host_and_port(host: &str, port: u16) -> String {
@@ -60,6 +125,7 @@ fn host_and_port(host: &str, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn labels_hold_no_credentials() {
@@ -72,33 +138,115 @@ mod tests {
         assert_eq!(label("redis://[::1]:7000"), Ok("[::1]:7000".into()));
         #[cfg(unix)]
         assert_eq!(
-            label("unix:///run/redis.sock?pass=secret"),
-            Ok("/run/redis.sock".into())
+            label("unix:///run/redis@a.sock?pass=s%40ecret"),
+            Ok("/run/redis@a.sock".into())
         );
     }
 
     #[test]
     fn errors_hold_no_credentials() {
-        for url in [
-            "",
-            "10.0.0.1:6379",
-            "http://u:secret@db",
-            "redis://u:secret@db/x",
-            "redis://u:secret@db/-1",
+        for (url, shown) in [
+            ("", "number 2, … (no scheme)"),
+            ("10.0.0.1:6379?password=secret", "number 2, … (no scheme)"),
+            ("u:secret@db", "number 2, … (no scheme)"),
+            ("secret://db", "number 2, … (not such a URL)"),
+            (
+                "redis://u:secret@db/x",
+                "number 2, redis://… (invalid database number)",
+            ),
+            (
+                "redis://u:secret@db/-1",
+                "number 2, redis://… (negative database number)",
+            ),
+            (
+                "unix:///s?db=x&pass=secret",
+                "number 2, unix://… (invalid database number)",
+            ),
+            ("redis://:secret", "number 2, redis://… (not such a URL)"),
+            // The port would be a number, and the rest of the password the path.
+            (
+                "redis://u:12/secret@db",
+                "number 2, redis://… (an @ that is not percent-encoded)",
+            ),
+            (
+                "redis://u:12?secret@db",
+                "number 2, redis://… (an @ that is not percent-encoded)",
+            ),
         ] {
-            let error = Address::parse(url).expect_err("not a node URL").to_string();
-            assert!(error.starts_with("node: "), "{error}");
-            assert!(error.contains("allowed: redis://"), "{error}");
-            assert!(!error.contains("secret"), "{error}");
+            let error = NodeUrl::new(url).parse(2).expect_err("not a node URL");
+            assert_eq!((error.field, &*error.value), ("node", shown));
+            assert!(error.allowed.starts_with("redis://"), "{error}");
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
         }
     }
 
     #[cfg(not(feature = "rustls"))]
     #[test]
     fn tls_without_its_feature_is_refused_by_name() {
-        let error = Address::parse("rediss://db")
-            .expect_err("no TLS here")
-            .to_string();
-        assert!(error.contains("feature"), "{error}");
+        let error = NodeUrl::new("rediss://db").parse(1).expect_err("no TLS here");
+        assert!(error.to_string().contains("feature rustls"), "{error}");
+    }
+
+    /// Characters that stand for nothing else in what is shown, odd ones, and ones that take a URL apart.
+    const PASSWORD: &str = "[QXZ]{3}[QXZ~!$&'()*+,;=:/?#%@\\\\ \"<>^`{|}äß€0-9]{0,8}[QXZ]{0,4}";
+
+    fn encoded(text: &str) -> String {
+        let byte = |byte: u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        };
+        text.bytes().map(byte).collect()
+    }
+
+    /// The URL of a shape, the right ones first.
+    fn shaped(shape: usize, user: &str, password: &str) -> String {
+        match shape {
+            0 => format!("redis://{user}:{}@db:6379/1", encoded(password)),
+            1 => format!("unix:///run/s?db=1&user={user}&pass={}", encoded(password)),
+            2 => format!("redis://{user}:{password}@db"),
+            3 => format!("{user}:{password}@db:6379"),
+            4 => format!("unix:///s?db=x&pass={password}"),
+            5 => format!("10.0.0.1:6379?password={password}"),
+            6 => format!("redis://db:6379?password={password}"),
+            7 => format!("redis://db/{password}"),
+            // As a list is cut at a comma; with an @ before it, what follows would be a host.
+            8 => format!("redis://:{}", password.replace('@', "")),
+            9 => format!("redis://{user}:1{password}@db"),
+            10 => format!("{password}://{user}@db"),
+            11 => format!("redis://{user}:{password}@db/x"),
+            12 => format!("rediss://{user}:{password}@db/#insecure"),
+            _ => format!("http://{user}:{password}@db"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        /// Nothing that can be shown of a URL holds its password, as it is, as it was written, nor a part
+        /// of it that one would know again.
+        #[test]
+        fn no_password_is_shown(shape in 0_usize..14, user in "[a-z]{0,6}", password in PASSWORD) {
+            let url = shaped(shape, &user, &password);
+            let node = NodeUrl::new(url.clone());
+            let mut shown = format!("{node:?} ");
+            match node.parse(3) {
+                Ok(address) => {
+                    if shape < 2 {
+                        prop_assert_eq!(address.info.redis_settings().password(), Some(&*password));
+                    }
+                    shown += &format!("{address:?} {}", address.label);
+                }
+                Err(error) => {
+                    prop_assert!(shape >= 2, "{} {}", url, error);
+                    shown += &format!("{error} {error:?}");
+                }
+            }
+            let builder = crate::Masters::builder().node(url.clone());
+            shown += &format!("{builder:?}");
+            let parts = password.split(|part: char| !part.is_ascii_alphanumeric());
+            for secret in parts.filter(|part| part.len() >= 3).chain([&*password, &*encoded(&password)]) {
+                prop_assert!(!shown.to_lowercase().contains(&secret.to_lowercase()), "{url}: {shown}");
+            }
+        }
     }
 }

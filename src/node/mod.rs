@@ -27,7 +27,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use address::Address;
+pub(crate) use address::{Address, NodeUrl};
 pub(crate) use answer::{Answer, Inbox, ReplyTo};
 pub(crate) use fault::{Class, Fault};
 pub(crate) use link::Link;

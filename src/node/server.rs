@@ -231,10 +231,11 @@ impl Wire for ServerWire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::NodeUrl;
 
     fn judge(allow_eviction: bool, facts: &[(&str, &'static str)]) -> Result<(), String> {
         let server = Server {
-            address: Address::parse("redis://localhost").expect("a URL"),
+            address: NodeUrl::new("redis://localhost").parse(1).expect("a URL"),
             connect_timeout: Duration::from_secs(1),
             allow_eviction,
             strict: false,

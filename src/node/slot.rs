@@ -19,6 +19,7 @@ use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
 use crate::reckoning::Reckoning;
 use crate::request::Request;
+use crate::rounded::Rounded;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -217,10 +218,9 @@ impl Slot {
                     }
                 }
                 Ok(Err(error)) => error,
-                Err(_) => NodeError::Unavailable(format!(
-                    "no answer within {}",
-                    humantime::format_duration(keeping.connect_timeout)
-                )),
+                Err(_) => {
+                    NodeError::Unavailable(format!("no answer within {}", Rounded(keeping.connect_timeout)))
+                }
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
             self.down(error);
@@ -261,8 +261,8 @@ impl Slot {
         };
         let quarantine = keeping.reckoning.quarantine().saturating_sub(memory);
         if !quarantine.is_zero() {
-            let remaining = humantime::format_duration(quarantine);
-            tracing::warn!(node = %self.label, %remaining, "master was started not long ago and has no vote yet");
+            let remaining = Rounded(quarantine);
+            tracing::warn!(node = %self.label, %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
         }
         let link = Arc::new(Link::new(wire, recollection));
         // What is owed goes first: nothing of ours may be found there that we have given up.
@@ -333,9 +333,10 @@ impl Slot {
 
     fn down(&self, error: NodeError) {
         let reason: Arc<str> = error.to_string().into();
-        let fault = match &error {
-            NodeError::Unfit(_) => Fault::Unfit(Arc::clone(&reason)),
-            NodeError::Unavailable(_) => Fault::NotSent(Arc::clone(&reason)),
+        let fault = if error.passes() {
+            Fault::NotSent(Arc::clone(&reason))
+        } else {
+            Fault::Unfit(Arc::clone(&reason))
         };
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
         let news = match &*self.status.borrow() {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock::Moment;
+use crate::rounded::Rounded;
 use crate::validity::RESOLUTION;
 
 /// Beyond the longest lease no validity depends on the rate of a clock; what is left is what an
@@ -86,7 +87,7 @@ impl Witness {
         let at_most = heard.since(reference.sent);
         // What needs no slew to be explained comes first: nearly every answer, and the sum is not cheap.
         if ran > at_most + RESOLUTION && ran > at_most + self.tolerance.slew(at_most) + RESOLUTION {
-            let ahead = humantime::format_duration(ran.saturating_sub(at_most));
+            let ahead = Rounded(ran.saturating_sub(at_most));
             tracing::warn!(node = %self.node, %ahead, "master's clock was set forward; it has no vote for now");
             state.reference = Some(Reading { clock_us, sent });
             self.doubt(&mut state);
