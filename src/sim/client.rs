@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::network::Network;
 
-/// A client: how far from each master, what its wall clock shows, and where its chance comes from.
+/// A client: which masters it lists, how far from each, what its wall clock shows, and where its chance
+/// comes from.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -24,6 +25,8 @@ pub struct Client {
     pub(super) seed: Option<u64>,
     pub(super) network: Network,
     pub(super) skew: Skew,
+    /// The masters that it lists; all in order where nothing is said.
+    pub(super) masters: Option<Vec<usize>>,
 }
 
 /// How far a wall clock is off.
@@ -74,6 +77,13 @@ impl Client {
         for (place, distance) in distances.iter().enumerate() {
             self.network.set_distance(place, *distance);
         }
+        self
+    }
+
+    /// Makes it list these masters, counted from 0, in this order, as its configuration may differ from
+    /// that of other clients.
+    pub fn masters(mut self, places: &[usize]) -> Self {
+        self.masters = Some(places.to_vec());
         self
     }
 

@@ -148,18 +148,26 @@ impl Cluster {
     /// # Errors
     ///
     /// As [`MastersBuilder::connect`].
+    ///
+    /// # Panics
+    ///
+    /// If the client lists a master that there is not.
     pub async fn connect_as(
         &self,
         client: &Client,
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
         let config = builder.into_config();
-        config.check(self.masters.len())?;
-        let nodes = self
-            .masters
+        let all: Vec<_> = (0..self.masters.len()).collect();
+        let listed = client.masters.as_ref().unwrap_or(&all);
+        config.check(listed.len())?;
+        let lines: Vec<_> = client.network.lines().take(all.len()).collect();
+        let nodes = listed
             .iter()
-            .zip(client.network.lines())
-            .map(|(master, line)| Box::new(master.seen_over(line, config.strict)) as Box<dyn Node>)
+            .map(|place| {
+                let master = self.masters[*place].seen_over(Arc::clone(&lines[*place]), config.strict);
+                Box::new(master) as Box<dyn Node>
+            })
             .collect();
         let wall_us = self.masters.first().map_or(0, Master::wall_us);
         let clock = Clock::tokio(client.skew.apply(wall_us));

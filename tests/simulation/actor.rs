@@ -7,12 +7,14 @@ use std::time::Duration;
 use multilock::{Closing, ExtendError, LockError, MultiLock, MultiLockGuard, Owner, RunError, Unlocked};
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::force;
 use crate::client::Seat;
+use crate::client_plan::Pace;
 use crate::history::Kind;
-use crate::plan::{Class, pick};
+use crate::plan::{Class, ms_of, pick};
 use crate::world::{Mine, Terms, World};
 
 pub(crate) struct Actor {
@@ -41,21 +43,44 @@ impl Actor {
 
     /// Acts until `end`, and then gives up what it has.
     pub(crate) async fn act(mut self, end: Instant) {
-        let pace = pick(&mut self.rng, &[3, 30, 200]);
-        while Instant::now() < end {
-            if self.mine.is_empty() {
-                self.act_outside().await;
-            } else {
-                self.act_inside().await;
+        match self.seat.plan.pace {
+            Pace::Steady(most) => {
+                while Instant::now() < end {
+                    self.act_once().await;
+                    if self.rng.random_bool(0.7) {
+                        sleep(self.ms(0..=most)).await;
+                    }
+                }
             }
-            self.world.look(None);
-            if self.rng.random_bool(0.7) {
-                sleep(self.ms(0..=pace)).await;
+            Pace::Bursts(most) => {
+                while Instant::now() < end {
+                    for _ in 0..self.rng.random_range(1..20) {
+                        self.act_once().await;
+                    }
+                    sleep(self.ms(0..=most)).await;
+                }
+            }
+            Pace::Once => {
+                let before = ms_of(end.saturating_duration_since(Instant::now()));
+                sleep(self.ms(0..=before)).await;
+                self.lock(false).await;
+                while Instant::now() < end && !self.mine.is_empty() {
+                    self.act_inside().await;
+                }
             }
         }
         while !self.mine.is_empty() {
             self.leave().await;
         }
+    }
+
+    async fn act_once(&mut self) {
+        if self.mine.is_empty() {
+            self.act_outside().await;
+        } else {
+            self.act_inside().await;
+        }
+        self.world.look(None);
     }
 
     async fn act_outside(&mut self) {
@@ -94,27 +119,25 @@ impl Actor {
 
     /// A lock on terms of every kind; on names that are held already with `again`.
     fn a_lock(&mut self, again: bool) -> (MultiLock, Vec<String>, Terms, String) {
-        let plan = self.world.plan.clone();
+        let names = self.some_names(again);
+        let plan = &self.seat.plan;
         let rng = &mut self.rng;
-        let names: Vec<String> = if again {
-            self.mine[rng.random_range(0..self.mine.len())].names.clone()
-        } else if plan.names.len() > 1 && rng.random_bool(0.15) {
-            plan.names[..2].iter().map(|name| (*name).to_owned()).collect()
-        } else {
-            vec![pick(rng, &plan.names).to_owned()]
-        };
         let policy = if again && rng.random_bool(0.8) {
             multilock::Policy::RedLock
         } else {
             plan.policy(rng)
         };
-        let needed = policy.needed(plan.nodes);
+        let needed = policy.needed(plan.masters.len());
+        let fenced = rng.random_bool(plan.fenced);
         let masters = self.seat.masters();
-        let mut lock = masters.lock(names.clone(), policy).fenced(plan.fenced);
+        let mut lock = masters.lock(names.clone(), policy).fenced(fenced);
         let mut lease = plan.lease;
         let mut text = format!("{} under {policy}", names.join("+"));
+        if !fenced {
+            text += ", unfenced";
+        }
         if rng.random_bool(0.6) {
-            lease = plan.lease(rng);
+            lease = plan.any_lease(rng);
             lock = lock.lease(lease);
             let _ = write!(text, ", lease {lease:?}");
         } else if rng.random_bool(0.1) {
@@ -133,10 +156,30 @@ impl Actor {
         let terms = Terms {
             op,
             needed,
+            fenced,
             min_validity,
             began: 0,
         };
         (lock, names, terms, text)
+    }
+
+    /// A set of the run's names; with `again` of names that are held, mostly all of one guard.
+    fn some_names(&mut self, again: bool) -> Vec<String> {
+        let rng = &mut self.rng;
+        let mut names: Vec<String> = if again {
+            self.mine[rng.random_range(0..self.mine.len())].names.clone()
+        } else {
+            let all = self.world.plan.names.iter();
+            all.map(|name| (*name).to_owned()).collect()
+        };
+        let count = match (again, rng.random_bool(0.8)) {
+            (true, true) => names.len(),
+            (false, true) => 1,
+            (_, false) => rng.random_range(1..=names.len().min(3)),
+        };
+        names.shuffle(rng);
+        names.truncate(count);
+        names
     }
 
     async fn lock(&mut self, again: bool) {
@@ -221,7 +264,7 @@ impl Actor {
 
     async fn extend(&mut self) {
         let place = self.any();
-        let lease = self.world.plan.lease(&mut self.rng);
+        let lease = self.seat.plan.any_lease(&mut self.rng);
         let mine = &self.mine[place];
         let hold = mine.hold;
         let what = if self.rng.random_bool(0.2) {

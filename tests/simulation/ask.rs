@@ -94,6 +94,7 @@ impl<'a> Ask<'a> {
                 let terms = Terms {
                     op,
                     needed: policy.needed(world.plan.nodes),
+                    fenced: true,
                     min_validity: Duration::ZERO,
                     began,
                 };

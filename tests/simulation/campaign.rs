@@ -1,5 +1,6 @@
 //! Many runs: how many, which, on how many threads, and what is told of them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +31,8 @@ pub(crate) struct Summary {
     pub(crate) virtual_time: Duration,
     pub(crate) violations: usize,
     pub(crate) report: String,
-    /// The first seed that failed and what it broke.
-    pub(crate) first: Option<(u64, &'static str)>,
+    /// By the property that does not hold: the first seed that showed it, and how many did.
+    pub(crate) broken: BTreeMap<&'static str, (u64, usize)>,
 }
 
 /// Runs so many seeds, or the one that the environment names.
@@ -73,10 +74,10 @@ pub(crate) fn campaign(default_runs: u64) -> Summary {
                             summary.report += &text;
                         }
                         summary.violations += violations.len();
-                        let broken = (seed, violations[0].property);
-                        let known = summary.first.get_or_insert(broken);
-                        if seed < known.0 {
-                            *known = broken;
+                        for Violation { property, .. } in violations {
+                            let (first, count) = summary.broken.entry(property).or_insert((seed, 0));
+                            *first = seed.min(*first);
+                            *count += 1;
                         }
                         if std::env::var_os("SIM_STOP").is_some() {
                             next.store(runs, Ordering::Relaxed);
@@ -139,8 +140,10 @@ impl Summary {
     /// The last line of `make sim`.
     pub(crate) fn line(&self) -> String {
         let hours = self.virtual_time.as_secs_f64() / 3600.0;
-        if let Some((seed, property)) = self.first {
-            println!("first: seed {seed}: {property}");
+        let mut broken: Vec<_> = self.broken.iter().collect();
+        broken.sort_by_key(|(_, (seed, _))| *seed);
+        for (property, (seed, count)) in broken {
+            println!("first: seed {seed}: {property} ({count} in all)");
         }
         format!(
             "sim: runs={} virtual_hours={hours:.1} violations={}",

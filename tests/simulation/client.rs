@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::sleep;
 
+use crate::client_plan::ClientPlan;
 use crate::history::Kind;
 use crate::plan::{Class, Plan, ms_of};
 use crate::world::World;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 pub(crate) struct Seat {
     pub(crate) place: usize,
+    pub(crate) plan: ClientPlan,
     world: Arc<World>,
     masters: Mutex<Masters>,
     /// Which of its tasks may share.
@@ -49,10 +51,13 @@ impl Seat {
 
     /// As [`take`](Self::take), with nothing left to chance but what `rng` draws.
     pub(crate) async fn sit(world: &Arc<World>, place: usize, terms: Client, mut rng: StdRng) -> Arc<Self> {
-        let masters = connect(world, &terms, &mut rng).await;
+        let plan = world.plan.client(place);
+        let terms = terms.masters(&plan.masters);
+        let masters = connect(world, &plan, &terms, &mut rng).await;
         world.history.note(Some(place), Kind::Phase("a client connects"));
         Arc::new(Self {
             place,
+            plan,
             world: Arc::clone(world),
             masters: Mutex::new(masters),
             owner: Owner::new(),
@@ -68,7 +73,7 @@ impl Seat {
     /// Ends the process and starts another in its place.
     pub(crate) async fn begin_anew(&self, how: Closing) {
         let mut rng = StdRng::seed_from_u64(self.rng.lock().expect("not poisoned").random());
-        let successor = connect(&self.world, &self.terms, &mut rng).await;
+        let successor = connect(&self.world, &self.plan, &self.terms, &mut rng).await;
         let old = std::mem::replace(&mut *self.masters.lock().expect("not poisoned"), successor);
         self.close(&old, how).await;
     }
@@ -85,10 +90,10 @@ impl Seat {
     }
 }
 
-async fn connect(world: &World, terms: &Client, rng: &mut StdRng) -> Masters {
+async fn connect(world: &World, plan: &ClientPlan, terms: &Client, rng: &mut StdRng) -> Masters {
     loop {
         let terms = terms.clone().seed(rng.random());
-        let builder = builder(&world.plan);
+        let builder = builder(&world.plan, plan);
         match world.cluster.connect_as(&terms, builder).await {
             Ok(masters) => return masters,
             // Too many are out of reach at the moment.
@@ -97,11 +102,11 @@ async fn connect(world: &World, terms: &Client, rng: &mut StdRng) -> Masters {
     }
 }
 
-pub(crate) fn builder(plan: &Plan) -> multilock::MastersBuilder {
+pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBuilder {
     let builder = Masters::builder()
-        .node_timeout(plan.node_timeout)
-        .lease(plan.lease)
-        .max_lease(plan.max_lease)
+        .node_timeout(client.node_timeout)
+        .lease(client.lease)
+        .max_lease(client.max_lease)
         .lease_without_charter(plan.max_lease)
         .strict(plan.strict);
     if plan.class == Class::Reckless {

@@ -71,6 +71,7 @@ pub(crate) enum Kind {
         min_validity: Duration,
         validity: Duration,
         needed: usize,
+        fenced: bool,
         token: u64,
     },
     Refused {

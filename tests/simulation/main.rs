@@ -6,6 +6,7 @@ mod actor;
 mod ask;
 mod campaign;
 mod client;
+mod client_plan;
 mod directed;
 mod faults;
 mod history;

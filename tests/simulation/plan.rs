@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use multilock::Policy;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::client_plan::ClientPlan;
 
 /// Which faults strike, and so what is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +47,22 @@ pub(crate) struct Plan {
     pub(crate) class: Class,
     pub(crate) nodes: usize,
     pub(crate) clients: usize,
-    /// Tasks of each client.
-    pub(crate) actors: usize,
     pub(crate) names: Vec<&'static str>,
+    /// The terms of a client of which nothing else is said below.
     pub(crate) lease: Duration,
+    /// The longest lease of anybody.
     pub(crate) max_lease: Duration,
     pub(crate) node_timeout: Duration,
+    /// Each client's own terms, where they differ.
+    pub(crate) each: Vec<ClientPlan>,
     pub(crate) length: Duration,
-    pub(crate) fenced: bool,
     /// Whether the masters' memory is marked.
     pub(crate) strict: bool,
     /// How far wall clocks may be off.
     pub(crate) skew: Duration,
 }
 
-fn ms(milliseconds: u64) -> Duration {
+pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
@@ -72,17 +74,11 @@ impl Plan {
         let mut rng = StdRng::seed_from_u64(seed);
         // In turn, so that every few seeds see every class.
         let class = Class::ALL[usize::try_from(seed % Self::CLASSES).expect("small")];
-        let node_timeout = ms(pick(&mut rng, &[20, 50]));
         let short = class == Class::Forgetful || rng.random_bool(0.6);
         let max_lease = if short {
             ms(rng.random_range(600..4000))
         } else {
             ms(rng.random_range(4000..30_000))
-        };
-        let lease = if rng.random_bool(0.5) {
-            max_lease
-        } else {
-            (max_lease / 3).max(ms(200))
         };
         // A client's clock may be off by half a quarantine, less what uptime is rounded by.
         let skew = if class == Class::Forgetful {
@@ -90,44 +86,32 @@ impl Plan {
         } else {
             Duration::from_secs(3600)
         };
-        let all = ["a", "b", "c"];
-        let names = rng.random_range(1..=3);
-        Self {
+        let all = ["a", "b", "c", "d"];
+        let names = rng.random_range(1..=4);
+        let mut plan = Self {
             seed,
             class,
             nodes: pick(&mut rng, &[3, 3, 3, 4, 5]),
             clients: rng.random_range(2..=4),
-            actors: rng.random_range(1..=2),
             names: all[..names].to_vec(),
-            lease,
+            lease: max_lease,
             max_lease,
-            node_timeout,
+            node_timeout: ms(50),
+            each: Vec::new(),
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },
-            fenced: rng.random_bool(0.9),
             strict: false,
             skew,
-        }
-    }
-
-    /// Any policy.
-    pub(crate) fn policy(&self, rng: &mut StdRng) -> Policy {
-        let majority = self.nodes / 2 + 1;
-        match rng.random_range(0..6) {
-            0 => Policy::MultiLock,
-            1 => Policy::AtLeast(rng.random_range(majority..=self.nodes)),
-            _ => Policy::RedLock,
-        }
-    }
-
-    /// Any lease that the builder allows.
-    pub(crate) fn lease(&self, rng: &mut StdRng) -> Duration {
-        let shortest = ms(200).min(self.max_lease);
-        let longest = if rng.random_bool(0.6) {
-            shortest * 3
-        } else {
-            self.max_lease
         };
-        ms(rng.random_range(ms_of(shortest)..=ms_of(longest.min(self.max_lease).max(shortest))))
+        plan.each = (0..plan.clients)
+            .map(|_| ClientPlan::draw(&plan, &mut rng))
+            .collect();
+        plan
+    }
+
+    /// What one client is like.
+    pub(crate) fn client(&self, place: usize) -> ClientPlan {
+        let own = self.each.get(place).cloned();
+        own.unwrap_or_else(|| ClientPlan::plain(self))
     }
 }
 

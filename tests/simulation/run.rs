@@ -43,7 +43,7 @@ async fn schedule(plan: Plan) -> Record {
     ));
     let mut actors = Vec::new();
     for seat in &seats {
-        for _ in 0..plan.actors {
+        for _ in 0..seat.plan.tasks {
             let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng.random()));
             actors.push(tokio::spawn(actor.act(end)));
         }

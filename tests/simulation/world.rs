@@ -49,6 +49,7 @@ pub(crate) struct World {
 pub(crate) struct Terms {
     pub(crate) op: usize,
     pub(crate) needed: usize,
+    pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
     pub(crate) began: usize,
 }
@@ -147,6 +148,7 @@ impl World {
                 min_validity: terms.min_validity,
                 validity: guard.validity(),
                 needed: terms.needed,
+                fenced: terms.fenced,
                 token,
             },
         );

@@ -1,0 +1,114 @@
+//! What one client of a run is like: its configuration, and how its tasks go about their work.
+
+use std::time::Duration;
+
+use multilock::Policy;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::plan::{Class, Plan, ms, ms_of, pick};
+
+#[derive(Clone, Debug)]
+pub(crate) struct ClientPlan {
+    pub(crate) lease: Duration,
+    pub(crate) max_lease: Duration,
+    pub(crate) node_timeout: Duration,
+    /// The masters that it lists, in its own order.
+    pub(crate) masters: Vec<usize>,
+    pub(crate) policies: Policies,
+    /// The share of its call sites that ask for a token.
+    pub(crate) fenced: f64,
+    pub(crate) pace: Pace,
+    pub(crate) tasks: usize,
+}
+
+/// Which policies its call sites have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Policies {
+    Red,
+    Multi,
+    Any,
+}
+
+/// When its tasks do something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// Again and again, at most so many milliseconds apart.
+    Steady(u64),
+    /// Some things at once, and nothing for up to so many milliseconds.
+    Bursts(u64),
+    /// They come once, and leave when they have what they came for.
+    Once,
+}
+
+impl ClientPlan {
+    /// One that is like every other.
+    pub(crate) fn plain(plan: &Plan) -> Self {
+        Self {
+            lease: plan.lease,
+            max_lease: plan.max_lease,
+            node_timeout: plan.node_timeout,
+            masters: (0..plan.nodes).collect(),
+            policies: Policies::Any,
+            fenced: 1.0,
+            pace: Pace::Steady(30),
+            tasks: 1,
+        }
+    }
+
+    /// Any that may stand beside the others of the run.
+    pub(crate) fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
+        let max_lease = plan.max_lease;
+        let lease = match rng.random_range(0..4) {
+            0 => ms(rng.random_range(200..=ms_of(max_lease))),
+            1 => (max_lease / 3).max(ms(200)),
+            _ => max_lease,
+        };
+        let mut masters: Vec<_> = (0..plan.nodes).collect();
+        if rng.random_bool(0.5) {
+            masters.shuffle(rng);
+        }
+        // Whoever asks fewer masters than others do is outside of what locks can bear.
+        if plan.class == Class::Reckless && rng.random_bool(0.1) {
+            masters.pop();
+        }
+        Self {
+            lease,
+            max_lease,
+            node_timeout: ms(pick(rng, &[20, 20, 50, 50, 80])),
+            masters,
+            policies: pick(
+                rng,
+                &[Policies::Any, Policies::Any, Policies::Red, Policies::Multi],
+            ),
+            fenced: pick(rng, &[1.0, 1.0, 0.9, 0.5, 0.0]),
+            pace: match rng.random_range(0..10) {
+                0 => Pace::Once,
+                1..=3 => Pace::Bursts(pick(rng, &[200, 1500])),
+                _ => Pace::Steady(pick(rng, &[3, 30, 200])),
+            },
+            tasks: pick(rng, &[1, 1, 1, 2, 2, 3]),
+        }
+    }
+
+    pub(crate) fn policy(&self, rng: &mut StdRng) -> Policy {
+        let nodes = self.masters.len();
+        match (self.policies, rng.random_range(0..6)) {
+            (Policies::Multi, _) | (Policies::Any, 0) => Policy::MultiLock,
+            (Policies::Any, 1) => Policy::AtLeast(rng.random_range(nodes / 2 + 1..=nodes)),
+            _ => Policy::RedLock,
+        }
+    }
+
+    /// Any lease that the builder allows.
+    pub(crate) fn any_lease(&self, rng: &mut StdRng) -> Duration {
+        let shortest = ms(200).min(self.max_lease);
+        let longest = if rng.random_bool(0.6) {
+            shortest * 3
+        } else {
+            self.max_lease
+        };
+        ms(rng.random_range(ms_of(shortest)..=ms_of(longest.min(self.max_lease).max(shortest))))
+    }
+}
