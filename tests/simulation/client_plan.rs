@@ -59,7 +59,12 @@ impl ClientPlan {
 
     /// Any that may stand beside the others of the run.
     pub(crate) fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
-        let max_lease = plan.max_lease;
+        // As long as nobody has longer leases than all reckon with, each may have its own.
+        let max_lease = if rng.random_bool(0.3) {
+            ms(rng.random_range(ms_of(plan.max_lease / 3).max(200)..=ms_of(plan.max_lease)))
+        } else {
+            plan.max_lease
+        };
         let lease = match rng.random_range(0..4) {
             0 => ms(rng.random_range(200..=ms_of(max_lease))),
             1 => (max_lease / 3).max(ms(200)),

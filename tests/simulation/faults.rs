@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use tokio::time::{Instant, advance, sleep};
 
 use crate::history::Kind;
-use crate::plan::{Class, pick};
+use crate::plan::{Class, Late, ms, pick};
 use crate::world::World;
 
 /// A fault that lasts.
@@ -57,19 +57,28 @@ const ERRORS: [&str; 6] = [
     "OOM command not allowed when used memory > 'maxmemory'.",
 ];
 
+/// How long requests and replies take, while nothing makes a master slower.
+type Usual = Vec<(Duration, Duration)>;
+
 /// Strikes until `end`, and then makes everything well again.
 pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
     let mut active: Vec<(Instant, usize, Trouble)> = Vec::new();
-    prepare(&world, &mut rng);
+    let near = prepare(&world, &mut rng);
+    let mut usual = near.clone();
     // From rarely to all the time.
     let pace = pick(&mut rng, &[60, 150, 400, 1200]);
     while Instant::now() < end {
         sleep(ms(rng.random_range(1..=pace))).await;
         let now = Instant::now();
+        let slower = usual_now(&world, &near);
+        if slower != usual {
+            usual = slower;
+            settle_in(&world, &usual);
+        }
         active.retain(|(until, place, trouble)| {
             let over = *until <= now;
             if over {
-                cease(&world, *place, *trouble);
+                cease(&world, *place, *trouble, &usual);
             }
             !over
         });
@@ -91,25 +100,53 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
         }
     }
     for (_, place, trouble) in active {
-        cease(&world, place, trouble);
+        cease(&world, place, trouble, &usual);
     }
     heal(&world);
 }
 
-/// What holds for the whole of a run.
-fn prepare(world: &World, rng: &mut StdRng) {
+/// What holds for the whole of a run; how far the masters are.
+fn prepare(world: &World, rng: &mut StdRng) -> Usual {
     let class = world.plan.class;
-    if rng.random_bool(0.5) {
-        for master in world.cluster.iter() {
-            master.set_delay(ms(rng.random_range(0..8)), ms(rng.random_range(0..8)));
-        }
-    }
+    let far = rng.random_bool(0.5);
+    let near: Usual = world
+        .cluster
+        .iter()
+        .map(|_| {
+            if far {
+                (ms(rng.random_range(0..8)), ms(rng.random_range(0..8)))
+            } else {
+                (Duration::ZERO, Duration::ZERO)
+            }
+        })
+        .collect();
+    settle_in(world, &near);
     if matches!(class, Class::Stale | Class::Reckless) {
         let deny = rng.random_bool(0.5);
         for master in world.cluster.iter() {
             master.keep_abandoned(true);
             master.deny_client_kill(deny);
         }
+    }
+    near
+}
+
+/// How far the masters are, with those that are late at the moment.
+fn usual_now(world: &World, near: &Usual) -> Usual {
+    let now = world.history.now();
+    let late = world.plan.late.as_ref();
+    let late = late.filter(|late| (late.from..late.until).contains(&now));
+    let is_late = |place| late.filter(|late: &&Late| late.masters.contains(&place));
+    near.iter()
+        .enumerate()
+        .map(|(place, near)| is_late(place).map_or(*near, |late| (late.request, late.reply)))
+        .collect()
+}
+
+fn settle_in(world: &World, usual: &Usual) {
+    note(world, format!("requests and replies take {usual:?}"), &[], &[]);
+    for (master, (request, reply)) in world.cluster.iter().zip(usual) {
+        master.set_delay(*request, *reply);
     }
 }
 
@@ -190,7 +227,7 @@ fn begin(world: &World, place: usize, trouble: Trouble) {
     }
 }
 
-fn cease(world: &World, place: usize, trouble: Trouble) {
+fn cease(world: &World, place: usize, trouble: Trouble, usual: &Usual) {
     let master = world.cluster.master(place);
     let forgets = [place];
     let forgets: &[usize] = if trouble == Trouble::Crash(Keep::Nothing) {
@@ -202,7 +239,7 @@ fn cease(world: &World, place: usize, trouble: Trouble) {
     match trouble {
         Trouble::Crash(keep) => master.restart(keep),
         Trouble::Freeze => master.thaw(),
-        Trouble::Slow(..) => master.set_delay(Duration::ZERO, Duration::ZERO),
+        Trouble::Slow(..) => master.set_delay(usual[place].0, usual[place].1),
         Trouble::Notices(Some(_)) => master.set_notice_delay(None),
         Trouble::Notices(None) => master.lose_notices(false),
         Trouble::HoldRequests => master.hold_requests(false),
@@ -271,8 +308,4 @@ fn note(world: &World, what: String, forgets: &[usize], forgets_fences: &[usize]
         forgets_fences,
     };
     world.history.note(None, fault);
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::client_plan::ClientPlan;
@@ -56,6 +57,12 @@ pub(crate) struct Plan {
     /// Each client's own terms, where they differ.
     pub(crate) each: Vec<ClientPlan>,
     pub(crate) length: Duration,
+    /// How often an operator does something, in milliseconds at the most between; never without.
+    pub(crate) operator: Option<u64>,
+    /// How many locks one client has beside the others.
+    pub(crate) crowd: Option<Crowd>,
+    /// Which masters are late for a long time, and by how much.
+    pub(crate) late: Option<Late>,
     /// Whether the masters' memory is marked.
     pub(crate) strict: bool,
     /// How far wall clocks may be off.
@@ -64,6 +71,53 @@ pub(crate) struct Plan {
 
 pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
+}
+
+/// Very many locks of one client, and when they are held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Crowd {
+    /// While everything else goes on; they are dropped or unlocked all at once.
+    Throughout(usize),
+    /// In the end; the client is closed with them.
+    AtTheEnd(usize),
+}
+
+/// One schedule of so many has them.
+const CROWDED: u64 = 997;
+/// How many.
+const CROWD: usize = 10_000;
+
+/// Masters that are alive and late: around the time at which clients cease to wait for them, and above.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    pub(crate) masters: Vec<usize>,
+    /// Since the beginning of the run.
+    pub(crate) from: Duration,
+    pub(crate) until: Duration,
+    pub(crate) request: Duration,
+    pub(crate) reply: Duration,
+}
+
+impl Late {
+    fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
+        let nodes = plan.nodes;
+        let most = pick(rng, &[1, 1, (nodes - 1) / 2, nodes / 2 + 1, nodes]);
+        let mut masters: Vec<_> = (0..nodes).collect();
+        masters.shuffle(rng);
+        masters.truncate(most);
+        let length = ms_of(plan.length);
+        let from = rng.random_range(0..=length / 2);
+        let longest = pick(rng, &[60, 120, 400]);
+        let round_trip = rng.random_range(15..longest);
+        let reply = rng.random_range(0..=round_trip);
+        Self {
+            masters,
+            from: ms(from),
+            until: ms(rng.random_range(from..=length * 3 / 2)),
+            request: ms(round_trip - reply),
+            reply: ms(reply),
+        }
+    }
 }
 
 impl Plan {
@@ -99,12 +153,27 @@ impl Plan {
             node_timeout: ms(50),
             each: Vec::new(),
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },
+            operator: None,
+            crowd: None,
+            late: None,
             strict: false,
             skew,
         };
         plan.each = (0..plan.clients)
             .map(|_| ClientPlan::draw(&plan, &mut rng))
             .collect();
+        // Whoever is forced out has no promise left where there was none before.
+        if class == Class::Forced || class.keeps_assumptions() && rng.random_bool(0.25) {
+            plan.operator = Some(pick(&mut rng, &[150, 600, 2000]));
+        }
+        plan.crowd = (seed % CROWDED == CROWDED / 2).then(|| {
+            if rng.random_bool(0.5) {
+                Crowd::Throughout(CROWD)
+            } else {
+                Crowd::AtTheEnd(CROWD)
+            }
+        });
+        plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
         plan
     }
 

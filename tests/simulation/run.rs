@@ -14,9 +14,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::actor::Actor;
 use crate::client::Seat;
+use crate::crowd;
 use crate::faults::strike;
 use crate::history::{Kind, Record};
-use crate::plan::{Class, Plan};
+use crate::operator::operate;
+use crate::plan::{Class, Crowd, Plan};
 use crate::world::{Tap, World, watch};
 
 /// Runs the schedule of a seed from its beginning to its end.
@@ -47,6 +49,16 @@ async fn schedule(plan: Plan) -> Record {
             let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng.random()));
             actors.push(tokio::spawn(actor.act(end)));
         }
+    }
+    if let Some(pace) = plan.operator {
+        let rng = StdRng::seed_from_u64(rng.random());
+        let operator = operate(Arc::clone(&world), seats.clone(), pace, rng, end);
+        actors.push(tokio::spawn(operator));
+    }
+    if let Some(Crowd::Throughout(count)) = plan.crowd {
+        let rng = StdRng::seed_from_u64(rng.random());
+        let crowd = crowd::come_and_go(Arc::clone(&world), Arc::clone(&seats[0]), count, rng, end);
+        actors.push(tokio::spawn(crowd));
     }
     faults.await.expect("no panic");
     tap.striking.store(false, Ordering::Relaxed);
@@ -86,10 +98,10 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     // Time to notice, to connect again and to send what is owed.
     sleep(Duration::from_secs(3)).await;
     let out = world.owners_out();
-    let orphans = world.lock_keys().into_iter().filter(|(_, key, owner)| {
-        let is_lock = plan.names.contains(&key.as_str());
-        is_lock && !out.contains(owner)
-    });
+    let orphans = world
+        .lock_keys()
+        .into_iter()
+        .filter(|(_, key, owner)| world.is_lock(key) && !out.contains(owner));
     left(
         world,
         "after the faults",
@@ -134,12 +146,16 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
 
 async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     phase(world, "the end");
+    let crowd = match world.plan.crowd {
+        Some(Crowd::AtTheEnd(count)) => crowd::take(world, &seats[0], count).await,
+        _ => Vec::new(),
+    };
     join_all(seats.iter().map(|seat| async {
         seat.close(&seat.masters(), Closing::Release).await;
     }))
     .await;
     world.forget_all();
-    sleep(Duration::from_millis(1)).await;
+    sleep(Duration::from_millis(20)).await;
     let running = self::tasks().saturating_sub(tasks);
     left(
         world,
@@ -148,13 +164,16 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     );
     let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
     left(world, "as subscriptions after closing", channels);
+    drop(crowd);
+    let of_crowd = keys_left(world).filter(|text| text.starts_with(crowd::PREFIX));
+    left(world, "on masters after closing", of_crowd);
     sleep(world.plan.max_lease + Duration::from_secs(1)).await;
+    left(world, "after the longest lease", keys_left(world));
+}
+
+fn keys_left(world: &World) -> impl Iterator<Item = String> {
     let keys = world.lock_keys().into_iter();
-    left(
-        world,
-        "after the longest lease",
-        keys.map(|(master, key, owner)| format!("{key} of {owner} on m{master}")),
-    );
+    keys.map(|(master, key, owner)| format!("{key} of {owner} on m{master}"))
 }
 
 fn phase(world: &World, name: &'static str) {

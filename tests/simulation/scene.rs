@@ -35,6 +35,9 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(1300),
+        operator: None,
+        crowd: None,
+        late: None,
         strict: false,
         skew: Duration::ZERO,
     }

@@ -116,6 +116,9 @@ fn plan(late: bool) -> Plan {
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(2000),
+        operator: None,
+        crowd: None,
+        late: None,
         strict: false,
         skew: Duration::ZERO,
     }

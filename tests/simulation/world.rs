@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::crowd;
 use crate::history::{History, HoldFacts, HoldId, Kind, Sight, Stored, shortened};
 use crate::plan::{Class, Plan, ms_of};
 
@@ -295,6 +296,11 @@ impl World {
         found
     }
 
+    /// Whether a key is a lock that anybody of the run asks for.
+    pub(crate) fn is_lock(&self, key: &str) -> bool {
+        self.plan.names.contains(&key) || key.starts_with(crowd::PREFIX)
+    }
+
     /// A client was closed: what it leaked is nobody's any more.
     pub(crate) fn forget_leaks_of(&self, client: usize) {
         let holds = self.history.with(|record| record.holds.clone());
@@ -380,6 +386,10 @@ impl Observer for Tap {
     }
 
     fn executed(&self, master: &Master, call: &Call, reply: &Result<Vec<String>, String>) {
+        // Marks and fences have the name in them.
+        if call.keys.iter().all(|key| key.contains(crowd::PREFIX)) {
+            return;
+        }
         let owner = match call.script {
             "extend" => call.args.get(2),
             "acquire" | "release" => call.args.first(),

@@ -15,7 +15,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     }
     let holds = &case.record.holds;
     let mut granted = BTreeMap::new();
-    let mut forced: Vec<(usize, &str)> = Vec::new();
+    let forced = case.forced();
     for (place, event) in case.record.events.iter().enumerate() {
         match &event.kind {
             Kind::Granted {
@@ -23,19 +23,14 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             } => {
                 granted.insert(*hold, place);
             }
-            Kind::Executed {
-                script: "force",
-                after,
-                ..
-            } => forced.extend(after.iter().map(|key| (place, key.name.as_str()))),
             Kind::Seen(sights) => {
                 let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
+                let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
                 for sight in sights.iter().filter(|sight| !sight.validity.is_zero()) {
+                    if is_forced(&holds[sight.hold].owner) {
+                        continue;
+                    }
                     for name in &holds[sight.hold].names {
-                        let began = holds[sight.hold].began;
-                        if forced.iter().any(|(at, of)| *at > began && of == name) {
-                            continue;
-                        }
                         if let Some(other) = holders.insert(name, sight.hold) {
                             let what = format!(
                                 "{} and {} hold {name} at the same time",

@@ -1,7 +1,8 @@
 //! A name that an operator took away stays taken: on a master that keeps an owner out, that owner is not
 //! granted or extended again, and no hold that was forced out is prolonged.
 //!
-//! Source: the crate's documentation of `force_release`. Needs nothing.
+//! Source: the crate's documentation of `force_release`. Needs nothing but masters that do not forget
+//! whom they keep out, or are in quarantine for it.
 
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     let marks = owner.split_whitespace();
                     marked.extend(marks.map(|owner| (place, *master, owner, key.name.as_str(), now)));
                 }
+            }
+            Kind::Fault { forgets, .. } => {
+                marked.retain(|(_, master, ..)| !forgets.contains(master));
             }
             Kind::Executed { master, after, .. } => {
                 let is_back = |key: &Stored, owner: &str, name: &str| {

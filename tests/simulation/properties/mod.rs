@@ -12,7 +12,9 @@ mod terms;
 mod tokens;
 mod whole_holds;
 
-use crate::history::Record;
+use std::collections::BTreeMap;
+
+use crate::history::{Kind, Record};
 use crate::plan::{Class, Plan};
 
 /// A property that does not hold, and where that shows.
@@ -28,6 +30,26 @@ pub(crate) struct Violation {
 pub(crate) struct Case<'a> {
     pub(crate) class: Class,
     pub(crate) record: &'a Record,
+}
+
+impl<'a> Case<'a> {
+    /// Who was forced out by an operator, and where in the record a master did so first.
+    fn forced(&self) -> BTreeMap<&'a str, usize> {
+        let mut forced = BTreeMap::new();
+        for (place, event) in self.record.events.iter().enumerate() {
+            if let Kind::Executed {
+                script: "force",
+                owner,
+                ..
+            } = &event.kind
+            {
+                for owner in owner.split_whitespace() {
+                    forced.entry(owner).or_insert(place);
+                }
+            }
+        }
+        forced
+    }
 }
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;

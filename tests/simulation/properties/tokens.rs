@@ -18,6 +18,7 @@ struct Grant {
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let (holds, events) = (&case.record.holds, &case.record.events);
     let mut grants: Vec<Grant> = Vec::new();
+    let forced = case.forced();
     let mut fences_lost: Vec<(usize, usize)> = Vec::new();
     for (place, event) in events.iter().enumerate() {
         match &event.kind {
@@ -58,7 +59,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     }
                     // Where locks exclude each other, all grants have an order, also those that were
                     // under way together; only who was forced out may still be granted late.
-                    let ordered = case.class.keeps_assumptions() && case.class != Class::Forced;
+                    let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
+                    let ordered =
+                        case.class.keeps_assumptions() && !is_forced(&known.owner) && !is_forced(&new.owner);
                     let stale = (ordered || old.place < new.began) && known.token >= *token;
                     if known.token == *token || stale {
                         let what = format!(

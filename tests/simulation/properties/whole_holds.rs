@@ -13,7 +13,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let holds = &case.record.holds;
     let mut granted = BTreeMap::new();
     let mut forgotten: Vec<(usize, usize)> = Vec::new();
-    let mut forced: Vec<(usize, &str)> = Vec::new();
+    let forced = case.forced();
     for (place, event) in case.record.events.iter().enumerate() {
         match &event.kind {
             Kind::Granted {
@@ -24,11 +24,6 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             Kind::Fault { forgets, .. } => {
                 forgotten.extend(forgets.iter().map(|master| (place, *master)));
             }
-            Kind::Executed {
-                script: "force",
-                after,
-                ..
-            } => forced.extend(after.iter().map(|key| (place, key.name.as_str()))),
             Kind::Seen(sights) => {
                 for sight in sights {
                     let facts = &holds[sight.hold];
@@ -43,9 +38,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         );
                         return Some((what, events()));
                     }
-                    let is_forced = forced
-                        .iter()
-                        .any(|(at, name)| *at > facts.began && facts.names.iter().any(|held| held == name));
+                    let is_forced = forced.get(facts.owner.as_str()).is_some_and(|at| *at < place);
                     if sight.validity.is_zero() || is_forced || !case.class.keeps_assumptions() {
                         continue;
                     }
