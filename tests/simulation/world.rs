@@ -386,8 +386,8 @@ impl Observer for Tap {
     }
 
     fn executed(&self, master: &Master, call: &Call, reply: &Result<Vec<String>, String>) {
-        // Marks and fences have the name in them.
-        if call.keys.iter().all(|key| key.contains(crowd::PREFIX)) {
+        let of_crowd = call.keys.iter().any(|key| key.starts_with(crowd::PREFIX));
+        if of_crowd && !call.keys.iter().any(|key| self.names.contains(&key.as_str())) {
             return;
         }
         let owner = match call.script {
