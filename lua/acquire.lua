@@ -1,15 +1,17 @@
 -- acquire: take every name for one owner, all or nothing on this master.
 --
--- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., and when fenced: fence 1, fence 2, ...,
---       and when the master's memory is marked: its marker
--- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0,
---       and when fenced: token, ms that a fence lives
+-- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., the charter, and when fenced: fence 1,
+--       fence 2, ..., and when the master's memory is marked: its marker
+-- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
+--       client reckons with, and when fenced: token, ms that a fence lives
 -- Returns
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
 --                                 is one, was accepted: it is above all that was stored
 --   {stamp, 3, highest}           granted, but a token as high had been stored before
 --   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
+--   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
+--                                 nothing was written
 -- where highest is the largest token that was stored for any of the names before, in decimal digits, and
 -- stamp is the master's wall clock in microseconds, with a marker: as digits, a space, and what it says.
 --
@@ -18,10 +20,11 @@
 -- token counts only together with the grant, so it moves in the same script.
 
 local call = redis.call
-local owner, count, lease, token = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local owner, count, lease, token = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local marked = ARGV[4] == '1'
 local fences = marked and #KEYS - 1 or #KEYS
-local last = token and fences / 3 * 2 or fences
+local charter = token and (fences - 1) / 3 * 2 + 1 or fences
+local last = charter - 1
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
@@ -31,7 +34,7 @@ if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]
 -- The largest token that is stored, as a number and as its digits. What is no number that a script
 -- handles exactly stands for the largest that is: nothing is ever above it.
 local highest, digits = 0, '0'
-for i = last + 1, fences do
+for i = charter + 1, fences do
   local text = call('get', KEYS[i])
   if text then
     local number = tonumber(text)
@@ -42,9 +45,21 @@ for i = last + 1, fences do
   end
 end
 
--- The common case in one look: nobody holds any name and nobody was forced out of one. What the other
--- case needs is defined there, so that the common one does not pay for it.
-if call('exists', unpack(KEYS, 1, last)) == 0 then
+-- The common case in one look: nobody holds any name, nobody was forced out of one, and no lease is so
+-- long that clients had to agree upon it. What the other cases need is defined there, so that the common
+-- one does not pay for it.
+local found = call('exists', unpack(KEYS, 1, charter))
+if found > 0 then
+  local agreed = call('get', KEYS[charter])
+  if agreed then
+    -- Who does not know how long others may hold cannot tell whose votes count.
+    local longest = tonumber(string.match(agreed, '^%d+')) or 0
+    if longest > tonumber(ARGV[5]) then return {stamp, -2, string.format('%.0f', longest)} end
+    found = found - 1
+  end
+end
+
+if found == 0 then
   for i = 1, last, 2 do
     -- The field first: under OOM the script stops here, before anything is written.
     call('hset', KEYS[i], owner, count)
@@ -95,11 +110,11 @@ end
 
 if not token then return stamp end
 local accepted = tonumber(token) > highest
-for i = last + 1, fences do
+for i = charter + 1, fences do
   if accepted then
-    call('set', KEYS[i], token, 'px', ARGV[6])
+    call('set', KEYS[i], token, 'px', ARGV[7])
   else
-    call('pexpire', KEYS[i], ARGV[6])
+    call('pexpire', KEYS[i], ARGV[7])
   end
 end
 return accepted and stamp or {stamp, 3, digits}

@@ -1,8 +1,9 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...;
---       after them, when the master's memory is marked: its marker
--- ARGV  ms that a fence lives, 1 when the memory is marked or 0, then for each hold: owner field, hold
+--       after them the charter, and when the master's memory is marked: its marker
+-- ARGV  ms that a fence lives, 1 when the memory is marked or 0, longest lease in ms that the client
+--       reckons with, then for each hold: owner field, hold
 --       count, lease in ms, number of names, token (0 when it is not fenced), 1 to raise the fence or 0
 --       to keep it up
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
@@ -13,6 +14,8 @@
 --   2                        absent: a name is free here; nothing was written
 --   {0, ms left, type}       another holds a name; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
+-- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
+-- to so many ms; nothing was written
 --
 -- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
 -- may expire between the look and the write. It never creates a hold: one that arrives after the
@@ -25,6 +28,13 @@ local retention, marked = ARGV[1], ARGV[2] == '1'
 local time = redis.call('time')
 local stamp = time[1] * 1000000 + time[2]
 if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
+
+-- Who does not know how long others may hold cannot tell whose votes count.
+local agreed = redis.call('get', KEYS[marked and #KEYS - 1 or #KEYS])
+if agreed then
+  local longest = tonumber(string.match(agreed, '^%d+')) or 0
+  if longest > tonumber(ARGV[3]) then return {stamp, -2, string.format('%.0f', longest)} end
+end
 
 -- What a fence has stored. What is no number that a script handles exactly stands for the largest
 -- that is: nothing is ever above it.
@@ -70,7 +80,7 @@ local function extend(first, names, fences, owner, count, lease, token, raise)
 end
 
 local answers, first = {stamp}, 1
-for i = 3, #ARGV, 6 do
+for i = 4, #ARGV, 6 do
   local names, token = tonumber(ARGV[i + 3]), ARGV[i + 4]
   local fences = token == '0' and 0 or names
   answers[#answers + 1] =

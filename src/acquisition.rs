@@ -27,7 +27,14 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         Standing::Overlapping(held) => return Err(overlapping(plan, &held).into()),
         Standing::Outside => {}
     }
-    attempt(plan).await
+    plan.pool.chartered(plan.lease)?;
+    let reckoned = plan.pool.reckoning.longest_lease();
+    let mut attempted = attempt(plan).await;
+    if attempted.is_err() && plan.pool.reckoning.longest_lease() != reckoned {
+        // Too little was reckoned with. With what the masters have told, it is tried anew at once.
+        attempted = attempt(plan).await;
+    }
+    attempted
 }
 
 /// Enters a hold again; `None` when it has lapsed meanwhile.
@@ -58,6 +65,7 @@ async fn enter(
                     votes: hold.votes(),
                 });
             }
+            Err(ExtendError::Unchartered(unchartered)) => return Err(unchartered.into()),
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }

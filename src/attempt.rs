@@ -43,7 +43,8 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         token,
         retention: pool.config.fence_retention,
     };
-    let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.memory());
+    let reckoned = pool.reckoning.longest_lease();
+    let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.terms());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
     let mut attempt = Attempt::new(pool, debris, tally.blocking());
     let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
@@ -77,6 +78,10 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
                 votes,
             });
         }
+    }
+    if pool.reckoning.longest_lease() != reckoned {
+        // Votes are judged by what is known when they are counted, and these were judged by less.
+        return Err(plan.split(attempt.votes.clone()));
     }
     let hold = Arc::new(Hold::new(
         pool.clock,
@@ -190,7 +195,7 @@ async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote], 
         &[renewal],
         pool.config.fence_retention,
         Fencing::Raise,
-        pool.memory(),
+        pool.terms(),
     );
     let granted = |place: usize| votes[place] == Vote::Granted;
     let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), granted).until(deadline);

@@ -72,6 +72,12 @@ impl MastersBuilder {
     }
 
     /// The longest lease that a lock may set; the builder's lease by default.
+    ///
+    /// More than 30 s, here or as the lease, is agreed upon by all clients of these masters first: it is
+    /// stored on every master, for which all of them must be connected at once. Where they are,
+    /// [`connect`](Self::connect) returns when it is done; until then a lock with such a lease answers
+    /// [`LockError::Unchartered`](crate::LockError::Unchartered), or waits. From then on every client waits
+    /// out a lease of this length before a master that was started again has a vote.
     pub fn max_lease(mut self, max: Duration) -> Self {
         self.config.max_lease = Some(max);
         self

@@ -7,7 +7,7 @@ use crate::reckoning::outlived;
 use crate::validity::drift;
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
-const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
+pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
 /// A deadline per node beyond this is a mistake in a unit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest lease that clients need not agree upon.
@@ -45,7 +45,8 @@ pub enum Quarantine {
     /// This long, which must not be less; longer once another client has longer leases.
     For(Duration),
     /// None, for masters that keep every acknowledged write through every restart, and for clusters
-    /// that are thrown away.
+    /// that are thrown away. Such a client takes no part in what others agree upon: it may ask for any
+    /// lease at once, stores nothing about it, and is refused by nobody for not knowing of longer ones.
     Off,
 }
 

@@ -136,6 +136,37 @@ impl fmt::Display for NodeReport<'_> {
     }
 }
 
+/// A lease that is longer than what needs no agreement (30 s), and that not every master has agreed to.
+///
+/// Every client has to reckon with the longest lease of any other: a master that was started anew has no
+/// vote for so long. So a longer one is stored on every master before it is asked for the first time, and
+/// for that all of them must be connected at once; from then on it is in force for every client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
+     (where it is confirmed, GET multilock_charter begins with {} or more)",
+    Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis()
+)]
+#[non_exhaustive]
+pub struct Unchartered {
+    /// The lease that was asked for.
+    pub lease: Duration,
+    /// The masters that have not confirmed it on the connection that stands; empty when they have at
+    /// this very moment.
+    pub unconfirmed: Vec<Arc<str>>,
+}
+
+struct Awaited<'a>(&'a [Arc<str>]);
+
+impl fmt::Display for Awaited<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [one] => write!(f, "{one} has"),
+            all => write!(f, "{} have", all.join(", ")),
+        }
+    }
+}
+
 /// What taking a lock may answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -181,6 +212,9 @@ pub enum LockError {
         /// What every master answered.
         votes: Votes,
     },
+    /// The lease is not in force yet. [`lock`](crate::MultiLock::lock) waits for it.
+    #[error(transparent)]
+    Unchartered(#[from] Unchartered),
     /// [`Masters::close`](crate::Masters::close) was called.
     #[error("the masters were closed")]
     Closed,
@@ -238,7 +272,7 @@ impl LockError {
     /// What every master answered on the last round, where there was one.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Invalid(_) | Self::Closed => None,
+            Self::Invalid(_) | Self::Unchartered(_) | Self::Closed => None,
             Self::Contended { votes, .. }
             | Self::Unreachable { votes }
             | Self::Unfenced { votes }
@@ -306,6 +340,9 @@ pub enum ExtendError {
     /// The lease is out of its range. No master was asked; the hold is as it was.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
+    /// The lease is not in force yet. The hold is as it was.
+    #[error(transparent)]
+    Unchartered(#[from] Unchartered),
     /// The validity had ended before a quorum confirmed. Nothing revives a hold.
     #[error("the hold is lost: {votes}")]
     Lost {

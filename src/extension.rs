@@ -24,6 +24,8 @@ use crate::vote::{Vote, Votes};
 pub(crate) struct Extension {
     pool: Arc<Pool>,
     round: Round,
+    /// The longest lease that was reckoned with when it began.
+    reckoned: Duration,
     extended: Vec<Extended>,
     apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
@@ -61,6 +63,7 @@ impl Extension {
     pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
         // Before anything is sent.
         let now = pool.clock.now();
+        let reckoned = pool.reckoning.longest_lease();
         let extended: Vec<Extended> = holds
             .into_iter()
             .map(|(hold, lease)| Extended {
@@ -79,6 +82,7 @@ impl Extension {
         Self {
             pool: Arc::clone(pool),
             round: Round::begin(pool, &request, Trust::Quorum(needed), |_| true),
+            reckoned,
             extended,
             apart: FuturesUnordered::new(),
         }
@@ -133,6 +137,7 @@ impl Extension {
     }
 
     fn count(&mut self, index: usize, node: usize, vote: Vote) {
+        let judged = !self.is_outdated();
         let entry = &mut self.extended[index];
         match &vote {
             Vote::Granted => entry.agreed += 1,
@@ -141,7 +146,8 @@ impl Extension {
             _ => {}
         }
         entry.hold.note_vote(node, vote);
-        if !entry.confirmed && entry.agreed >= entry.hold.needed {
+        // Votes are judged by what is known when they are counted, so not once more is known.
+        if !entry.confirmed && judged && entry.agreed >= entry.hold.needed {
             entry.confirmed = entry.hold.prolong(entry.validity, entry.lease);
         }
         if entry.against > self.pool.slots.len() - entry.hold.needed {
@@ -172,7 +178,7 @@ impl Extension {
                 count,
                 *lease,
                 fence,
-                self.pool.memory(),
+                self.pool.terms(),
             );
             Round::begin(&self.pool, &request, Trust::Quorum(hold.needed), |place| {
                 place == node
@@ -193,6 +199,18 @@ impl Extension {
         self.extended[index].confirmed
     }
 
+    /// Whether masters have told of longer leases than it had reckoned with, so that it is worth
+    /// trying anew at once.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.pool.reckoning.longest_lease() != self.reckoned
+    }
+
+    /// Begins the same round anew.
+    pub(crate) fn anew(self) -> Self {
+        let holds = self.extended.into_iter().map(|entry| (entry.hold, entry.lease));
+        Self::begin(&self.pool, holds.collect())
+    }
+
     /// The holds and whether each was confirmed.
     pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Hold>, bool)> {
         self.extended
@@ -205,6 +223,17 @@ impl Extension {
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
 pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+    pool.chartered(lease)?;
+    let reckoned = pool.reckoning.longest_lease();
+    let extended = extend_once(pool, hold, lease).await;
+    if extended.is_err() && pool.reckoning.longest_lease() != reckoned {
+        // With what the masters have told.
+        return extend_once(pool, hold, lease).await;
+    }
+    extended
+}
+
+async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
     if hold.remaining().is_zero() {
         return Err(ExtendError::Lost {
             votes: Votes::default(),
@@ -241,7 +270,7 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
         renewals,
         pool.config.fence_retention,
         Fencing::KeepUp,
-        pool.memory(),
+        pool.terms(),
     )
 }
 

@@ -48,8 +48,8 @@ pub use builder::MastersBuilder;
 pub use closing::Closing;
 pub use config::Quarantine;
 pub use error::{
-    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError, Unfit,
-    UnlockError,
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError,
+    Unchartered, Unfit, UnlockError,
 };
 pub use fence::FencingToken;
 pub use guard::{MultiLockGuard, Unlocked};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::deadline::Deadlines;
+use crate::error::Unchartered;
 use crate::fence::{FencingToken, Tokens};
 use crate::field::Field;
 use crate::listening::Ears;
@@ -21,7 +23,7 @@ use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
 use crate::queue::Lines;
 use crate::reckoning::Reckoning;
-use crate::script::Memory;
+use crate::script::{Memory, Terms};
 use crate::stragglers::Stragglers;
 use crate::vote::{Vote, Votes};
 use crate::watchdog::Watchdog;
@@ -89,7 +91,7 @@ impl Pool {
     ) -> Arc<Self> {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
-        let reckoning = Arc::new(Reckoning::new(&config));
+        let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
         let tolerance = Tolerance {
             drift_factor: config.drift_factor,
             longest_lease: reckoning.longest_lease(),
@@ -200,13 +202,30 @@ impl Pool {
         FencingToken(self.tokens.propose(floor.max(self.clock.wall_us())))
     }
 
-    /// How the masters' memory is marked.
-    pub(crate) fn memory(&self) -> Memory {
-        if self.config.strict {
+    /// What this client tells with everything that counts in a vote.
+    pub(crate) fn terms(&self) -> Terms {
+        let memory = if self.config.strict {
             Memory::Marked
         } else {
             Memory::Unmarked
+        };
+        Terms {
+            memory,
+            reckoned: self.reckoning.told(),
         }
+    }
+
+    /// Refuses a lease that not every master is known to have agreed to.
+    pub(crate) fn chartered(&self, lease: Duration) -> Result<(), Unchartered> {
+        if self.reckoning.allows(lease) {
+            return Ok(());
+        }
+        let places = self.slots.iter().enumerate();
+        let unconfirmed = places.filter(|(place, _)| !self.reckoning.is_confirmed(*place, lease));
+        Err(Unchartered {
+            lease,
+            unconfirmed: unconfirmed.map(|(_, slot)| Arc::clone(slot.label())).collect(),
+        })
     }
 
     /// Goes on with something that ends by itself soon, and that closing waits for.

@@ -135,6 +135,9 @@ impl<S: AsRef<str>> FromIterator<S> for Names {
     }
 }
 
+/// The key under which the clients of a set of masters agree upon long leases.
+pub(crate) const CHARTER: &str = "multilock_charter";
+
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
 

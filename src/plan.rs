@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::error::{InvalidInput, LockError};
+use crate::error::{InvalidInput, LockError, Unchartered};
 use crate::masters::Pool;
 use crate::name::Names;
 use crate::owner::{Owner, Standing};
@@ -36,6 +36,18 @@ impl Plan {
         self.owner.as_ref().map_or(Standing::Outside, |owner| {
             owner.standing(self.pool.client, &self.names, now)
         })
+    }
+
+    /// Too few of the votes count that were given.
+    pub(crate) fn split(&self, votes: Vec<Vote>) -> Refusal {
+        Refusal {
+            error: LockError::Contended {
+                retry_after: self.pool.config.node_timeout,
+                votes: self.pool.evidence(&votes),
+            },
+            hindrance: Hindrance::Split,
+            votes,
+        }
     }
 
     /// So little validity is left that there is nothing to enter.
@@ -76,6 +88,16 @@ pub(crate) enum Hindrance {
 impl From<InvalidInput> for Refusal {
     fn from(invalid: InvalidInput) -> Self {
         Self::from(LockError::from(invalid))
+    }
+}
+
+impl From<Unchartered> for Refusal {
+    /// Masters have to come, to agree to the lease.
+    fn from(unchartered: Unchartered) -> Self {
+        Self {
+            hindrance: Hindrance::Unreachable,
+            ..Self::from(LockError::from(unchartered))
+        }
     }
 }
 

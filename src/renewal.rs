@@ -76,6 +76,11 @@ fn sort_out(pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)>
 async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
     let mut extension = Extension::begin(&pool, holds);
     while extension.step().await {}
+    if extension.is_outdated() {
+        // With what the masters have told.
+        extension = extension.anew();
+        while extension.step().await {}
+    }
     extension.outcome().collect()
 }
 

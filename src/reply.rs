@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::reckoning::Agreed;
+
 /// What comes with every answer to acquire and extend: by it the client notices a clock that was set
 /// forward, and a memory that was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,32 @@ pub(crate) fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
     replies.get(1..)?.iter().map(reply).collect()
 }
 
+/// What is answered to a client that reckons with less than others may hold for: the longest lease that
+/// it has to reckon with.
+pub(crate) fn parse_outdated(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Array(parts) => match parts.as_slice() {
+            [_, Value::Int(-2), longest] => text(longest)?.parse().ok().map(Duration::from_millis),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What a master stores of what clients have agreed upon.
+pub(crate) fn parse_agreed(value: &Value) -> Option<Agreed> {
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    match parts.as_slice() {
+        [Value::Int(longest), Value::Int(in_force)] => Some(Agreed {
+            longest: milliseconds(*longest)?,
+            in_force: milliseconds(*in_force)?,
+        }),
+        _ => None,
+    }
+}
+
 /// What release did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
@@ -210,6 +238,9 @@ mod tests {
         let largest = [Value::Int(3), bulk("9007199254740991")];
         assert_eq!(acquired(&largest), granted(false, crate::fence::LARGEST));
         assert_eq!(acquired(&[Value::Int(-1)]), Some(Reply::Revoked));
+        let outdated = answer(&[Value::Int(-2), bulk("300000")]);
+        assert_eq!(parse_outdated(&outdated), Some(Duration::from_secs(300)));
+        assert_eq!(parse_outdated(&answer(&[Value::Int(-1)])), None);
         let refused = [Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
         let (remaining, holder) = (Some(Duration::from_millis(1500)), Arc::from("b:1"));
         let reply = Reply::Refused {
@@ -267,6 +298,8 @@ mod tests {
         fn no_answer_makes_the_parsers_panic(value in any_value()) {
             let _ = parse_acquired(&value);
             let _ = Stamp::of(&value);
+            let _ = parse_outdated(&value);
+            let _ = parse_agreed(&value);
             let _ = parse_released(&value);
             let _ = parse_extended(&value);
             let _ = parse_owners(&value);

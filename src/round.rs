@@ -13,7 +13,7 @@ use crate::deadline::Alarm;
 use crate::masters::Pool;
 use crate::node::{By, Class, Fault, Inbox, Link};
 use crate::policy::forgetful_allowed;
-use crate::reply::Stamp;
+use crate::reply::{Stamp, parse_outdated};
 use crate::request::Request;
 use crate::rounded::Rounded;
 use crate::stragglers::{Note, Rest};
@@ -209,11 +209,18 @@ impl Round {
             return answer;
         };
         heed(link, &answer);
+        let outdated = answer.as_ref().ok().and_then(parse_outdated);
+        if let Some(longest) = outdated {
+            self.pool.reckoning.learn(longest);
+        }
         if let (Trust::Quorum(_), Ok(value)) = (self.trust, &answer)
             && let Some(stamp) = Stamp::of(value)
             && let Some(remaining) = link.testify(stamp, self.begun, self.sent, self.pool.clock.now())
         {
             return Err(Fault::Quarantined(remaining));
+        }
+        if let Some(longest) = outdated {
+            return Err(Fault::outdated(longest));
         }
         match self.quarantined.as_ref().map(|quarantined| quarantined[place]) {
             Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),

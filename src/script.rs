@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::FencingToken;
-use crate::name::{Key, MARKER, Names, channel, fence, revocation_mark};
+use crate::name::{CHARTER, Key, MARKER, Names, channel, fence, revocation_mark};
+use crate::reckoning::Agreed;
 use crate::request::{Encoder, Request, Script};
 
 macro_rules! script {
@@ -23,9 +24,10 @@ script!(EXTEND, "extend");
 script!(RELEASE, "release");
 script!(INSPECT, "inspect");
 script!(FORCE, "force");
+script!(CHARTER_SCRIPT, "charter");
 
 /// All scripts, to be loaded when a connection is set up.
-pub(crate) static ALL: [&Script; 5] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE];
+pub(crate) static ALL: [&Script; 6] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE, &CHARTER_SCRIPT];
 
 /// Keys in one script call for many holds: a server is blocked for less than a millisecond.
 const BATCH: usize = 576;
@@ -86,6 +88,21 @@ impl Memory {
     }
 }
 
+/// What a client tells with everything that counts in a vote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) memory: Memory,
+    /// The longest lease that it reckons with.
+    pub(crate) reckoned: Duration,
+}
+
+impl Terms {
+    /// The keys that go with them.
+    fn keys(self) -> impl Iterator<Item = &'static str> {
+        once(CHARTER).chain(self.memory.key())
+    }
+}
+
 /// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
 pub(crate) fn acquire(
     names: &Names,
@@ -93,18 +110,20 @@ pub(crate) fn acquire(
     count: u64,
     lease: Duration,
     fence: Fence,
-    memory: Memory,
+    Terms { memory, reckoned }: Terms,
 ) -> Arc<Request> {
     let fences = fence.keys(names);
-    let keys = 2 * names.len() + fences.len() + usize::from(memory.key().is_some());
+    let keys = 2 * names.len() + 1 + fences.len() + usize::from(memory.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     keys_and_marks(&mut call, names);
+    call.word(CHARTER);
     call.keys(fences);
     call.words(memory.key());
     call.word(owner);
     call.number(count);
     call.ms(lease);
     call.flag(memory == Memory::Marked);
+    call.ms(reckoned);
     if fence.is_wanted() {
         call.number(fence.token.get());
         call.ms(fence.retention);
@@ -142,22 +161,23 @@ pub(crate) fn extend(
     renewals: &[Renewal<'_>],
     retention: Duration,
     fencing: Fencing,
-    memory: Memory,
+    terms: Terms,
 ) -> Arc<Request> {
     let fence = |renewal: &Renewal<'_>| Fence {
         token: renewal.token,
         retention,
     };
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
-    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(memory.key().is_some());
+    let keys = renewals.iter().map(keys).sum::<usize>() + terms.keys().count();
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
         call.keys(fence(renewal).keys(renewal.names));
     }
-    call.words(memory.key());
+    call.words(terms.keys());
     call.ms(retention);
-    call.flag(memory == Memory::Marked);
+    call.flag(terms.memory == Memory::Marked);
+    call.ms(terms.reckoned);
     for renewal in renewals {
         call.word(&renewal.owner);
         call.number(renewal.count);
@@ -201,6 +221,15 @@ pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>])
     call.done()
 }
 
+/// `lua/charter.lua`: what is agreed upon, to be stored where less is.
+pub(crate) fn charter(agreed: Agreed) -> Arc<Request> {
+    let mut call = Encoder::new(&CHARTER_SCRIPT, 1, std::iter::empty());
+    call.word(CHARTER);
+    call.ms(agreed.longest);
+    call.ms(agreed.in_force);
+    call.done()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,22 +251,27 @@ mod tests {
             retention: Duration::from_secs(9),
         };
         let (name, second) = ("a".into(), Duration::from_secs(1));
-        let request = acquire(&name, "me:1", 1, second, fence, Memory::Unmarked);
+        let terms = |memory| Terms {
+            memory,
+            reckoned: Duration::from_secs(30),
+        };
+        let request = acquire(&name, "me:1", 1, second, fence, terms(Memory::Unmarked));
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
         };
         let fenced = words(&request);
-        let keys = ["3", "a", "multilock_revoked:{a}", "redisson_lock_token:{a}"];
-        assert_eq!(fenced[2..6], keys);
-        assert_eq!(fenced[6..], ["me:1", "1", "1000", "0", "5", "9000"]);
+        let own = ["4", "a", "multilock_revoked:{a}", "multilock_charter"];
+        assert_eq!(fenced[2..6], own);
+        assert_eq!(fenced[6], "redisson_lock_token:{a}");
+        assert_eq!(fenced[7..], ["me:1", "1", "1000", "0", "30000", "5", "9000"]);
         let unfenced = Fence {
             token: FencingToken::NONE,
             ..fence
         };
-        let request = acquire(&name, "me:1", 1, second, unfenced, Memory::Marked);
-        let keys = ["3", "a", "multilock_revoked:{a}", "multilock_marker"];
-        assert_eq!(words(&request)[2..6], keys);
-        assert_eq!(words(&request)[6..], ["me:1", "1", "1000", "1"]);
+        let request = acquire(&name, "me:1", 1, second, unfenced, terms(Memory::Marked));
+        assert_eq!(words(&request)[2..6], own);
+        assert_eq!(words(&request)[6], "multilock_marker");
+        assert_eq!(words(&request)[7..], ["me:1", "1", "1000", "1", "30000"]);
     }
 }

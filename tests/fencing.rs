@@ -300,9 +300,14 @@ async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
     let acquire = include_str!("../lua/acquire.lua");
-    let keys = ["a", "multilock_revoked:{a}", FENCE];
-    let once =
-        |token: &str| answer(master.eval(acquire, &keys, &["me:1", "1", "30000", "0", token, "600000"]));
+    let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
+    let once = |token: &str| {
+        answer(master.eval(
+            acquire,
+            &keys,
+            &["me:1", "1", "30000", "0", "30000", token, "600000"],
+        ))
+    };
     assert_eq!(once("7"), Ok(vec![]), "granted and accepted");
     assert_eq!(
         once("7"),
@@ -311,11 +316,12 @@ async fn lost_reply_same_token() {
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
     let extend = include_str!("../lua/extend.lua");
+    let extended = ["a", "multilock_revoked:{a}", FENCE, "multilock_charter"];
     let raise = |token: &str| {
         answer(master.eval(
             extend,
-            &keys,
-            &["600000", "0", "me:1", "1", "30000", "1", token, "1"],
+            &extended,
+            &["600000", "0", "30000", "me:1", "1", "30000", "1", token, "1"],
         ))
     };
     assert_eq!(raise("7"), Ok(vec!["3".into()]), "not above itself");
@@ -323,8 +329,8 @@ async fn lost_reply_same_token() {
     assert_eq!(stored(master), 8);
     let stranger = master.eval(
         extend,
-        &keys,
-        &["600000", "0", "you:1", "1", "30000", "1", "9", "1"],
+        &extended,
+        &["600000", "0", "30000", "you:1", "1", "30000", "1", "9", "1"],
     );
     assert_eq!(answer(stranger).expect("refused")[0], "0");
     assert_eq!(stored(master), 8, "only its holder moves a fence");
@@ -338,9 +344,9 @@ async fn lost_reply_same_token() {
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
     let acquire = include_str!("../lua/acquire.lua");
-    let keys = ["a", "multilock_revoked:{a}", FENCE];
+    let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
     let largest = "9007199254740991";
-    let args = ["me:1", "1", "30000", "0", largest, "600000"];
+    let args = ["me:1", "1", "30000", "0", "30000", largest, "600000"];
     let accepted = answer(cluster.master(0).eval(acquire, &keys, &args));
     assert_eq!(accepted, Ok(vec![]));
     assert_eq!(

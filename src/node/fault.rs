@@ -83,6 +83,16 @@ impl Fault {
         }
     }
 
+    /// Refused, because others may hold for longer than the client had reckoned with.
+    pub(crate) fn outdated(longest: Duration) -> Self {
+        let longest = crate::rounded::Rounded(longest);
+        Self::Server {
+            class: Class::Passing,
+            error: format!("leases of up to {longest} are agreed upon here, and it was asked with less")
+                .into(),
+        }
+    }
+
     /// From a server's error line, such as `OOM command not allowed …`.
     #[cfg(feature = "test-util")]
     pub(crate) fn from_line(line: &str) -> Self {

@@ -1,6 +1,7 @@
 //! The place of one master in the pool: its connection is made, kept, replaced and set up again here,
 //! in the background, so that a caller never waits for any of it.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,14 +13,16 @@ use tokio::time::{Instant, sleep, timeout};
 use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
 use super::witness::{Tolerance, Witness};
-use super::{By, Class, Connection, Fault, Identity, Inbox, Link, Listener, Node, Peer};
+use super::{Answer, By, Class, Connection, Fault, Identity, Inbox, Link, Listener, Node, Peer};
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
 use crate::notice::Topics;
 use crate::reckoning::Reckoning;
+use crate::reply::parse_agreed;
 use crate::request::Request;
 use crate::rounded::Rounded;
+use crate::script;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -267,8 +270,12 @@ impl Slot {
         let link = Arc::new(Link::new(wire, recollection));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;
+        // What clients have agreed upon is there before the first question. Where its answer is late, that
+        // comes behind it on the same connection all the same.
+        let _ = timeout(keeping.connect_timeout, self.agree(&link, keeping)).await;
         self.up(Arc::clone(&link));
         self.resume(&link, keeping).await;
+        let mut agreeing = pin!(self.keep_agreed(&link, keeping));
         let mut delays = delays(&keeping.chance);
         loop {
             let idle = self.owed().is_empty();
@@ -286,6 +293,7 @@ impl Slot {
                     self.down(NodeError::Unavailable("no answer; connection is being replaced".into()));
                     break;
                 }
+                () = &mut agreeing => {}
                 () = self.owing.notified(), if idle => {}
                 () = sleep(pause), if !idle => {
                     self.pay(&link, keeping.node_timeout).await;
@@ -293,10 +301,47 @@ impl Slot {
             }
         }
         link.close();
+        keeping.reckoning.out_of_sight(self.place);
         if !driver.is_finished() {
             // Awaited, so that the socket is closed before its successor is opened.
             driver.abort();
             let _ = driver.await;
+        }
+    }
+
+    /// Tells the master what clients have agreed upon, and takes in what it has stored.
+    async fn agree(&self, link: &Arc<Link>, keeping: &Keeping) {
+        let Some(agreed) = keeping.reckoning.missing(self.place) else {
+            return;
+        };
+        match ask(link, &script::charter(agreed)).await {
+            Ok(answer) => {
+                if let Some(stored) = parse_agreed(&answer) {
+                    keeping.reckoning.stored(self.place, stored);
+                }
+            }
+            Err(fault) => {
+                let reason = fault.vote();
+                tracing::debug!(node = %self.label, %reason, "could not tell how long leases may be");
+            }
+        }
+    }
+
+    /// Tells the master whatever clients agree upon from now on. Never resolves.
+    async fn keep_agreed(&self, link: &Arc<Link>, keeping: &Keeping) {
+        let mut delays = delays(&keeping.chance);
+        loop {
+            let mut news = pin!(keeping.reckoning.news());
+            news.as_mut().enable();
+            if keeping.reckoning.missing(self.place).is_none() {
+                delays = self::delays(&keeping.chance);
+                news.await;
+            } else {
+                self.agree(link, keeping).await;
+                if keeping.reckoning.missing(self.place).is_some() {
+                    sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+                }
+            }
         }
     }
 
@@ -356,16 +401,7 @@ impl Slot {
 
 /// Sends one release; whether the master is done with it for good.
 async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
-    let ask = |by| {
-        let (inbox, reply) = Inbox::single();
-        link.call(obligation, by, reply);
-        inbox.answer()
-    };
-    let mut answer = ask(By::Sha).await;
-    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
-        answer = ask(By::Source).await;
-    }
-    match answer {
+    match ask(link, obligation).await {
         Ok(_) => true,
         // Asking again would bring the same answer: left to the lease.
         Err(fault) => {
@@ -375,6 +411,20 @@ async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
             )
         }
     }
+}
+
+/// One call, made again with its text where the master has forgotten the script.
+async fn ask(link: &Link, request: &Request) -> Answer {
+    let ask = |by| {
+        let (inbox, reply) = Inbox::single();
+        link.call(request, by, reply);
+        inbox.answer()
+    };
+    let answer = ask(By::Sha).await;
+    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
+        return ask(By::Source).await;
+    }
+    answer
 }
 
 fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {

@@ -391,7 +391,7 @@ impl Observer for Tap {
             return;
         }
         let owner = match call.script {
-            "extend" => call.args.get(2),
+            "extend" => call.args.get(3),
             "acquire" | "release" => call.args.first(),
             _ => None,
         };

@@ -14,13 +14,15 @@ pub const RELEASE: &str = include_str!("../../lua/release.lua");
 
 /// Runs acquire by hand, unfenced, under names and marks; its answer after the stamp.
 pub async fn acquire(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
-    after_stamp(eval(server, ACQUIRE, keys, &[owner, "1", lease_ms]).await)
+    let keys = [keys, &["multilock_charter"]].concat();
+    after_stamp(eval(server, ACQUIRE, &keys, &[owner, "1", lease_ms, "0", "30000"]).await)
 }
 
 /// Runs extend by hand, unfenced, for one hold of one name; its answer.
 pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
-    let args = ["1000", "0", owner, "1", lease_ms, "1", "0", "0"];
-    after_stamp(eval(server, EXTEND, keys, &args).await).remove(0)
+    let keys = [keys, &["multilock_charter"]].concat();
+    let args = ["1000", "0", "30000", owner, "1", lease_ms, "1", "0", "0"];
+    after_stamp(eval(server, EXTEND, &keys, &args).await).remove(0)
 }
 
 fn after_stamp(reply: Value) -> Vec<Value> {

@@ -7,6 +7,8 @@
 //! promise, and the shortest way to do so is found. `cargo run -p multilock-model` prints both tables,
 //! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
 //!
+//! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter.
+//!
 //! # What is modelled
 //!
 //! - Requests: first in, first out per connection, executed at any later time; answers read at any
@@ -40,6 +42,7 @@
 //! told apart by 64 bits of their hash.
 
 mod attempt;
+mod charter;
 mod client;
 mod hold;
 mod link;
@@ -55,6 +58,7 @@ mod step;
 mod weaker;
 mod world;
 
+pub use charter::{explore_charter, refute_charter};
 pub use model::{Action, Protocol};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};

@@ -6,7 +6,9 @@
 use std::process::ExitCode;
 use std::thread;
 
-use multilock_model::{Verdict, explore, refute, scopes, trace, weaker_forms};
+use multilock_model::{
+    Verdict, explore, explore_charter, refute, refute_charter, scopes, trace, weaker_forms,
+};
 
 fn main() -> ExitCode {
     if let Ok(name) = std::env::var("MODEL_TRACE") {
@@ -17,11 +19,17 @@ fn main() -> ExitCode {
     forms.retain(|weaker| weaker.scope.name.contains(&part));
     // Two at a time: each is explored by one thread, breadth first.
     let refuting = thread::spawn(move || forms.iter().map(refute).collect::<Vec<_>>());
+    let of_charter = |verdicts: Vec<Verdict>| {
+        verdicts
+            .into_iter()
+            .filter(|verdict| verdict.name.contains(&part))
+    };
     let chosen = scopes().into_iter().filter(|scope| scope.name.contains(&part));
-    let explored: Vec<Verdict> = chosen.map(explore).collect();
-    let Ok(refuted) = refuting.join() else {
+    let explored: Vec<Verdict> = chosen.map(explore).chain(of_charter(explore_charter())).collect();
+    let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
     };
+    refuted.extend(of_charter(refute_charter()));
     println!(
         "{:<42} {:>9} {:>5} {:>6}  verdict",
         "scope", "states", "depth", "s"

@@ -1,5 +1,7 @@
 //! Explorations and their verdicts.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model};
@@ -29,16 +31,24 @@ pub struct Verdict {
 /// Explores all of a scope: every promise has to hold in every state, every witness has to be found.
 #[must_use]
 pub fn explore(scope: Scope) -> Verdict {
+    explored(
+        scope.name,
+        Protocol {
+            scope,
+            unordered: true,
+        },
+    )
+}
+
+pub(crate) fn explored<M>(name: &'static str, model: M) -> Verdict
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + Send + Sync + PartialEq + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
     let begun = Instant::now();
-    let name = scope.name;
     // The checker has to see every state, so something must stay undiscovered: promises do.
-    let checker = Protocol {
-        scope,
-        unordered: true,
-    }
-    .checker()
-    .spawn_bfs()
-    .join();
+    let checker = model.checker().spawn_bfs().join();
     let found = checker.discoveries();
     let mut failures = Vec::new();
     if !checker.is_done() {
@@ -72,15 +82,27 @@ pub fn explore(scope: Scope) -> Verdict {
 /// Looks for the shortest way in which a weaker form breaks its promise.
 #[must_use]
 pub fn refute(weaker: &Weaker) -> Verdict {
+    let model = || Protocol {
+        scope: weaker.scope.clone(),
+        unordered: true,
+    };
+    refuted(weaker.scope.name, model, weaker.breaks)
+}
+
+pub(crate) fn refuted<M>(name: &'static str, model: impl Fn() -> M, breaks: &'static str) -> Verdict
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + Send + Sync + PartialEq + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
     let begun = Instant::now();
-    let name = weaker.scope.name;
-    let (states, way) = search(weaker, true);
+    let (states, way) = search(model, breaks);
     let mut failures = Vec::new();
     let mut broken = Vec::new();
     if way.is_empty() {
-        failures.push(format!("not refuted: {}", weaker.breaks));
+        failures.push(format!("not refuted: {breaks}"));
     } else {
-        broken.push((weaker.breaks, way.len()));
+        broken.push((breaks, way.len()));
     }
     Verdict {
         name,
@@ -95,25 +117,33 @@ pub fn refute(weaker: &Weaker) -> Verdict {
 /// The shortest way in which a weaker form breaks its promise, with nodes by their numbers.
 #[must_use]
 pub fn trace(weaker: &Weaker) -> Vec<Action> {
-    search(weaker, false).1
+    let model = || Protocol {
+        scope: weaker.scope.clone(),
+        unordered: false,
+    };
+    search(model, weaker.breaks).1
 }
 
 /// Breadth first on one thread. The checker looks up only every so many states and reports the latest
 /// way it met, so it is sent again for a shorter one until there is none.
-fn search(weaker: &Weaker, unordered: bool) -> (usize, Vec<Action>) {
+fn search<M>(model: impl Fn() -> M, breaks: &'static str) -> (usize, Vec<M::Action>)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + Send + Sync + PartialEq + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
     let mut shortest = Vec::new();
     let mut states = 0;
     loop {
-        let scope = weaker.scope.clone();
-        let promise = HasDiscoveries::AnyOf([weaker.breaks].into());
-        let mut builder = Protocol { scope, unordered }.checker().finish_when(promise);
+        let promise = HasDiscoveries::AnyOf([breaks].into());
+        let mut builder = model().checker().finish_when(promise);
         if !shortest.is_empty() {
             // The checker counts states of a way, of which there is one more than steps.
             builder = builder.target_max_depth(shortest.len() + 1);
         }
         let checker = builder.spawn_bfs().join();
         states = states.max(checker.unique_state_count());
-        match checker.discovery(weaker.breaks) {
+        match checker.discovery(breaks) {
             Some(path) => shortest = path.into_actions(),
             None => return (states, shortest),
         }

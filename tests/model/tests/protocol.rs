@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::thread;
 
-use multilock_model::{Rules, Verdict, explore, refute, scopes, weaker_forms};
+use multilock_model::{
+    Rules, Verdict, explore, explore_charter, refute, refute_charter, scopes, weaker_forms,
+};
 
 /// Does the jobs on two threads, as each explores breadth first on one.
 fn judge<T: Send>(jobs: Vec<T>, verdict: impl Fn(T) -> Verdict + Sync) -> Vec<Verdict> {
@@ -46,6 +48,16 @@ fn every_promise_holds_in_every_state_of_every_scope() {
             verdict.name
         );
     }
+}
+
+#[test]
+fn clients_with_different_leases_are_kept_apart_by_the_charter() {
+    let verdicts = explore_charter();
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    assert!(verdicts.iter().all(|verdict| verdict.states > 10_000));
+    let weaker = refute_charter();
+    assert_eq!(weaker.len(), 3);
+    assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 
 #[test]

@@ -1,0 +1,20 @@
+-- charter: raise the longest lease that the clients of these masters have agreed upon, and say what
+-- stands here. Lowers nothing.
+--
+-- KEYS  the charter
+-- ARGV  longest lease that anybody may come to ask for, longest one that is in force, both in ms
+-- Returns {longest lease, longest one in force}, in ms; 0 where nothing stands
+--
+-- Atomic, because two clients may raise it at once. It is stored as two numbers, the second for
+-- clients that come while a longer lease waits for a master that is down.
+
+local function longer(stored, told)
+  return math.max(tonumber(stored) or 0, tonumber(told))
+end
+
+local stands = redis.call('get', KEYS[1]) or ''
+local longest, in_force = string.match(stands, '^(%d+) ?(%d*)')
+longest, in_force = longer(longest, ARGV[1]), longer(in_force, ARGV[2])
+local raised = string.format('%.0f %.0f', longest, in_force)
+if longest > 0 and raised ~= stands then redis.call('set', KEYS[1], raised) end
+return {longest, in_force}
