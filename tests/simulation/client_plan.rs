@@ -59,11 +59,11 @@ impl ClientPlan {
 
     /// Any that may stand beside the others of the run.
     pub(crate) fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
-        // As long as nobody has longer leases than all reckon with, each may have its own.
-        let max_lease = if rng.random_bool(0.3) {
-            ms(rng.random_range(ms_of(plan.max_lease / 3).max(200)..=ms_of(plan.max_lease)))
-        } else {
-            plan.max_lease
+        // Longer leases than the free ones are agreed upon by all, whoever asks for them.
+        let max_lease = match rng.random_range(0..6) {
+            0 | 1 => ms(rng.random_range(ms_of(plan.max_lease / 3).max(200)..=ms_of(plan.max_lease))),
+            2 => plan.free_lease,
+            _ => plan.max_lease,
         };
         let lease = match rng.random_range(0..4) {
             0 => ms(rng.random_range(200..=ms_of(max_lease))),

@@ -41,6 +41,8 @@ enum Blow {
     HostStops(u64),
     ClockForward(u64),
     ClockBack(u64),
+    /// An operator takes back what all clients agreed upon.
+    ResetCharter,
 }
 
 enum Fault {
@@ -182,7 +184,8 @@ fn draw(class: Class, clients: usize, rng: &mut StdRng) -> Fault {
         return Lasting(Trouble::Crash(Keep::Nothing));
     }
     if class == Class::Reckless && rng.random_bool(0.5) {
-        return match rng.random_range(0..8) {
+        return match rng.random_range(0..9) {
+            8 => Sudden(Blow::ResetCharter),
             6 => Sudden(Blow::ClockForward(rng.random_range(1..6000))),
             7 => Sudden(Blow::ClockBack(rng.random_range(1..6000))),
             0 => Sudden(Blow::FlushAll),
@@ -280,6 +283,11 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::EvictFence => {
             let fence = |name: &&str| evict(format!("redisson_lock_token:{{{name}}}"));
             world.plan.names.iter().for_each(fence);
+        }
+        Blow::ResetCharter => {
+            for master in world.cluster.iter() {
+                master.evict("multilock_charter");
+            }
         }
         Blow::HostStops(time) => advance(ms(time)).await,
     }

@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) lease: Duration,
     /// The longest lease of anybody.
     pub(crate) max_lease: Duration,
+    /// The longest that needs no agreement.
+    pub(crate) free_lease: Duration,
     pub(crate) node_timeout: Duration,
     /// Each client's own terms, where they differ.
     pub(crate) each: Vec<ClientPlan>,
@@ -134,9 +136,14 @@ impl Plan {
         } else {
             ms(rng.random_range(4000..30_000))
         };
+        let free_lease = if rng.random_bool(0.3) {
+            max_lease.mul_f64(rng.random_range(0.3..1.0)).max(ms(400))
+        } else {
+            max_lease
+        };
         // A client's clock may be off by half a quarantine, less what uptime is rounded by.
         let skew = if class == Class::Forgetful {
-            (max_lease / 2).saturating_sub(ms(10))
+            (free_lease / 2).saturating_sub(ms(10))
         } else {
             Duration::from_secs(3600)
         };
@@ -150,6 +157,7 @@ impl Plan {
             names: all[..names].to_vec(),
             lease: max_lease,
             max_lease,
+            free_lease,
             node_timeout: ms(50),
             each: Vec::new(),
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },

@@ -32,6 +32,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         names: vec!["a"],
         lease,
         max_lease: lease,
+        free_lease: lease,
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(1300),

@@ -113,6 +113,7 @@ fn plan(late: bool) -> Plan {
         names: vec!["a"],
         lease: LEASE,
         max_lease: ms(2000),
+        free_lease: ms(2000),
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(2000),

@@ -15,6 +15,9 @@ use crate::crowd;
 use crate::history::{History, HoldFacts, HoldId, Kind, Sight, Stored, shortened};
 use crate::plan::{Class, Plan, ms_of};
 
+/// Keys of the crate that are no locks and have no end.
+const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
+
 /// A guard and the hold it is in.
 #[derive(Debug)]
 pub(crate) struct Mine {
@@ -282,11 +285,15 @@ impl World {
         })
     }
 
-    /// What the masters keep of locks, as `(master, name, owner)`; the mark on a memory is none.
+    /// What the masters keep of locks, as `(master, name, owner)`.
     pub(crate) fn lock_keys(&self) -> Vec<(usize, String, String)> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
-            for key in master.locks().into_iter().filter(|key| key != "multilock_marker") {
+            for key in master
+                .locks()
+                .into_iter()
+                .filter(|key| !KEPT.contains(&key.as_str()))
+            {
                 let fields = master.fields(&key);
                 let owners = fields.iter().step_by(2).map(|field| shortened(field));
                 let owners: Vec<String> = owners.collect();
