@@ -163,7 +163,6 @@ impl MastersBuilder {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
-        self.config.check(self.urls.len())?;
         let mut nodes: Vec<Box<dyn Node>> = Vec::with_capacity(self.urls.len());
         for address in self.addresses()? {
             nodes.push(Box::new(Server {
@@ -176,8 +175,9 @@ impl MastersBuilder {
         connect(nodes, self.config, Clock::Host, Chance::from_host()).await
     }
 
-    /// Where the masters are: all of them, or which URL is none.
-    fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
+    /// Where the masters are: all of them, or which of the options cannot be used.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
+        self.config.check(self.urls.len())?;
         let numbered = self.urls.iter().zip(1..);
         numbered.map(|(url, number)| url.parse(number)).collect()
     }
@@ -188,7 +188,7 @@ impl MastersBuilder {
     }
 
     /// The options that `variable` knows.
-    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
+    pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
         let mut builder = Self::default();
         let config = &mut builder.config;
         let nodes = variable("MULTILOCK_NODES").unwrap_or_default();

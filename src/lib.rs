@@ -13,6 +13,9 @@ mod error;
 mod extension;
 mod fence;
 mod field;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod hold;
 mod inspect;

@@ -32,6 +32,8 @@ pub(crate) use answer::{Answer, Inbox, ReplyTo};
 pub(crate) use fault::{Class, Fault};
 pub(crate) use link::Link;
 pub(crate) use marker::Marker;
+#[cfg(fuzzing)]
+pub(crate) use resp::first as first_reply;
 pub(crate) use server::Server;
 pub(crate) use slot::{Keeping, Roster, Slot, Status};
 pub(crate) use witness::Tolerance;

@@ -8,7 +8,7 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// The first reply in `bytes` and its length; `None` while it is not all there. An error tells why these
 /// bytes are no reply.
-pub(super) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
+pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
     let Some(length) = length(bytes)? else {
         return Ok(None);
     };

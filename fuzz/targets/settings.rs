@@ -1,0 +1,62 @@
+//! URLs and the environment: no panic, and no password in anything that is said of them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use multilock::fuzzing::words_on;
+
+/// Each has the line of the input at its place; `MULTILOCK_NODES`, the URLs, is made of all lines before.
+const NAMES: [&str; 10] = [
+    "MULTILOCK_LEASE",
+    "MULTILOCK_MAX_LEASE",
+    "MULTILOCK_LEASE_WITHOUT_CHARTER",
+    "MULTILOCK_NODE_TIMEOUT",
+    "MULTILOCK_CONNECT_TIMEOUT",
+    "MULTILOCK_FENCE_RETENTION",
+    "MULTILOCK_DRIFT_FACTOR",
+    "MULTILOCK_QUARANTINE",
+    "MULTILOCK_ALLOW_EVICTION",
+    "MULTILOCK_STRICT",
+];
+/// Long enough to occur nowhere by chance.
+const PASSWORD: &str = "Zq7xWv9k";
+
+fuzz_target!(|text: &str| {
+    // The fuzzer learns it from the comparison, and puts it where no password is.
+    if text.contains(PASSWORD) {
+        return;
+    }
+    let mut lines = text.split('\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (shape, user, host) = (line(), line(), line());
+    let (before, after) = (line(), line());
+    // What comes after an `@` is the host, in whatever it was meant as.
+    let password = format!("{}{PASSWORD}{after}", before.replace('@', ""));
+    let nodes = urls(shape, user, &password, host);
+    let others: Vec<&str> = lines.collect();
+    let value = |name: &str| {
+        if name == "MULTILOCK_NODES" {
+            return Some(nodes.clone());
+        }
+        let at = NAMES.iter().position(|known| *known == name)?;
+        let line = others.get(at).filter(|line| !line.is_empty())?;
+        Some((*line).to_owned())
+    };
+    let said = words_on(value);
+    assert!(!said.contains(PASSWORD), "{nodes}: {said}");
+});
+
+/// Where people put a password, and where they put it by mistake.
+fn urls(shape: &str, user: &str, password: &str, host: &str) -> String {
+    match shape {
+        "r" => format!("redis://{user}:{password}@{host}"),
+        "s" => format!("rediss://{user}:{password}@{host}"),
+        "n" => format!("{user}:{password}@{host}"),
+        "h" => format!("http://{user}:{password}@{host}"),
+        "u" => format!("unix://{host}?user={user}&pass={password}"),
+        // With a slash it is a path, in which anything may stand.
+        "p" => format!("unix://{}:{password}@{host}", user.replace('/', "")),
+        "q" => format!("redis://{host}?user={user}&pass={password}"),
+        "c" => format!("redis://a,redis://{user}:{password}@{host},redis://b"),
+        _ => format!("redis://:{password}@{host}"),
+    }
+}
