@@ -1,11 +1,13 @@
 -- charter: raise the longest lease that the clients of these masters have agreed upon, and say what
--- stands here. Lowers nothing.
+-- stands here. Lowers nothing. Beside it, the number of masters in the set is kept.
 --
--- KEYS  the charter
--- ARGV  longest lease that anybody may come to ask for, longest one that is in force, both in ms
--- Returns {longest lease, longest one in force}, in ms; 0 where nothing stands
+-- KEYS  the charter, the number of masters
+-- ARGV  longest lease that anybody may come to ask for, longest one that is in force, both in ms; number
+--       of masters that the client lists, 1 to store that in place of another number or 0
+-- Returns {longest lease, longest one in force, number of masters}; the leases in ms, 0 where nothing
+-- stands
 --
--- Atomic, because two clients may raise it at once. It is stored as two numbers, the second for
+-- Atomic, because two clients may raise it at once. The charter is stored as two numbers, the second for
 -- clients that come while a longer lease waits for a master that is down.
 
 local function longer(stored, told)
@@ -17,4 +19,10 @@ local longest, in_force = string.match(stands, '^(%d+) ?(%d*)')
 longest, in_force = longer(longest, ARGV[1]), longer(in_force, ARGV[2])
 local raised = string.format('%.0f %.0f', longest, in_force)
 if longest > 0 and raised ~= stands then redis.call('set', KEYS[1], raised) end
-return {longest, in_force}
+
+local masters = tonumber(redis.call('get', KEYS[2]) or '')
+if masters == nil or masters ~= tonumber(ARGV[3]) and ARGV[4] == '1' then
+  redis.call('set', KEYS[2], ARGV[3])
+  masters = tonumber(ARGV[3])
+end
+return {longest, in_force, masters}

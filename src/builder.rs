@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::masters::{Masters, Pool};
+use crate::namespace::Namespace;
 use crate::node::{Address, Node, NodeUrl, Server, Slot, Status};
 use crate::policy::Policy;
 use crate::renewal;
@@ -34,7 +35,7 @@ impl Masters {
     /// password is written `%2C`), and where they are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`,
     /// `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
-    /// `0.01`), `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
+    /// `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
     /// `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// # Errors
@@ -93,6 +94,18 @@ impl MastersBuilder {
     /// alive there, and there can be two holders.
     pub fn lease_without_charter(mut self, lease: Duration) -> Self {
         self.config.lease_without_charter = lease;
+        self
+    }
+
+    /// Puts `prod:` in front of every name, with the namespace `prod`: of the lock itself and of every key
+    /// and channel that belongs to it. Locks in two namespaces exclude nothing between them; a lock `a` in
+    /// the namespace `prod` is the lock `prod:a` of a client that has none. At most 128 bytes, without
+    /// braces, spaces and control characters; it counts in the length of a name.
+    ///
+    /// What all clients of the masters share stands outside of it: the charter of long leases, and the
+    /// number of masters.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.config.namespace = Namespace::new(namespace);
         self
     }
 
@@ -200,6 +213,9 @@ impl MastersBuilder {
                 "\"\"",
                 "URLs separated by commas",
             ));
+        }
+        if let Some(namespace) = variable("MULTILOCK_NAMESPACE") {
+            config.namespace = Namespace::new(namespace);
         }
         let duration = |name| {
             read(&variable, name, "a duration such as 30s or 50ms", |text| {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::InvalidInput;
+use crate::namespace::Namespace;
 use crate::reckoning::outlived;
 use crate::validity::drift;
 
@@ -28,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) fence_retention: Duration,
     pub(crate) quarantine: Quarantine,
     pub(crate) strict: bool,
+    pub(crate) namespace: Namespace,
 }
 
 /// How long a master that was started again has no vote.
@@ -63,6 +65,7 @@ impl Default for Config {
             fence_retention: Duration::from_secs(7 * 24 * 3600),
             quarantine: Quarantine::Auto,
             strict: false,
+            namespace: Namespace::default(),
         }
     }
 }
@@ -97,6 +100,7 @@ impl Config {
                 format!("1 to {MAX_NODES} masters"),
             ));
         }
+        self.namespace.check()?;
         let smallest = Duration::from_millis(1);
         in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;

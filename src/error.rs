@@ -62,6 +62,17 @@ pub enum Unfit {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
+    /// It belongs to a set with another number of masters, and so do too many others of the list.
+    #[error(
+        "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \
+         client, or, once no client uses it with another list, DEL multilock_masters there"
+    )]
+    OtherSet {
+        /// The number that it stores under `multilock_masters`.
+        masters: usize,
+        /// The number that this client lists.
+        listed: usize,
+    },
     /// It does not let this client in, or not do what the protocol needs.
     #[error("it denies access: {error}")]
     Denied {

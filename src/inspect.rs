@@ -107,7 +107,7 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
         .iter()
         .zip(states)
         .map(|(name, states)| Inspection {
-            name: name.to_owned(),
+            name: pool.config.namespace.own(name).to_owned(),
             quarantined: quarantined.clone(),
             agreed: agreed(&states, needed),
             nodes: pool

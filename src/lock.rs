@@ -54,7 +54,7 @@ impl Masters {
     pub fn lock(&self, names: impl Into<Names>, policy: Policy) -> MultiLock {
         MultiLock {
             masters: self.clone(),
-            names: names.into(),
+            names: self.pool.config.namespace.within(names.into()),
             policy,
             lease: None,
             wait: None,

@@ -19,6 +19,7 @@ use crate::error::Unchartered;
 use crate::fence::{FencingToken, Tokens};
 use crate::field::Field;
 use crate::listening::Ears;
+use crate::membership::Membership;
 use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
 use crate::notice::Topics;
 use crate::queue::Lines;
@@ -98,6 +99,7 @@ impl Pool {
             quarantine: reckoning.outlived(),
         };
         let roster = Arc::new(Roster::new(nodes.len()));
+        let membership = Arc::new(Membership::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
         let slots: Vec<_> = nodes
             .iter()
@@ -116,6 +118,7 @@ impl Pool {
                     connect_timeout: config.connect_timeout,
                     node_timeout: config.node_timeout,
                     reckoning: Arc::clone(&reckoning),
+                    membership: Arc::clone(&membership),
                     clock,
                     tolerance,
                 };

@@ -138,6 +138,9 @@ impl<S: AsRef<str>> FromIterator<S> for Names {
 /// The key under which the clients of a set of masters agree upon long leases.
 pub(crate) const CHARTER: &str = "multilock_charter";
 
+/// The key under which a master keeps how many masters its set has.
+pub(crate) const MASTERS: &str = "multilock_masters";
+
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
 

@@ -130,16 +130,19 @@ pub(crate) fn parse_outdated(value: &Value) -> Option<Duration> {
     }
 }
 
-/// What a master stores of what clients have agreed upon.
-pub(crate) fn parse_agreed(value: &Value) -> Option<Agreed> {
+/// What a master stores of what clients have agreed upon, and of how many masters it is one.
+pub(crate) fn parse_agreed(value: &Value) -> Option<(Agreed, usize)> {
     let Value::Array(parts) = value else {
         return None;
     };
     match parts.as_slice() {
-        [Value::Int(longest), Value::Int(in_force)] => Some(Agreed {
-            longest: milliseconds(*longest)?,
-            in_force: milliseconds(*in_force)?,
-        }),
+        [Value::Int(longest), Value::Int(in_force), Value::Int(masters)] => {
+            let agreed = Agreed {
+                longest: milliseconds(*longest)?,
+                in_force: milliseconds(*in_force)?,
+            };
+            Some((agreed, usize::try_from(*masters).ok()?))
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::FencingToken;
-use crate::name::{CHARTER, Key, MARKER, Names, channel, fence, revocation_mark};
+use crate::name::{CHARTER, Key, MARKER, MASTERS, Names, channel, fence, revocation_mark};
 use crate::reckoning::Agreed;
 use crate::request::{Encoder, Request, Script};
 
@@ -221,12 +221,15 @@ pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>])
     call.done()
 }
 
-/// `lua/charter.lua`: what is agreed upon, to be stored where less is.
-pub(crate) fn charter(agreed: Agreed) -> Arc<Request> {
-    let mut call = Encoder::new(&CHARTER_SCRIPT, 1, std::iter::empty());
-    call.word(CHARTER);
+/// `lua/charter.lua`: what is agreed upon, to be stored where less is, and of how many masters the set is;
+/// with `moved` also where another number is stored.
+pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool) -> Arc<Request> {
+    let mut call = Encoder::new(&CHARTER_SCRIPT, 2, std::iter::empty());
+    call.words([CHARTER, MASTERS]);
     call.ms(agreed.longest);
     call.ms(agreed.in_force);
+    call.number(masters as u64);
+    call.flag(moved);
     call.done()
 }
 

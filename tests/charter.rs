@@ -212,3 +212,100 @@ async fn real_servers_agree_too() {
     assert_eq!(refused[1], redis::Value::BulkString(b"300000".to_vec()));
     assert!(!server.exists("a").await, "nothing was written");
 }
+
+fn set_of(cluster: &Cluster) -> Vec<String> {
+    let get = |master: &multilock::sim::Master| master.command(&["GET", "multilock_masters"]);
+    cluster
+        .iter()
+        .flat_map(|master| get(master).expect("a string"))
+        .collect()
+}
+
+fn belongs_to(cluster: &Cluster, place: usize, masters: &str) {
+    let set = cluster
+        .master(place)
+        .command(&["SET", "multilock_masters", masters]);
+    set.expect("set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_master_keeps_how_many_masters_its_set_has() {
+    let cluster = Cluster::new(3);
+    let _masters = cluster.connect(Masters::builder()).await.expect("connects");
+    assert_eq!(set_of(&cluster), ["3"; 3]);
+    assert_eq!(cluster.master(0).time_left("multilock_masters"), None);
+}
+
+/// A list that is shorter than that of the other clients: its quorums need not meet theirs.
+#[tokio::test(start_paused = true)]
+async fn masters_of_a_set_of_another_size_are_refused() {
+    let cluster = Cluster::new(3);
+    belongs_to(&cluster, 0, "5");
+    belongs_to(&cluster, 2, "5");
+    let refused = cluster.connect(Masters::builder()).await;
+    let error = refused.map(drop).expect_err("refused");
+    let message = error.to_string();
+    assert!(
+        message.ends_with(
+            "cannot be used: it belongs to a set of 5 masters, and 3 are listed here; list the same masters in every \
+             client, or, once no client uses it with another list, DEL multilock_masters there"
+        ),
+        "{message}"
+    );
+    assert_eq!(set_of(&cluster), ["5", "3", "5"], "they are left as they are");
+    // The remedy.
+    for place in [0, 2] {
+        assert!(cluster.master(place).evict("multilock_masters"));
+    }
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    masters
+        .multi_lock("a")
+        .try_lock()
+        .await
+        .expect("all grant")
+        .leak();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_from_elsewhere_is_taken_in_where_a_quorum_tells_this_set() {
+    let cluster = Cluster::new(3);
+    belongs_to(&cluster, 0, "5");
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    masters
+        .multi_lock("a")
+        .try_lock()
+        .await
+        .expect("all grant")
+        .leak();
+    assert_eq!(set_of(&cluster), ["3"; 3]);
+}
+
+/// With too few others there to tell, it is not used, and nothing is overwritten.
+#[tokio::test(start_paused = true)]
+async fn a_master_from_elsewhere_waits_for_the_others() {
+    let cluster = Cluster::new(5);
+    belongs_to(&cluster, 0, "3");
+    cluster.master(3).crash();
+    cluster.master(4).crash();
+    let refused = cluster.connect(Masters::builder()).await.map(drop);
+    assert!(refused.is_err());
+    assert_eq!(set_of(&cluster), ["3", "5", "5"]);
+    cluster.master(3).restart(Keep::Data);
+    let masters = cluster.connect(Masters::builder()).await.expect("a majority");
+    assert_eq!(set_of(&cluster)[..4], ["5"; 4]);
+    drop(masters);
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_thrown_away_belong_to_no_set() {
+    let cluster = Cluster::new(3);
+    let off = || Masters::builder().quarantine(Quarantine::Off);
+    let masters = cluster.connect(off()).await.expect("connects");
+    assert_eq!(set_of(&cluster), Vec::<String>::new());
+    for place in 0..3 {
+        belongs_to(&cluster, place, "5");
+    }
+    let others = cluster.connect(off()).await.expect("not asked");
+    drop((masters, others));
+    assert_eq!(set_of(&cluster), ["5"; 3]);
+}

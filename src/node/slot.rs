@@ -8,7 +8,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
@@ -17,6 +17,7 @@ use super::{Answer, By, Class, Connection, Fault, Identity, Inbox, Link, Listene
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
+use crate::membership::{Belonging, Membership};
 use crate::notice::Topics;
 use crate::reckoning::Reckoning;
 use crate::reply::parse_agreed;
@@ -137,6 +138,7 @@ pub(crate) struct Keeping {
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) reckoning: Arc<Reckoning>,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) clock: Clock,
     pub(crate) tolerance: Tolerance,
 }
@@ -270,14 +272,20 @@ impl Slot {
         let link = Arc::new(Link::new(wire, recollection));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.pay(&link, keeping.node_timeout).await;
-        // What clients have agreed upon is there before the first question. Where its answer is late, that
-        // comes behind it on the same connection all the same.
-        let _ = timeout(keeping.connect_timeout, self.agree(&link, keeping)).await;
-        self.up(Arc::clone(&link));
-        self.resume(&link, keeping).await;
+        let joined = self.join(&link, keeping).await;
+        match &joined {
+            Ok(()) => {
+                self.up(Arc::clone(&link));
+                self.resume(&link, keeping).await;
+            }
+            Err(error) => {
+                self.down(error.clone());
+                sleep(LONGEST_DELAY).await;
+            }
+        }
         let mut agreeing = pin!(self.keep_agreed(&link, keeping));
         let mut delays = delays(&keeping.chance);
-        loop {
+        while joined.is_ok() {
             let idle = self.owed().is_empty();
             if idle {
                 delays = self::delays(&keeping.chance);
@@ -309,15 +317,48 @@ impl Slot {
         }
     }
 
-    /// Tells the master what clients have agreed upon, and takes in what it has stored.
-    async fn agree(&self, link: &Arc<Link>, keeping: &Keeping) {
+    /// Tells the master what clients have agreed upon, before the first question there, and looks whether
+    /// it belongs to the set. Where the answer is late, the questions come behind on the same connection
+    /// all the same.
+    async fn join(&self, link: &Arc<Link>, keeping: &Keeping) -> Result<(), NodeError> {
+        let end = Instant::now() + keeping.connect_timeout;
+        let _ = timeout_at(end, self.agree(link, keeping, false)).await;
+        loop {
+            let mut news = pin!(keeping.membership.news());
+            news.as_mut().enable();
+            let (masters, told) = match keeping.membership.of(self.place) {
+                Belonging::Here => return Ok(()),
+                Belonging::Elsewhere(masters) => {
+                    let listed = keeping.membership.listed();
+                    return Err(Unfit::OtherSet { masters, listed }.into());
+                }
+                Belonging::Odd(masters) => {
+                    tracing::warn!(node = %self.label, "master comes from a set of another size; it belongs to this one now");
+                    keeping.reckoning.out_of_sight(self.place);
+                    let _ = timeout_at(end, self.agree(link, keeping, true)).await;
+                    (masters, keeping.membership.of(self.place) == Belonging::Here)
+                }
+                Belonging::Unclear(masters) => (masters, timeout_at(end, news).await.is_ok()),
+            };
+            if !told {
+                let reason = format!("it tells of a set of {masters} masters, and others have not told yet");
+                return Err(NodeError::Unavailable(reason));
+            }
+        }
+    }
+
+    /// Tells the master what clients have agreed upon, and takes in what it has stored; with `moved` it
+    /// belongs to this set from now on.
+    async fn agree(&self, link: &Arc<Link>, keeping: &Keeping, moved: bool) {
         let Some(agreed) = keeping.reckoning.missing(self.place) else {
             return;
         };
-        match ask(link, &script::charter(agreed)).await {
+        let request = script::charter(agreed, keeping.membership.listed(), moved);
+        match ask(link, &request).await {
             Ok(answer) => {
-                if let Some(stored) = parse_agreed(&answer) {
+                if let Some((stored, masters)) = parse_agreed(&answer) {
                     keeping.reckoning.stored(self.place, stored);
+                    keeping.membership.told(self.place, masters);
                 }
             }
             Err(fault) => {
@@ -337,7 +378,7 @@ impl Slot {
                 delays = self::delays(&keeping.chance);
                 news.await;
             } else {
-                self.agree(link, keeping).await;
+                self.agree(link, keeping, false).await;
                 if keeping.reckoning.missing(self.place).is_some() {
                     sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
                 }

@@ -18,7 +18,7 @@ use super::observer::{Call, Fate, Observer};
 use super::pipe::{self, Ask, Envelope, Pipe};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
-use crate::name::MARKER;
+use crate::name::{CHARTER, MARKER, MASTERS};
 use crate::node::{Connection, Identity, Listener, Marker, Node, Peer};
 use crate::script;
 
@@ -288,9 +288,11 @@ impl Master {
             .map(texts)
     }
 
-    /// The names of all keys.
+    /// The names of all keys but those that belong to the set of masters: the charter, and their number.
     pub fn keys(&self) -> Vec<String> {
-        self.command(&["KEYS", "*"]).unwrap_or_default()
+        let mut keys = self.command(&["KEYS", "*"]).unwrap_or_default();
+        keys.retain(|key| key != CHARTER && key != MASTERS);
+        keys
     }
 
     /// The names of all keys but the largest fencing tokens, which are meant to outlast the locks.

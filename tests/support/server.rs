@@ -145,10 +145,12 @@ impl Server {
         self.ask(&["PTTL", key]).await
     }
 
-    /// All keys, sorted, but the largest fencing tokens, which are meant to outlast the locks.
+    /// All keys, sorted, but the largest fencing tokens, which are meant to outlast the locks, and what
+    /// belongs to the set of masters.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+        keys.retain(|key| key != "multilock_charter" && key != "multilock_masters");
         keys.sort();
         keys
     }

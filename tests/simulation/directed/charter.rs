@@ -179,3 +179,55 @@ async fn put_back() {
         violated("charter", &format!("0 has {stands:?}"));
     }
 }
+
+/// C sleeps through a raise and holds 0 and 1. D's long lease is granted on 2, which forgets it, while its
+/// request to 0 is on its way; C extends by 1 and, taken again, 2, and does not reach 0. The key there ends,
+/// and D gets 0.
+#[tokio::test(start_paused = true)]
+async fn extension_of_a_sleeper() {
+    let long = ms(8000);
+    let stage = Stage::new();
+    let c = stage.b().await;
+    stage.b.cut(2, Direction::Both);
+    let held = c.red_lock("a").lease(SHORT).try_lock().await;
+    let held = held.expect("0 and 1 grant");
+    let patient = builder(long).node_timeout(ms(3900));
+    let d = stage.connect(&stage.a, patient).await;
+    stage.a.cut(0, Direction::ToMaster);
+    let asking = d.red_lock("a").lease(long);
+    let asking = tokio::spawn(async move { asking.try_lock().await });
+    sleep(ms(5)).await;
+    stage.forgets(2);
+    stage.b.heal(2);
+    let extend = async |times| {
+        for _ in 0..times {
+            let _ = held.extend(SHORT).await;
+            sleep(ms(200)).await;
+        }
+    };
+    extend(11).await;
+    assert!(held.is_valid(), "0 and 1 continue");
+    stage.b.cut(0, Direction::Both);
+    let later = async {
+        sleep(ms(1100)).await;
+        stage.a.heal(0);
+    };
+    tokio::join!(extend(4), later);
+    let second = asking.await.expect("no panic");
+    if held.is_valid() && second.is_ok_and(|second| second.is_valid()) {
+        violated("exclusion", "C is valid, and so is D");
+    }
+}
+
+/// A list of three masters of five.
+#[tokio::test(start_paused = true)]
+async fn another_size() {
+    let stage = Stage::new();
+    for master in stage.cluster.iter() {
+        master.command(&["SET", "multilock_masters", "5"]).expect("set");
+    }
+    let connected = stage.cluster.connect(builder(SHORT)).await;
+    if connected.is_ok() {
+        violated("exclusion", "quorums of three and of five masters need not meet");
+    }
+}
