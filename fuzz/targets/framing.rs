@@ -29,10 +29,12 @@ fuzz_target!(|bytes: &[u8]| {
         }
         rest = &rest[length..];
     }
-    assert!(
-        redis::parse_redis_value(rest).is_err(),
-        "a reply that is not seen: {rest:?}"
-    );
+    // Only of lengths the parser takes more than is allowed, such as any negative one for a null.
+    let reference = redis::parse_redis_value(rest);
+    match first_reply(rest) {
+        Err(why) if why.starts_with("no length") => {}
+        _ => assert!(reference.is_err(), "a reply that is not seen: {rest:?}"),
+    }
     // What is refused or not all there was so, or not all there, before its last byte came.
     if let Some(cut) = rest.len().checked_sub(1) {
         let before = first_reply(&rest[..cut]);
