@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use crate::cleanup::{Attempt, Debris};
+use crate::ends::Ends;
 use crate::error::LockError;
 use crate::fence::FencingToken;
 use crate::guard::MultiLockGuard;
@@ -16,6 +17,7 @@ use crate::plan::{Hindrance, Plan, Refusal};
 use crate::reply::{Reply, parse_acquired, parse_extended};
 use crate::round::{Forgotten, Round, Trust};
 use crate::script::{self, Fence, Fencing, Renewal};
+use crate::sheet::Places;
 use crate::tally::{Ballot, Obstacle, Outcome, Tally};
 use crate::validity::Validity;
 use crate::vote::Vote;
@@ -83,6 +85,10 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         // Votes are judged by what is known when they are counted, and these were judged by less.
         return Err(plan.split(attempt.votes.clone()));
     }
+    // What a clock was seen to step by since the round began is off its end, also while the round was
+    // under way.
+    let granted = Places::of(&attempt.votes, |vote| *vote == Vote::Granted);
+    let ends = Ends::new(validity, granted, plan.needed, &pool.steps, round.steps());
     let hold = Arc::new(Hold::new(
         pool.clock,
         Granted {
@@ -91,7 +97,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             needed: plan.needed,
             token,
             acquired: begun,
-            validity,
+            ends,
             lease: plan.lease,
             votes: attempt.votes.clone(),
             max_hold: plan.max_hold,
@@ -120,7 +126,13 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     attempt.settle();
     let late = Arc::clone(&hold);
     // The hold may be given up at any moment, and a late acquire must not follow its release.
-    let note = move |place, answer| late.note_vote(place, read(answer).vote);
+    let note = move |place, answer| {
+        let vote = read(answer).vote;
+        if vote == Vote::Granted {
+            late.confirm(place, begun);
+        }
+        late.note_vote(place, vote);
+    };
     round.leave(Forgotten::Loaded, Box::new(note));
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     if let Some(owner) = &plan.owner {

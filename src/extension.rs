@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 
+use crate::ends::Ends;
 use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
 use crate::masters::Pool;
@@ -17,6 +18,7 @@ use crate::reply::{Reply, parse_acquired, parse_extended};
 use crate::request::Request;
 use crate::round::{Round, Trust};
 use crate::script::{self, Fence, Fencing, Renewal};
+use crate::sheet::Places;
 use crate::validity::Validity;
 use crate::vote::{Vote, Votes};
 
@@ -27,6 +29,8 @@ pub(crate) struct Extension {
     /// The longest lease that was reckoned with when it began.
     reckoned: Duration,
     extended: Vec<Extended>,
+    /// Steps of clocks that had been noticed before it began.
+    steps: u64,
     apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
 
@@ -36,7 +40,7 @@ struct Extended {
     lease: Duration,
     /// What it gains once a quorum has confirmed.
     validity: Validity,
-    agreed: usize,
+    agreed: Places,
     against: usize,
     /// Masters that do not have it (any more).
     forgotten_by: Vec<usize>,
@@ -62,7 +66,7 @@ impl Extension {
     /// Asks every master to let each hold live for its lease from now.
     pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
         // Before anything is sent.
-        let now = pool.clock.now();
+        let (steps, now) = (pool.steps.count(), pool.clock.now());
         let reckoned = pool.reckoning.longest_lease();
         let extended: Vec<Extended> = holds
             .into_iter()
@@ -70,7 +74,7 @@ impl Extension {
                 validity: Validity::of_lease(now, lease, pool.config.drift_factor),
                 hold,
                 lease,
-                agreed: 0,
+                agreed: Places::default(),
                 against: 0,
                 forgotten_by: Vec::new(),
                 confirmed: false,
@@ -81,9 +85,10 @@ impl Extension {
         let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
             pool: Arc::clone(pool),
-            round: Round::begin(pool, &request, Trust::Quorum(needed), |_| true),
+            round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
             reckoned,
             extended,
+            steps,
             apart: FuturesUnordered::new(),
         }
     }
@@ -111,13 +116,15 @@ impl Extension {
             return self.ask_apart(node);
         }
         let replies = answer.map(|value| parse_extended(&value));
+        let doubt = self.round.doubt(node);
         for index in 0..self.extended.len() {
             let reply = match &replies {
                 Ok(Some(replies)) => Ok(replies.get(index).cloned()),
                 Ok(None) => Ok(None),
                 Err(fault) => Err(fault.clone()),
             };
-            self.count(index, node, read(reply));
+            let vote = vouched(&self.extended[index].hold, node, doubt, read(reply));
+            self.count(index, node, vote);
         }
     }
 
@@ -125,13 +132,15 @@ impl Extension {
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.pool, &[entry.renewal()]);
-            let trust = Trust::Quorum(entry.hold.needed);
+            let trust = Trust::Kept(entry.hold.needed);
             let mut round = Round::begin(&self.pool, &request, trust, |place| place == node);
+            let hold = Arc::clone(&entry.hold);
             self.apart.push(Box::pin(async move {
                 let answer = round.next().await.map(|(_, answer)| answer);
                 let replies = answer.map(|answer| answer.map(|value| parse_extended(&value)));
                 let reply = replies.map(|replies| replies.map(|replies| replies?.into_iter().next()));
-                (index, node, reply.map_or(Vote::Pending, read))
+                let vote = vouched(&hold, node, round.doubt(node), reply.map_or(Vote::Pending, read));
+                (index, node, vote)
             }));
         }
     }
@@ -140,15 +149,19 @@ impl Extension {
         let judged = !self.is_outdated();
         let entry = &mut self.extended[index];
         match &vote {
-            Vote::Granted => entry.agreed += 1,
+            Vote::Granted => entry.agreed.insert(node),
             Vote::NotHeld => entry.forgotten_by.push(node),
             Vote::Refused { .. } | Vote::Revoked => entry.against += 1,
             _ => {}
         }
+        let news = vote == Vote::Granted;
         entry.hold.note_vote(node, vote);
-        // Votes are judged by what is known when they are counted, so not once more is known.
-        if !entry.confirmed && judged && entry.agreed >= entry.hold.needed {
-            entry.confirmed = entry.hold.prolong(entry.validity, entry.lease);
+        // One that confirms after a quorum has adds an end of its own. Votes are judged by what is known when
+        // they are counted, so not once more is known.
+        if news && judged && entry.agreed.len() >= entry.hold.needed {
+            let (on, needed) = (entry.agreed, entry.hold.needed);
+            let ends = Ends::new(entry.validity, on, needed, &self.pool.steps, self.steps);
+            entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
         if entry.against > self.pool.slots.len() - entry.hold.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
@@ -157,7 +170,7 @@ impl Extension {
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
-        if entry.agreed > 0 {
+        if entry.agreed.len() > 0 {
             for node in std::mem::take(&mut entry.forgotten_by) {
                 self.retake(index, node);
             }
@@ -272,6 +285,17 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
         Fencing::KeepUp,
         pool.terms(),
     )
+}
+
+/// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been
+/// given the hold anew since. What it says of it counts only where nothing of that can be: where it has kept
+/// the hold without a gap, as far as the steps that are known say, which every end is cut by. So a step that
+/// is small against what is left of the hold there costs no renewal.
+fn vouched(hold: &Hold, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
+    match (vote, doubt) {
+        (Vote::Granted, Some(remaining)) if !hold.is_kept_by(node) => Vote::Quarantined { remaining },
+        (vote, _) => vote,
+    }
 }
 
 fn read(reply: Result<Option<Reply>, Fault>) -> Vote {

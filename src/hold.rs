@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Moment};
+use crate::ends::Ends;
 use crate::error::LossCause;
 use crate::fence::FencingToken;
 use crate::field::Field;
 use crate::name::Names;
 use crate::queue::Turn;
 use crate::sheet::{Places, Sheet};
-use crate::validity::Validity;
 use crate::vote::Vote;
 
 /// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
@@ -49,7 +49,7 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    validity: Validity,
+    ends: Ends,
     lease: Duration,
     count: u64,
     /// How many of its guards want it renewed, and for how long at the most.
@@ -118,7 +118,7 @@ pub(crate) struct Granted {
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
     pub(crate) acquired: Moment,
-    pub(crate) validity: Validity,
+    pub(crate) ends: Ends,
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
@@ -136,7 +136,7 @@ impl Hold {
             acquired: granted.acquired,
             state: Mutex::new(State {
                 phase: Phase::Held,
-                validity: granted.validity,
+                ends: granted.ends,
                 lease: granted.lease,
                 count: 0,
                 renewing: 0,
@@ -158,7 +158,7 @@ impl Hold {
 
     /// The same, and the lease, for who has just looked at the clock.
     pub(crate) fn term(&self, now: Moment) -> Term {
-        let state = self.state();
+        let mut state = self.state();
         Term {
             left: state.remaining(now),
             lease: state.lease,
@@ -223,19 +223,32 @@ impl Hold {
         state.count == 1
     }
 
-    /// Takes over the validity of a confirmed extension, unless the old one had already ended: a
-    /// lapse is terminal.
-    pub(crate) fn prolong(&self, validity: Validity, lease: Duration) -> bool {
+    /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
+    /// terminal.
+    pub(crate) fn prolong(&self, ends: Ends, lease: Duration) -> bool {
         let now = self.clock.now();
         let mut state = self.state();
         if state.remaining(now).is_zero() {
             return false;
         }
-        state.validity = state.validity.later(validity, now);
+        state.ends.prolong(ends, now);
         state.lease = state.lease.max(lease);
         drop(state);
         self.changed.notify_waiters();
         true
+    }
+
+    /// A master has confirmed the round that began at `start` after those that were needed.
+    pub(crate) fn confirm(&self, node: usize, start: Moment) {
+        self.state().ends.confirm(node, start);
+    }
+
+    /// Whether a master has kept it without a gap: it has counted for the hold, its end there has not
+    /// come by anything that is known of its clock, and it has said nothing else since.
+    pub(crate) fn is_kept_by(&self, node: usize) -> bool {
+        let state = self.state();
+        state.ends.stand_on(node, self.clock.now())
+            && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
     }
 
     /// Does `send` on behalf of the hold, which will put something of it on a master, unless it has
@@ -303,7 +316,7 @@ impl Hold {
             Phase::Held => {}
         }
         let now = self.clock.now();
-        let state = self.state();
+        let mut state = self.state();
         let spent = state.max_hold.is_some_and(|max| now.since(self.acquired) >= max);
         if state.renewing > 0 && !spent {
             Upkeep::Renewal(state.lease)
@@ -333,7 +346,7 @@ impl Hold {
     /// The phase now; a hold with no validity left has lapsed.
     fn look(&self) -> Phase {
         let mut state = self.state();
-        let lapsed = state.phase == Phase::Held && state.validity.remaining(self.clock.now()) <= TIMER_SLACK;
+        let lapsed = state.phase == Phase::Held && state.ends.remaining(self.clock.now()) <= TIMER_SLACK;
         if lapsed {
             state.phase = Phase::Lost(LossCause::Expired);
         }
@@ -343,6 +356,11 @@ impl Hold {
             self.changed.notify_waiters();
         }
         phase
+    }
+
+    /// Wakes who waits for the end: it may have come nearer.
+    pub(crate) fn rouse(&self) {
+        self.changed.notify_waiters();
     }
 
     /// Ends the validity before its time.
@@ -361,9 +379,9 @@ impl Hold {
 }
 
 impl State {
-    fn remaining(&self, now: Moment) -> Duration {
+    fn remaining(&mut self, now: Moment) -> Duration {
         if self.phase == Phase::Held {
-            self.validity.remaining(now)
+            self.ends.remaining(now)
         } else {
             Duration::ZERO
         }
@@ -372,7 +390,17 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::steps::Steps;
+    use crate::validity::Validity;
+
+    fn ends(start: Moment, lease: Duration) -> Ends {
+        let validity = Validity::of_lease(start, lease, 0.0);
+        let on = Places::of(&[Vote::Granted], |_| true);
+        Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
+    }
 
     fn hold(lease: Duration) -> Hold {
         let now = Clock::Host.now();
@@ -385,7 +413,7 @@ mod tests {
             needed: 1,
             token: FencingToken::NONE,
             acquired: now,
-            validity: Validity::of_lease(now, lease, 0.0),
+            ends: ends(now, lease),
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
@@ -399,8 +427,7 @@ mod tests {
         assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
         std::thread::sleep(Duration::from_millis(5));
         let lease = Duration::from_secs(30);
-        let longer = Validity::of_lease(Clock::Host.now(), lease, 0.0);
-        assert!(!lapsed.prolong(longer, lease));
+        assert!(!lapsed.prolong(ends(Clock::Host.now(), lease), lease));
         assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_none());
         assert!(lapsed.while_valid(0, |_| ()).is_none());
         assert_eq!(

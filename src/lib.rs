@@ -9,6 +9,7 @@ mod clock;
 mod closing;
 mod config;
 mod deadline;
+mod ends;
 mod error;
 mod extension;
 mod fence;
@@ -42,6 +43,7 @@ mod script;
 mod sheet;
 #[cfg(feature = "test-util")]
 pub mod sim;
+mod steps;
 mod stragglers;
 mod tally;
 mod validity;

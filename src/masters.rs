@@ -20,11 +20,12 @@ use crate::fence::{FencingToken, Tokens};
 use crate::field::Field;
 use crate::listening::Ears;
 use crate::membership::Membership;
-use crate::node::{Keeping, Node, Roster, Slot, Tolerance};
+use crate::node::{Keeping, Node, Roster, Slot};
 use crate::notice::Topics;
 use crate::queue::Lines;
 use crate::reckoning::Reckoning;
 use crate::script::{Memory, Terms};
+use crate::steps::Steps;
 use crate::stragglers::Stragglers;
 use crate::vote::{Vote, Votes};
 use crate::watchdog::Watchdog;
@@ -65,6 +66,7 @@ pub(crate) struct Pool {
     pub(crate) config: Config,
     pub(crate) reckoning: Arc<Reckoning>,
     pub(crate) clock: Clock,
+    pub(crate) steps: Arc<Steps>,
     pub(crate) chance: Arc<Chance>,
     /// This client's half of every owner field.
     pub(crate) client: Uuid,
@@ -93,14 +95,10 @@ impl Pool {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
         let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
-        let tolerance = Tolerance {
-            drift_factor: config.drift_factor,
-            longest_lease: reckoning.longest_lease(),
-            quarantine: reckoning.outlived(),
-        };
         let roster = Arc::new(Roster::new(nodes.len()));
         let membership = Arc::new(Membership::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
+        let steps = Arc::new(Steps::new(nodes.len()));
         let slots: Vec<_> = nodes
             .iter()
             .enumerate()
@@ -120,7 +118,7 @@ impl Pool {
                     reckoning: Arc::clone(&reckoning),
                     membership: Arc::clone(&membership),
                     clock,
-                    tolerance,
+                    steps: Arc::clone(&steps),
                 };
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
@@ -148,6 +146,7 @@ impl Pool {
             config,
             reckoning,
             clock,
+            steps,
             client: chance.uuid(),
             chance,
             next_field: AtomicU64::new(1),

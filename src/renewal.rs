@@ -22,7 +22,8 @@ pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
 }
 
 async fn run(pool: Weak<Pool>) {
-    let Some(watchdog) = pool.upgrade().map(|pool| Arc::clone(&pool.watchdog)) else {
+    let shared = |pool: Arc<Pool>| (Arc::clone(&pool.watchdog), Arc::clone(&pool.steps));
+    let Some((watchdog, steps)) = pool.upgrade().map(shared) else {
         return;
     };
     let mut renewals = FuturesUnordered::new();
@@ -51,6 +52,7 @@ async fn run(pool: Weak<Pool>) {
                     watchdog.seen_to(&hold, confirmed);
                 }
             }
+            () = steps.more() => watchdog.look_again(),
             () = watchdog.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }

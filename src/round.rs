@@ -27,6 +27,8 @@ pub(crate) struct Round {
     request: Arc<Request>,
     /// By the clock of leases, before anything was sent.
     begun: Moment,
+    /// Steps of clocks that had been noticed by then.
+    steps: u64,
     sent: Instant,
     trust: Trust,
     /// One a master.
@@ -61,17 +63,21 @@ pub(crate) enum Trust {
     All,
     /// In a vote for this many grants, those of masters that remember.
     Quorum(usize),
+    /// The same, but what a master whose clock stepped says of a hold that it knows is left to whoever
+    /// asked.
+    Kept(usize),
 }
 
 impl Trust {
     /// For how much longer each master has no vote, if that matters to this one.
     fn quarantined(self, links: &Links, now: Instant) -> Option<Vec<Duration>> {
-        let Self::Quorum(needed) = self else {
-            return None;
+        let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
+            Self::All => return None,
+            Self::Quorum(needed) => (needed, Link::quarantine),
+            Self::Kept(needed) => (needed, Link::amnesia),
         };
-        let left = |link: &Result<Arc<Link>, Fault>| {
-            link.as_ref().map_or(Duration::ZERO, |link| link.quarantine(now))
-        };
+        let left =
+            |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| of_link(link, now));
         let count = links.iter().filter(|link| !left(link).is_zero()).count();
         (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
     }
@@ -87,12 +93,14 @@ impl Round {
         trust: Trust,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
+        let steps = pool.steps.count();
         let (begun, sent) = (pool.clock.now(), Instant::now());
         let links: Links = pool.slots.iter().map(|slot| slot.link()).collect();
         let mut round = Self {
             pool: Arc::clone(pool),
             request: Arc::clone(request),
             begun,
+            steps,
             sent,
             trust,
             quarantined: trust.quarantined(&links, sent),
@@ -113,6 +121,19 @@ impl Round {
     /// Before anything was sent.
     pub(crate) fn begun(&self) -> Moment {
         self.begun
+    }
+
+    /// Steps of clocks that had been noticed before the round began.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// For how much longer a master has no vote, if its clock was seen to have stepped while it can have
+    /// run the request.
+    pub(crate) fn doubt(&self, place: usize) -> Option<Duration> {
+        let link = self.links[place].as_ref().ok()?;
+        let standing = || Some(link.doubt(self.sent)).filter(|left| !left.is_zero());
+        link.doubted_since(self.sent).or_else(standing)
     }
 
     /// Time since everything was sent.
@@ -204,6 +225,10 @@ impl Round {
 
     /// What a master answers does not count while it is in quarantine, nor when it shows by its
     /// answers since the round began that it may have forgotten.
+    ///
+    /// A step that is noticed while a round is under way may have come before the master ran the
+    /// request, whichever answer shows it. Then it may have granted what is another client's still, so
+    /// its grant is void, however long the lease that was asked for.
     fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
         let Ok(link) = &self.links[place] else {
             return answer;
@@ -213,11 +238,17 @@ impl Round {
         if let Some(longest) = outdated {
             self.pool.reckoning.learn(longest);
         }
-        if let (Trust::Quorum(_), Ok(value)) = (self.trust, &answer)
+        if let (Trust::Quorum(_) | Trust::Kept(_), Ok(value)) = (self.trust, &answer)
             && let Some(stamp) = Stamp::of(value)
-            && let Some(remaining) = link.testify(stamp, self.begun, self.sent, self.pool.clock.now())
         {
-            return Err(Fault::Quarantined(remaining));
+            link.testify(stamp, self.begun, self.pool.clock.now());
+            let noticed = match self.trust {
+                Trust::Quorum(_) => link.doubted_since(self.sent),
+                _ => None,
+            };
+            if let Some(remaining) = link.wiped_since(self.sent).or(noticed) {
+                return Err(Fault::Quarantined(remaining));
+            }
         }
         if let Some(longest) = outdated {
             return Err(Fault::outdated(longest));

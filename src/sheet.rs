@@ -28,6 +28,14 @@ impl Places {
     pub(crate) fn contains(self, place: usize) -> bool {
         self.0 & (1 << place) != 0
     }
+
+    pub(crate) fn len(self) -> usize {
+        self.iter().count()
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |place| self.contains(*place))
+    }
 }
 
 /// What every master answered last.

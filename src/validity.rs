@@ -33,14 +33,17 @@ impl Validity {
         self.length.saturating_sub(now.since(self.start))
     }
 
-    /// The one of the two that ends later, seen from `now`.
-    pub(crate) fn later(self, other: Self, now: Moment) -> Self {
-        if other.remaining(now) > self.remaining(now) {
-            other
-        } else {
-            self
-        }
+    /// The moment before anything of its round was sent.
+    pub(crate) fn start(&self) -> Moment {
+        self.start
     }
+}
+
+/// The longest lease whose drift is smaller: what a clock was seen to step by, and as much again, harms
+/// no longer one.
+pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(than.saturating_sub(RESOLUTION).as_secs_f64() / factor)
+        .unwrap_or(Duration::MAX)
 }
 
 /// The part of a lease that is never trusted.

@@ -123,6 +123,25 @@ impl Watchdog {
         (due, state.sleeping_until)
     }
 
+    /// Looks at every hold again, whose end may have come nearer, also before it falls due.
+    pub(crate) fn look_again(&self) {
+        let now = Instant::now();
+        let (waiting, in_flight): (Vec<_>, Vec<_>) = {
+            let state = self.state();
+            let waiting = state.due.iter().map(|((at, _), hold)| (*at, Arc::clone(hold)));
+            (waiting.collect(), state.in_flight.values().cloned().collect())
+        };
+        for (at, hold) in waiting {
+            hold.rouse();
+            if now + hold.remaining() <= at {
+                self.arrange(&hold, true);
+            }
+        }
+        for hold in in_flight {
+            hold.rouse();
+        }
+    }
+
     /// Puts a hold back that was due.
     pub(crate) fn seen_to(&self, hold: &Arc<Hold>, renewed: bool) {
         self.state().in_flight.remove(&hold.field);

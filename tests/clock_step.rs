@@ -80,17 +80,17 @@ async fn clock_step() {
         .try_lock()
         .await
         .expect_err("1 has forgotten, and shows it");
-    assert_eq!(quarantined(&error), [QUARANTINE], "{error}");
+    assert_eq!(quarantined(&error), [LEASE], "{error}");
     assert!(guard.is_valid());
     let inspection = rival.red_lock("a").inspect().await.expect("looks").remove(0);
     assert_eq!(inspection.quarantined.len(), 1, "{inspection:?}");
     assert!(
-        error.to_string().contains("memory-1: in quarantine for 11.1s"),
+        error.to_string().contains("memory-1: in quarantine for 10s"),
         "{error}"
     );
     let after = granted_after(&rival, begun).await;
     assert!(!guard.is_valid(), "never two at once");
-    assert!(after >= QUARANTINE && after < QUARANTINE + ms(300), "{after:?}");
+    assert!(after >= LEASE && after < LEASE + ms(300), "{after:?}");
 }
 
 /// What the witness is for: a client that has heard nothing from the master before the step cannot
@@ -111,13 +111,212 @@ async fn a_client_that_comes_after_the_step_makes_two_holders_whose_tokens_rise(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_within_the_drift_costs_no_vote() {
+async fn what_the_rates_may_have_added_costs_no_vote() {
     let (cluster, guard, rival) = hold_on_two(builder()).await;
     sleep(Duration::from_secs(5)).await;
-    cluster.master(1).set_clock_forward(ms(45));
+    cluster.master(1).set_clock_forward(ms(24));
     let error = rival.red_lock("a").try_lock().await.expect_err("1 remembers");
     assert!(matches!(error, LockError::Contended { .. }), "{error}");
     assert!(guard.is_valid());
+}
+
+/// A step that harms leases of up to four seconds, although it is within the drift of those of ten.
+#[tokio::test(start_paused = true)]
+async fn a_step_costs_the_vote_for_as_long_as_what_it_harms_can_live() {
+    let (cluster, guard, rival) = hold_on_two(builder()).await;
+    cluster.master(1).set_clock_forward(ms(21));
+    let begun = Instant::now();
+    let error = rival.red_lock("b").try_lock().await.expect_err("only 0 counts");
+    let [left] = quarantined(&error)[..] else {
+        panic!("one in doubt: {error}");
+    };
+    assert!(left > ms(3900) && left <= ms(4000), "{left:?}");
+    sleep(left).await;
+    drop(rival.red_lock("b").try_lock().await.expect("0 and 1 count"));
+    let error = rival.red_lock("a").try_lock().await.expect_err("1 remembers");
+    assert!(matches!(error, LockError::Contended { .. }), "{error}");
+    assert!(guard.is_valid() && begun.elapsed() < Duration::from_secs(5));
+}
+
+/// The counter-example 23: what is held for long is kept, and nothing stops for longer than the doubt
+/// lasts, however often a majority's clocks step by a little.
+#[tokio::test(start_paused = true)]
+async fn small_step() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    let rival = cluster.connect(Masters::builder()).await.expect("connects");
+    let held = masters.red_lock("held").lock().await.expect("free");
+    let begun = Instant::now();
+    let (mut stopped, mut since) = (Duration::ZERO, None);
+    for round in 0..2000 {
+        if round % 500 == 200 {
+            for master in [0, 1] {
+                cluster.master(master).set_clock_forward(ms(5));
+            }
+        }
+        let short = masters.red_lock("busy").lease(ms(200)).try_lock().await;
+        if round % 20 == 0 {
+            drop(rival.red_lock("busy").try_lock().await.map(|second| {
+                assert!(!short.as_ref().is_ok_and(MultiLockGuard::is_valid), "never two");
+                second
+            }));
+        }
+        match short {
+            Ok(guard) => {
+                since = None;
+                drop(guard);
+            }
+            Err(_) => stopped = stopped.max(since.get_or_insert_with(Instant::now).elapsed()),
+        }
+        assert!(held.is_valid(), "after {:?}", begun.elapsed());
+        sleep(ms(5)).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert!(held.is_valid());
+    // Five milliseconds exceed half the drift of leases of up to 0.8 s.
+    assert!(stopped > ms(700) && stopped <= ms(820), "{stopped:?}");
+}
+
+/// A renewal by masters that show by it that they stepped: they have kept the hold all the same.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_small_against_what_is_left_costs_no_renewal() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    let held = masters.red_lock("held").lock().await.expect("free");
+    sleep(Duration::from_secs(5)).await;
+    for master in [0, 1] {
+        cluster.master(master).set_clock_forward(ms(150));
+    }
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(held.validity() > Duration::from_secs(15), "{:?}", held.validity());
+    }
+}
+
+/// The counter-example 21e: the lowest offset was read so long ago that the rates may have added more
+/// since then than the clock stepped by.
+#[tokio::test(start_paused = true)]
+async fn step_after_silence() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    for master in cluster.iter() {
+        master.set_clock_forward(ms(1));
+    }
+    for second in [1, 27] {
+        sleep(Duration::from_secs(second)).await;
+        drop(masters.red_lock("a").try_lock().await.expect("nothing stepped"));
+    }
+    for master in cluster.iter() {
+        master.set_clock_forward(ms(100));
+    }
+    let error = masters.red_lock("a").try_lock().await.expect_err("in doubt");
+    let left = quarantined(&error);
+    assert!(left.iter().all(|left| *left > Duration::from_secs(19)), "{error}");
+}
+
+/// Two holds on all three masters.
+async fn two_holds(lease: Duration) -> (Cluster, Masters, [MultiLockGuard; 2]) {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(Masters::builder()).await.expect("connects");
+    let lock = |name: &'static str| masters.red_lock(name).lease(lease);
+    let guards = [
+        lock("a").try_lock().await.expect("free"),
+        lock("b").try_lock().await.expect("free"),
+    ];
+    sleep(ms(5)).await;
+    (cluster, masters, guards)
+}
+
+/// The host sleeps, and its clock with it.
+fn falls_asleep(cluster: &Cluster, time: Duration) {
+    for master in cluster.iter() {
+        master.set_clock_forward(time);
+    }
+}
+
+/// The counter-example 21d: the host slept in the middle of a round, and one of the answers is from
+/// before. Every hold has lost as much, also that which was confirmed just now.
+#[tokio::test(start_paused = true)]
+async fn old_answer() {
+    let lease = Duration::from_secs(30);
+    let (cluster, _masters, guards) = two_holds(lease).await;
+    cluster.master(0).hold_requests(true);
+    cluster.master(1).hold_requests(true);
+    cluster.master(2).hold_replies(true);
+    let sleeps = async {
+        sleep(ms(10)).await;
+        falls_asleep(&cluster, Duration::from_secs(25));
+        cluster.master(2).hold_replies(false);
+        sleep(ms(5)).await;
+        cluster.master(0).hold_requests(false);
+        cluster.master(1).hold_requests(false);
+    };
+    let (extended, ()) = tokio::join!(guards[0].extend(lease), sleeps);
+    assert_eq!(extended, Ok(()));
+    sleep(ms(10)).await;
+    let left = guards.each_ref().map(MultiLockGuard::validity);
+    assert!(
+        left.iter().all(|left| (ms(4500)..ms(4700)).contains(left)),
+        "{left:?}"
+    );
+    let begun = Instant::now();
+    guards[0].lost().await;
+    assert!(begun.elapsed() <= left[0], "{:?}", begun.elapsed());
+}
+
+/// The counter-example 24: the host sleeps for longer than the lease. A single answer says nothing of the
+/// other two masters, on which the hold may stand; at the second nothing is left, and that is told.
+#[tokio::test(start_paused = true)]
+async fn paused_host() {
+    let lease = Duration::from_secs(10);
+    let (cluster, masters, [guard, other]) = two_holds(lease).await;
+    falls_asleep(&cluster, lease + ms(500));
+    let newcomer = cluster.connect(Masters::builder()).await.expect("connects");
+    let rival = newcomer.red_lock("a").try_lock().await.expect("expired");
+    cluster.master(1).hold_requests(true);
+    cluster.master(2).hold_requests(true);
+    let looks = async {
+        sleep(ms(10)).await;
+        assert!(guard.is_valid(), "one answer");
+        cluster.master(1).hold_requests(false);
+        sleep(ms(1)).await;
+        assert!(!guard.is_valid() && !other.is_valid(), "two answers");
+    };
+    let begun = Instant::now();
+    let asks = masters.red_lock("c");
+    let (asked, (), _, _) = tokio::join!(asks.try_lock(), looks, guard.lost(), other.lost());
+    assert!(asked.is_err(), "they may have forgotten others' leases");
+    assert!(begun.elapsed() < ms(100), "told at once");
+    assert!(rival.is_valid());
+}
+
+/// A hold that is asked for while a step is noticed has lost it, too.
+#[tokio::test(start_paused = true)]
+async fn a_step_during_an_attempt() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let masters = cluster
+        .connect_as(&over(&network), Masters::builder())
+        .await
+        .expect("connects");
+    network.cut(2, Direction::Both);
+    cluster.master(1).hold_requests(true);
+    let lock = |name: &'static str| masters.red_lock(name);
+    let (first, second) = (lock("a"), lock("b"));
+    let steps = async {
+        sleep(ms(10)).await;
+        cluster.master(0).set_clock_forward(Duration::from_secs(25));
+        let second = second.try_lock();
+        let wakes = async {
+            sleep(ms(10)).await;
+            cluster.master(1).hold_requests(false);
+        };
+        let (second, ()) = tokio::join!(second, wakes);
+        assert!(second.is_err(), "0 is in doubt");
+    };
+    let (first, ()) = tokio::join!(first.try_lock(), steps);
+    let left = first.expect("0 granted before").validity();
+    assert!(left > ms(4500) && left < ms(4700), "{left:?}");
 }
 
 /// The step is noticed although the connection on which the clock was heard before is gone.
@@ -129,7 +328,8 @@ async fn a_new_connection_does_not_forgive_a_step() {
     sleep(ms(300)).await;
     let error = rival.red_lock("a").try_lock().await.expect_err("1 has forgotten");
     assert_eq!(quarantined(&error).len(), 1, "{error}");
-    assert!(guard.is_valid());
+    // Its client has connected again, too, and it stands on 1 and 2 alone.
+    assert!(!guard.is_valid());
 }
 
 /// A renewal does not count a master whose clock was set forward either: it may have put the name

@@ -93,6 +93,16 @@ impl Link {
     /// For how much longer than `now` the master has no vote, by what is known now of the leases that it
     /// may have forgotten; zero when it has one.
     pub(crate) fn quarantine(&self, now: Instant) -> Duration {
+        self.amnesia(now).max(self.doubt(now))
+    }
+
+    /// The same, as far as its clock's steps are concerned.
+    pub(crate) fn doubt(&self, now: Instant) -> Duration {
+        self.recollection.witness.doubt(now)
+    }
+
+    /// The same, as far as a restart or a wiped memory is.
+    pub(crate) fn amnesia(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
             reckoning,
@@ -101,18 +111,12 @@ impl Link {
         } = &self.recollection;
         let missing = reckoning.quarantine().saturating_sub(*memory);
         let remaining = missing.saturating_sub(now.saturating_duration_since(self.since));
-        remaining.max(witness.quarantine(now))
+        remaining.max(witness.amnesia(now))
     }
 
-    /// Takes in the stamp of an answer to a request that was sent between `begun` and `sent`. Doubt in
-    /// the master's memory that has come up since then is returned as the time for which it stands.
-    pub(crate) fn testify(
-        &self,
-        stamp: Stamp<'_>,
-        begun: Moment,
-        sent: Instant,
-        now: Moment,
-    ) -> Option<Duration> {
+    /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before
+    /// `begun`.
+    pub(crate) fn testify(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let Recollection { marker, witness, .. } = &self.recollection;
         witness.hear(stamp.clock_us, begun, now);
         if marker
@@ -123,7 +127,17 @@ impl Link {
             // The next connection marks the memory anew.
             self.replace();
         }
-        witness.doubted_since(sent)
+    }
+
+    /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have
+    /// stepped.
+    pub(crate) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
+        self.recollection.witness.doubted_since(sent)
+    }
+
+    /// The same, if its memory was seen to have been wiped.
+    pub(crate) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
+        self.recollection.witness.wiped_since(sent)
     }
 
     /// What a fencing token must be above, for all that the master may have forgotten: that was stored

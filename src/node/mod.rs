@@ -13,6 +13,7 @@ mod link;
 mod login;
 mod marker;
 mod obligation;
+mod offsets;
 mod pipe;
 mod resp;
 mod server;
@@ -36,7 +37,6 @@ pub(crate) use marker::Marker;
 pub(crate) use resp::first as first_reply;
 pub(crate) use server::Server;
 pub(crate) use slot::{Keeping, Roster, Slot, Status};
-pub(crate) use witness::Tolerance;
 
 use crate::error::NodeError;
 use crate::request::{Request, Script};

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
-use super::witness::{Tolerance, Witness};
+use super::witness::Witness;
 use super::{Answer, By, Class, Connection, Fault, Identity, Inbox, Link, Listener, Node, Peer};
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
@@ -24,6 +24,7 @@ use crate::reply::parse_agreed;
 use crate::request::Request;
 use crate::rounded::Rounded;
 use crate::script;
+use crate::steps::Steps;
 
 /// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -140,7 +141,7 @@ pub(crate) struct Keeping {
     pub(crate) reckoning: Arc<Reckoning>,
     pub(crate) membership: Arc<Membership>,
     pub(crate) clock: Clock,
-    pub(crate) tolerance: Tolerance,
+    pub(crate) steps: Arc<Steps>,
 }
 
 impl Slot {
@@ -196,7 +197,9 @@ impl Slot {
     }
 
     fn witness(&self, keeping: &Keeping) -> Arc<Witness> {
-        Arc::new(Witness::new(Arc::clone(&self.label), keeping.tolerance))
+        let (label, steps) = (Arc::clone(&self.label), Arc::clone(&keeping.steps));
+        let reckoning = Arc::clone(&keeping.reckoning);
+        Arc::new(Witness::new(label, self.place, reckoning, steps))
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with the moment at

@@ -1,77 +1,75 @@
 //! Notices a master that may have forgotten what it granted while it went on running: its clock was
 //! set forward, so that keys expired early, or its memory was wiped.
 //!
-//! Every answer that counts in a vote tells the master's wall clock. Two answers bound how much
-//! further that clock has gone than this client's: the first was read not before its request was
-//! sent, the second not after it was heard. What exceeds the drift that every validity allows for is
-//! a step. A client can only notice a step between two answers that it has heard itself.
+//! Every answer that counts in a vote tells the master's wall clock, whose steps `offsets` finds. A step
+//! harms two kinds of leases. Those of this client end earlier there by its size (see `ends`). Those of
+//! others the master may have forgotten: if a lease's drift is less than twice the step, the other half
+//! being what the rates of the clocks may have added. So the master has no vote until the longest such
+//! lease has ended that can have been granted before the step was noticed. That it concerns other
+//! clients' leases is also why this client's own, and the lease that it asks for, say nothing about it.
+//!
+//! A client can only notice a step between two answers that it has heard itself, and only one of more
+//! than the rates may have added between them: leases that are shorter than the time since it last
+//! heard from the master are not covered.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::offsets::{Offsets, Step};
 use crate::clock::Moment;
+use crate::reckoning::Reckoning;
 use crate::rounded::Rounded;
-use crate::validity::RESOLUTION;
+use crate::steps::Steps;
+use crate::validity::longest_with_less_drift;
 
-/// Beyond the longest lease no validity depends on the rate of a clock; what is left is what an
-/// undisturbed quartz and ntpd differ by at most: 500 in a million.
-const LONG_TERM: f64 = 0.0005;
+/// The drift that every client's leases have at the least, whatever this one's have.
+const LEAST_DRIFT_FACTOR: f64 = 0.01;
 
-/// How much further a master's clock may go than the client's without being suspected.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tolerance {
-    pub(crate) drift_factor: f64,
-    pub(crate) longest_lease: Duration,
-    /// For how long a master has no vote that has exceeded it.
-    pub(crate) quarantine: Duration,
-}
-
-impl Tolerance {
-    /// What the rates of two clocks may add up to.
-    fn slew(self, elapsed: Duration) -> Duration {
-        let short = elapsed.min(self.longest_lease);
-        let long = elapsed.saturating_sub(short);
-        short
-            .mul_f64(self.drift_factor)
-            .saturating_add(long.mul_f64(LONG_TERM))
-    }
-}
+/// Doubts that are kept apart.
+const KEPT: usize = 8;
 
 /// What is known of one run of one master.
 #[derive(Debug)]
 pub(crate) struct Witness {
     node: Arc<str>,
-    tolerance: Tolerance,
+    place: usize,
+    reckoning: Arc<Reckoning>,
+    steps: Arc<Steps>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    reference: Option<Reading>,
-    doubt: Option<Doubt>,
+    offsets: Option<Offsets>,
+    /// A later one is over earlier, or it would stand for both.
+    doubts: Vec<Doubt>,
+    wiped: Option<Instant>,
 }
 
-/// A master's clock as an answer told it.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    clock_us: u64,
-    /// When the request was sent: the clock was read then or later.
-    sent: Moment,
-}
-
+/// A step was noticed.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     since: Instant,
-    until: Instant,
+    /// The longest lease that it harms.
+    harmed: Duration,
+}
+
+impl Doubt {
+    fn left(self, longest_lease: Duration, now: Instant) -> Duration {
+        let lasts = self.harmed.min(longest_lease);
+        lasts.saturating_sub(now.saturating_duration_since(self.since))
+    }
 }
 
 impl Witness {
-    pub(super) fn new(node: Arc<str>, tolerance: Tolerance) -> Self {
+    pub(super) fn new(node: Arc<str>, place: usize, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
         Self {
             node,
-            tolerance,
+            place,
+            reckoning,
+            steps,
             state: Mutex::default(),
         }
     }
@@ -79,52 +77,49 @@ impl Witness {
     /// Takes in what an answer told of the master's clock.
     pub(super) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
         let mut state = self.state();
-        let Some(reference) = state.reference else {
-            state.reference = Some(Reading { clock_us, sent });
+        let Some(step) = state.hear(&self.reckoning, clock_us, sent, heard) else {
             return;
         };
-        let ran = Duration::from_micros(clock_us.saturating_sub(reference.clock_us));
-        let at_most = heard.since(reference.sent);
-        // What needs no slew to be explained comes first: nearly every answer, and the sum is not cheap.
-        if ran > at_most + RESOLUTION && ran > at_most + self.tolerance.slew(at_most) + RESOLUTION {
-            let ahead = Rounded(ran.saturating_sub(at_most));
-            tracing::warn!(node = %self.node, %ahead, "master's clock was set forward; it has no vote for now");
-            state.reference = Some(Reading { clock_us, sent });
-            self.doubt(&mut state);
-            return;
-        }
-        // The newer reading is the better reference, unless its request travelled so long that the
-        // older one, with what the rates may have added since, bounds the clock more closely.
-        let at_least = sent.since(reference.sent);
-        if ran <= at_least || ran <= at_least + self.tolerance.slew(at_least) {
-            state.reference = Some(Reading { clock_us, sent });
+        let harmed = state.doubt(step, Instant::now());
+        // With the state locked, so that no later answer is counted before what this one shows.
+        if !step.gained.is_zero() {
+            let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
+            let by = Rounded(step.gained);
+            tracing::warn!(node = %self.node, %by, %no_vote_for, "master's clock stepped against this host's");
+            self.steps.note(self.place, heard, step.gained);
         }
     }
 
     /// Takes in that the master's memory was wiped.
     pub(super) fn wiped(&self) {
         tracing::warn!(node = %self.node, "master's memory was wiped; it has no vote for now");
-        self.doubt(&mut self.state());
+        self.state().wiped = Some(Instant::now());
     }
 
-    fn doubt(&self, state: &mut State) {
-        let since = Instant::now();
-        state.doubt = Some(Doubt {
-            since,
-            until: since + self.tolerance.quarantine,
-        });
+    /// For how much longer than `now` the master has no vote because its clock stepped.
+    pub(super) fn doubt(&self, now: Instant) -> Duration {
+        self.state().left(self.reckoning.longest_lease(), now)
     }
 
-    /// For how much longer than `now` the master has no vote.
-    pub(super) fn quarantine(&self, now: Instant) -> Duration {
-        let doubt = self.state().doubt;
-        doubt.map_or(Duration::ZERO, |doubt| doubt.until.saturating_duration_since(now))
+    /// For how much longer than `now` the master has no vote because its memory was wiped.
+    pub(super) fn amnesia(&self, now: Instant) -> Duration {
+        let wiped = self.state().wiped;
+        let forgets_for = self.reckoning.outlived();
+        let left = |wiped| forgets_for.saturating_sub(now.saturating_duration_since(wiped));
+        wiped.map_or(Duration::ZERO, left)
     }
 
-    /// Whether doubt came up at `sent` or later, and for how much longer it stands.
+    /// Whether a step was noticed at `sent` or later, and for how much longer the master is in doubt.
     pub(super) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
-        let doubt = self.state().doubt.filter(|doubt| doubt.since >= sent)?;
-        Some(doubt.until.saturating_duration_since(Instant::now()))
+        let state = self.state();
+        state.doubts.last().filter(|doubt| doubt.since >= sent)?;
+        Some(state.left(self.reckoning.longest_lease(), Instant::now()))
+    }
+
+    /// Whether the memory was wiped at `sent` or later, and for how much longer that matters.
+    pub(super) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
+        self.state().wiped.filter(|wiped| *wiped >= sent)?;
+        Some(self.amnesia(Instant::now()))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,85 +127,144 @@ impl Witness {
     }
 }
 
+impl State {
+    fn hear(&mut self, reckoning: &Reckoning, clock_us: u64, sent: Moment, heard: Moment) -> Option<Step> {
+        if let Some(offsets) = &mut self.offsets {
+            return offsets.read(clock_us, sent, heard, reckoning.longest_lease());
+        }
+        self.offsets = Some(Offsets::new(clock_us, sent, reckoning.drift_factor()));
+        None
+    }
+
+    /// Doubts the master for as long as the longest lease can live that the step harms; that long.
+    fn doubt(&mut self, step: Step, since: Instant) -> Duration {
+        let mut harmed = longest_with_less_drift(step.largest * 2, LEAST_DRIFT_FACTOR);
+        if harmed.is_zero() {
+            return harmed;
+        }
+        while let Some(last) = self.doubts.last() {
+            let left = last.left(Duration::MAX, since);
+            if left > harmed && self.doubts.len() < KEPT {
+                break;
+            }
+            harmed = harmed.max(left);
+            self.doubts.pop();
+        }
+        self.doubts.push(Doubt { since, harmed });
+        harmed
+    }
+
+    fn left(&self, longest_lease: Duration, now: Instant) -> Duration {
+        let left = self.doubts.iter().map(|doubt| doubt.left(longest_lease, now));
+        left.max().unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::validity::{Validity, drift};
 
     const EPOCH_US: u64 = 1_700_000_000_000_000;
 
-    fn witness(drift_factor: f64) -> Witness {
-        let tolerance = Tolerance {
-            drift_factor,
-            longest_lease: Duration::from_secs(30),
-            quarantine: Duration::from_secs(31),
-        };
-        Witness::new("a".into(), tolerance)
+    fn reckoning() -> Reckoning {
+        Reckoning::new(&Config::default(), 3)
     }
 
-    fn at(us: u64) -> Moment {
-        Moment::at(Duration::from_micros(us))
+    fn at(time: Duration) -> Moment {
+        Moment::at(time)
     }
 
-    fn doubts(witness: &Witness) -> bool {
-        !witness.quarantine(Instant::now()).is_zero()
+    /// Answers that take no time.
+    struct Readings {
+        state: State,
+        start: Instant,
     }
 
-    #[test]
-    fn a_step_beyond_the_drift_is_noticed() {
-        for (step, elapsed, noticed) in [
-            // 10 s allow for 100 ms and 2 ms.
-            (101_000, 10_000_000, false),
-            (104_000, 10_000_000, true),
-            (3_600_000_000, 10_000_000, true),
-            // An hour allows for 300 ms, 2 ms, and 500 in a million of the rest.
-            (1_900_000, 3_600_000_000, false),
-            (2_200_000, 3_600_000_000, true),
-        ] {
-            let witness = witness(0.01);
-            witness.hear(EPOCH_US, at(0), at(500));
-            witness.hear(EPOCH_US + elapsed + step, at(elapsed), at(elapsed + 500));
-            assert_eq!(doubts(&witness), noticed, "{step} µs in {elapsed} µs");
+    impl Readings {
+        fn new() -> Self {
+            Self {
+                state: State::default(),
+                start: Instant::now(),
+            }
+        }
+
+        fn hear(&mut self, now_us: u64, clock_us: u64) {
+            let now = Duration::from_micros(now_us);
+            if let Some(step) = self
+                .state
+                .hear(&reckoning(), EPOCH_US + clock_us, at(now), at(now))
+            {
+                self.state.doubt(step, self.start + now);
+            }
+        }
+
+        fn doubt(&self, now_us: u64) -> Duration {
+            let now = self.start + Duration::from_micros(now_us);
+            self.state.left(reckoning().longest_lease(), now)
         }
     }
 
     #[test]
-    fn a_clock_set_back_is_no_step_forward_but_its_return_is() {
-        let witness = witness(0.01);
-        let second = 1_000_000;
-        witness.hear(EPOCH_US, at(0), at(500));
-        witness.hear(EPOCH_US - 60 * second, at(second), at(second + 500));
-        assert!(!doubts(&witness));
-        witness.hear(EPOCH_US + 2 * second, at(2 * second), at(2 * second + 500));
-        assert!(doubts(&witness));
+    fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
+        for (step_us, doubt_ms) in [(1_000, 0), (5_000, 800), (50_000, 9_800), (302_000, 30_000)] {
+            let mut readings = Readings::new();
+            readings.hear(0, 0);
+            readings.hear(1, 1 + step_us);
+            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+            // The same step, shown again.
+            readings.hear(500_000, 500_000 + step_us);
+            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+        }
     }
 
     #[test]
-    fn many_small_steps_are_noticed_as_one_large_one_would_be() {
-        let witness = witness(0.0);
-        let mut clock = EPOCH_US;
-        for round in 0..10 {
-            let sent = round * 1_000_000;
-            // Half a millisecond a second is more than any drift allowed here, less than the resolution.
-            clock += 500;
-            witness.hear(clock + sent, at(sent), at(sent + 10));
+    fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
+        let mut readings = Readings::new();
+        readings.hear(0, 0);
+        readings.hear(1, 1 + 100_000);
+        for second in 2..15 {
+            readings.hear(second * 1_000_000, second * 1_000_000 + 100_000);
         }
-        assert!(doubts(&witness));
+        readings.hear(15_000_000, 15_000_000 + 105_000);
+        assert_eq!(readings.doubt(1).as_millis(), 19_800);
     }
 
     proptest! {
-        /// However long requests and answers travel, a clock at the client's rate is never suspected.
+        /// One master is common to two quorums. Leases of one client expire there by its clock, which steps
+        /// and runs fast; another is granted what has expired, unless it doubts the master.
         #[test]
-        fn delays_alone_raise_no_doubt(
-            legs in prop::collection::vec((0_u64..5_000_000, 0_u64..1_000_000, 0_u64..1_000_000), 1..40)
+        fn never_two_valid(
+            lease_ms in prop_oneof![200_u64..2_000, 2_000_u64..30_000],
+            rate in 0_u64..=5_000,
+            events in prop::collection::vec((1_u64..100_000, 0_u64..20, 0_u64..=300), 1..400),
         ) {
-            let witness = witness(0.0);
-            let mut sent = 0;
-            for (pause, there, back) in legs {
-                sent += pause;
-                witness.hear(EPOCH_US + sent + there, at(sent), at(sent + there + back));
+            let lease = Duration::from_millis(lease_ms);
+            let drift_us = u64::try_from(drift(lease, 0.01).as_micros()).expect("small");
+            let mut readings = Readings::new();
+            let (mut now_us, mut stepped_us) = (0, 0);
+            let mut granted: Option<(Validity, u64)> = None;
+            for (pause_us, what, size) in events {
+                now_us += pause_us;
+                if what == 0 {
+                    // Up to three times the drift.
+                    stepped_us += drift_us * size / 100;
+                }
+                let clock_us = now_us + now_us / 1_000_000 * rate + stepped_us;
+                readings.hear(now_us, clock_us);
+                let free = granted.is_none_or(|(_, expires_us)| expires_us <= clock_us);
+                if free && readings.doubt(now_us).is_zero() {
+                    let moment = at(Duration::from_micros(now_us));
+                    if let Some((validity, _)) = granted {
+                        prop_assert!(validity.remaining(moment).is_zero(), "two hold at {now_us} µs");
+                    }
+                    let validity = Validity::of_lease(moment, lease, 0.01);
+                    granted = Some((validity, clock_us + lease_ms * 1000));
+                }
             }
-            prop_assert!(!doubts(&witness));
         }
     }
 }

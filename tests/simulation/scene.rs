@@ -57,6 +57,18 @@ impl Scene {
         Self::open_with(plan, clients).await
     }
 
+    /// With the first of the clients only; the others arrive later.
+    pub(crate) async fn open_some(plan: Plan, clients: usize) -> Self {
+        Self::open_with(plan, vec![Client::new(); clients]).await
+    }
+
+    /// Connects the next client, which knows of nothing that was before.
+    pub(crate) async fn arrive(&mut self, place: usize) {
+        assert_eq!(self.seats.len(), place, "they come in order");
+        let terms = Client::new().network(&self.world.networks[place]);
+        self.seats.push(seat(&self.world, place, terms).await);
+    }
+
     /// With clients whose clocks may be off.
     pub(crate) async fn open_with(plan: Plan, clients: Vec<Client>) -> Self {
         let world = World::new(plan);
@@ -66,8 +78,7 @@ impl Scene {
         let mut seats = Vec::new();
         for (place, terms) in clients.into_iter().enumerate() {
             let terms = terms.network(&world.networks[place]);
-            let rng = StdRng::seed_from_u64((world.plan.seed << 8) | place as u64);
-            seats.push(Seat::sit(&world, place, terms, rng).await);
+            seats.push(seat(&world, place, terms).await);
         }
         let watching = tokio::spawn(watch(Arc::clone(&world)));
         Self {
@@ -160,6 +171,11 @@ impl Scene {
             violated(first.property, &first.what);
         }
     }
+}
+
+async fn seat(world: &Arc<World>, place: usize, terms: Client) -> Arc<Seat> {
+    let rng = StdRng::seed_from_u64((world.plan.seed << 8) | place as u64);
+    Seat::sit(world, place, terms, rng).await
 }
 
 /// Fails, and says by which property.

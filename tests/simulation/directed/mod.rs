@@ -3,6 +3,7 @@
 
 mod charter;
 mod cleanup;
+mod clocks;
 mod forgetting;
 mod reentry;
 mod tokens;
