@@ -154,11 +154,11 @@ impl Extension {
             Vote::Refused { .. } | Vote::Revoked => entry.against += 1,
             _ => {}
         }
-        let news = vote == Vote::Granted;
+        let granted = vote == Vote::Granted;
         entry.hold.note_vote(node, vote);
         // One that confirms after a quorum has adds an end of its own. Votes are judged by what is known when
         // they are counted, so not once more is known.
-        if news && judged && entry.agreed.len() >= entry.hold.needed {
+        if granted && judged && entry.agreed.len() >= entry.hold.needed {
             let (on, needed) = (entry.agreed, entry.hold.needed);
             let ends = Ends::new(entry.validity, on, needed, &self.pool.steps, self.steps);
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);

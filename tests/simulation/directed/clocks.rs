@@ -44,8 +44,8 @@ async fn meet_where_the_clock_steps(before: Duration, steps: u32, by: Duration) 
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
     assert!(mine.is_some(), "1 and 2 grant");
     scene.cut(1, 2, Direction::Both);
-    scene.forgets(1, "sees its clock set forward");
     for _ in 0..steps {
+        scene.forgets(1, "sees its clock set forward");
         scene.master(1).set_clock_forward(by);
         let none = scene.lock(1, Ask::new().lease(LEASE)).await;
         assert!(none.is_none(), "1 refuses");
