@@ -124,21 +124,27 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         return Err(LockError::Closed.into());
     }
     attempt.settle();
-    let late = Arc::clone(&hold);
-    // The hold may be given up at any moment, and a late acquire must not follow its release.
-    let note = move |place, answer| {
-        let vote = read(answer).vote;
-        if vote == Vote::Granted {
-            late.confirm(place, begun);
-        }
-        late.note_vote(place, vote);
-    };
-    round.leave(Forgotten::Loaded, Box::new(note));
+    hear_late(pool, round, &hold, reckoned);
     tracing::debug!(names = %plan.names, granted = tally.granted(), validity = ?guard.validity(), "lock acquired");
     if let Some(owner) = &plan.owner {
         owner.remember(&hold);
     }
     Ok(guard)
+}
+
+/// Takes in what the rest of the masters answers. One that grants adds an end of its own, unless more is
+/// known of others' leases than its vote was judged by.
+fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
+    let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
+    // The hold may be given up at any moment, and a late acquire must not follow its release.
+    let note = move |place, answer| {
+        let vote = read(answer).vote;
+        if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
+            hold.confirm(place, begun);
+        }
+        hold.note_vote(place, vote);
+    };
+    round.leave(Forgotten::Loaded, Box::new(note));
 }
 
 /// What the tally does not tell.
