@@ -194,7 +194,7 @@ async fn extension_of_a_sleeper() {
     let patient = builder(long).node_timeout(ms(3900));
     let d = stage.connect(&stage.a, patient).await;
     stage.a.cut(0, Direction::ToMaster);
-    let asking = d.red_lock("a").lease(long);
+    let asking = d.red_lock("a").fenced(false).lease(long);
     let asking = tokio::spawn(async move { asking.try_lock().await });
     sleep(ms(5)).await;
     stage.forgets(2);
