@@ -1,19 +1,24 @@
 //! Wakes rounds at their deadlines, with one timer for all of them.
 //!
 //! Nearly every round is over long before its deadline. A timer of its own would cost it more than its
-//! answers do: the runtime is interrupted for each timer that is earlier than all others.
+//! answers do: the runtime is interrupted for each timer that is earlier than all others. Only a round that
+//! is polled on another runtime than the pool's has one, since the pool's may stand still meanwhile.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use futures::task::AtomicWaker;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadlines of all rounds of a pool.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Deadlines {
+    /// On which they are kept.
+    runtime: Id,
     queue: Mutex<Queue>,
     earlier: Notify,
 }
@@ -28,24 +33,69 @@ struct Queue {
 
 /// Wakes a task at a deadline. Dropping it lets the deadline pass unnoticed.
 #[derive(Debug)]
-pub(crate) struct Alarm(Arc<AtomicWaker>);
+pub(crate) enum Alarm {
+    Shared(Ring),
+    Own(Box<Own>),
+}
+
+/// A place among the deadlines of the pool.
+#[derive(Debug)]
+pub(crate) struct Ring(Arc<AtomicWaker>);
+
+/// A timer of the runtime on which the round is polled.
+#[derive(Debug)]
+pub(crate) struct Own {
+    runtime: Id,
+    sleep: Pin<Box<Sleep>>,
+}
 
 impl Alarm {
-    /// Wakes this task from now on, in place of the one before.
-    pub(crate) fn wake(&self, waker: &Waker) {
-        self.0.register(waker);
+    /// Wakes this task from now on, in place of the one before; `false` when it can not, since the timer is
+    /// another runtime's.
+    pub(crate) fn wake(&mut self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Self::Shared(ring) => ring.0.register(cx.waker()),
+            Self::Own(own) => {
+                if Handle::try_current().map(|here| here.id()).ok() != Some(own.runtime) {
+                    return false;
+                }
+                let _ = own.sleep.as_mut().poll(cx);
+            }
+        }
+        true
     }
 }
 
-impl Drop for Alarm {
+impl Drop for Ring {
     fn drop(&mut self) {
         self.0.take();
     }
 }
 
 impl Deadlines {
-    /// Wakes `waker` at a deadline. Who looks at the clock after this misses nothing.
-    pub(crate) fn set(&self, at: Instant, waker: &Waker) -> Alarm {
+    /// To be kept on that runtime.
+    pub(crate) fn new(runtime: Id) -> Self {
+        Self {
+            runtime,
+            queue: Mutex::default(),
+            earlier: Notify::new(),
+        }
+    }
+
+    /// Wakes the task that is polled at a deadline; `None` where nothing can, outside of a runtime. Who
+    /// looks at the clock after this misses nothing.
+    pub(crate) fn set(&self, at: Instant, cx: &mut Context<'_>) -> Option<Alarm> {
+        let here = Handle::try_current().ok()?.id();
+        if here == self.runtime {
+            return Some(Alarm::Shared(self.ring(at, cx.waker())));
+        }
+        let sleep = Box::pin(sleep_until(at));
+        let mut alarm = Alarm::Own(Box::new(Own { runtime: here, sleep }));
+        alarm.wake(cx);
+        Some(alarm)
+    }
+
+    fn ring(&self, at: Instant, waker: &Waker) -> Ring {
         let alarm = Arc::new(AtomicWaker::new());
         alarm.register(waker);
         let mut queue = self.queue();
@@ -55,7 +105,7 @@ impl Deadlines {
             drop(queue);
             self.earlier.notify_one();
         }
-        Alarm(alarm)
+        Ring(alarm)
     }
 
     /// Wakes everybody in time, for ever.
@@ -126,16 +176,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn alarms_ring_in_order_of_time_and_not_after_they_are_dropped() {
-        let deadlines = Arc::new(Deadlines::default());
+        let deadlines = Arc::new(Deadlines::new(Handle::current().id()));
         let keeping = Arc::clone(&deadlines);
         let task = tokio::spawn(async move { keeping.keep().await });
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let _late = deadlines.set(at(50), &waker);
-        let _early = deadlines.set(at(20), &waker);
-        drop(deadlines.set(at(10), &waker));
+        let _late = deadlines.ring(at(50), &waker);
+        let _early = deadlines.ring(at(20), &waker);
+        drop(deadlines.ring(at(10), &waker));
         for (until, rung) in [(15, 0), (25, 1), (49, 1), (55, 2)] {
             tokio::time::sleep_until(at(until)).await;
             assert_eq!(count.0.load(Ordering::Relaxed), rung, "after {until} ms");
@@ -145,11 +195,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_over_takes_no_room() {
-        let deadlines = Deadlines::default();
+        let deadlines = Deadlines::new(Handle::current().id());
         let at = Instant::now() + Duration::from_secs(60);
-        let _hung = deadlines.set(at, Waker::noop());
+        let _hung = deadlines.ring(at, Waker::noop());
         for _ in 0..10_000 {
-            drop(deadlines.set(at, Waker::noop()));
+            drop(deadlines.ring(at, Waker::noop()));
         }
         assert!(deadlines.queue().alarms.len() < 100);
     }

@@ -226,8 +226,9 @@ pub enum LockError {
     /// The lease is not in force yet. [`lock`](crate::MultiLock::lock) waits for it.
     #[error(transparent)]
     Unchartered(#[from] Unchartered),
-    /// [`Masters::close`](crate::Masters::close) was called.
-    #[error("the masters were closed")]
+    /// [`Masters::close`](crate::Masters::close) was called, or the tokio runtime has ended in which the
+    /// masters were connected.
+    #[error("the masters were closed, or the tokio runtime in which they were connected has ended")]
     Closed,
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
     #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]

@@ -179,6 +179,7 @@ impl MultiLockGuard {
     /// [`ExtendError::Invalid`] for a lease out of range, [`ExtendError::Lost`] when the validity
     /// ended before a quorum confirmed, [`ExtendError::NotExtended`] when no quorum did; the hold
     /// then keeps the validity that it had.
+    /// Outside of a tokio runtime none does.
     ///
     /// # Cancel safety
     ///
@@ -194,7 +195,8 @@ impl MultiLockGuard {
     /// # Errors
     ///
     /// [`UnlockError::WasLost`] when the hold had ended before, [`UnlockError::Unconfirmed`] when
-    /// too few masters answered. The hold is given up in each case.
+    /// too few masters answered, or none could be waited for outside of a tokio runtime. The hold is given
+    /// up in each case.
     ///
     /// # Cancel safety
     ///

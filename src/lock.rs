@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquisition::acquire;
 use crate::config::in_range;
-use crate::error::{InvalidInput, LockError, RunError};
+use crate::error::{LockError, RunError};
 use crate::guard::MultiLockGuard;
 use crate::inspect::{self, Forced, Inspection};
 use crate::masters::Masters;
@@ -116,7 +117,8 @@ impl MultiLock {
     ///
     /// [`LockError::Contended`] when others hold it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Closed`] and [`LockError::Invalid`] as they say.
+    /// [`LockError::Misconfigured`], [`LockError::Closed`] and [`LockError::Invalid`] as they say. Awaited
+    /// outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
     ///
     /// # Cancel safety
     ///
@@ -130,7 +132,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
-    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure.
+    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
+    /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
     ///
     /// # Cancel safety
     ///
@@ -140,6 +143,9 @@ impl MultiLock {
             waits: self.wait != Some(Duration::ZERO),
             ..self.plan()?
         };
+        if Handle::try_current().is_err() {
+            return self.try_lock().await;
+        }
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
@@ -167,7 +173,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`RunError::Lock`] when the body never began, [`RunError::Lost`] when it was dropped,
+    /// [`RunError::Lock`] when the body never began, as always outside of a tokio runtime, [`RunError::Lost`] when it was dropped,
     /// [`RunError::Unlock`] with what it returned when it came to its end but the lock did not last
     /// or its release is not confirmed.
     ///
@@ -192,7 +198,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Invalid`] only: a master that does not answer is part of the report.
+    /// [`LockError::Invalid`] and [`LockError::Closed`] only: a master that does not answer is part of the
+    /// report, and outside of a tokio runtime that is each of them.
     ///
     /// # Cancel safety
     ///
@@ -209,7 +216,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`LockError::Unreachable`] when fewer masters confirmed than the policy needs. Those that
-    /// did have taken it away all the same; it can be called again.
+    /// did have taken it away all the same; it can be called again. The same outside of a tokio runtime.
+    /// [`LockError::Closed`] and [`LockError::Invalid`] as they say.
     ///
     /// # Cancel safety
     ///
@@ -220,7 +228,7 @@ impl MultiLock {
     }
 
     /// The options, checked. No master has been asked yet.
-    fn plan(&self) -> Result<Plan, InvalidInput> {
+    fn plan(&self) -> Result<Plan, LockError> {
         self.names.check()?;
         let config = &self.masters.pool.config;
         let lease = match self.lease {
@@ -236,6 +244,9 @@ impl MultiLock {
         }
         if let Some(max) = self.max_hold {
             in_range("max_hold", max, lease, MAX_WAIT)?;
+        }
+        if self.masters.pool.is_closed() {
+            return Err(LockError::Closed);
         }
         Ok(Plan {
             pool: Arc::clone(&self.masters.pool),

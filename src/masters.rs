@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
@@ -35,6 +36,21 @@ use crate::watchdog::Watchdog;
 /// One per process: cheap to clone, one connection per master, shared by every lock. Made by
 /// [`Masters::builder`] or [`Masters::from_env`]. When the last clone and the last guard are gone,
 /// every connection is closed and no task is left.
+///
+/// # Runtimes
+///
+/// Connections and renewals live on the tokio runtime in which `connect` was awaited, and need it to be
+/// driven. Locks and guards may be used on any other: each call ends by its own deadline there, whatever
+/// the first runtime does. A runtime has to have its timer enabled.
+///
+/// Once the first runtime has ended, its connections are gone: every verb of a lock answers
+/// [`LockError::Closed`](crate::LockError::Closed), waiters included, and what was held lasts until its
+/// lease ends. So do not share `Masters` among tests that have a runtime each, as `#[tokio::test]` gives
+/// them: connect in each of them, or keep one runtime in a `static` and `block_on` it in plain tests.
+///
+/// Awaited outside of any runtime nothing can be waited for: a call ends with
+/// [`LockError::Unreachable`](crate::LockError::Unreachable), or the like of its own error, whose votes
+/// say so. A guard may be dropped anywhere.
 #[derive(Clone)]
 pub struct Masters {
     pub(crate) pool: Arc<Pool>,
@@ -84,6 +100,19 @@ pub(crate) struct Pool {
     background: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
+/// Belongs to a task on the pool's runtime: when that one ends and drops its tasks, the pool is closed.
+struct Ending {
+    closing: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.tracker.close();
+        self.closing.cancel();
+    }
+}
+
 impl Pool {
     /// Starts connecting to every master in the background. Needs a tokio runtime.
     pub(crate) fn start(
@@ -123,11 +152,17 @@ impl Pool {
                 AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
             })
             .collect();
-        let deadlines = Arc::new(Deadlines::default());
+        let (closing, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let ending = Ending {
+            closing: closing.clone(),
+            tracker: tracker.clone(),
+        };
+        let deadlines = Arc::new(Deadlines::new(runtime.id()));
         let keeping = Arc::clone(&deadlines);
-        background.push(AbortOnDropHandle::new(
-            runtime.spawn(async move { keeping.keep().await }),
-        ));
+        background.push(AbortOnDropHandle::new(runtime.spawn(async move {
+            let _ending = ending;
+            keeping.keep().await;
+        })));
         let stragglers = Arc::new(Stragglers::default());
         background.push(AbortOnDropHandle::new(
             runtime.spawn(Arc::clone(&stragglers).gather()),
@@ -153,8 +188,8 @@ impl Pool {
             tokens: Tokens::default(),
             deadlines,
             stragglers,
-            closing: CancellationToken::new(),
-            tracker: TaskTracker::new(),
+            closing,
+            tracker,
             runtime,
             background: Mutex::new(background),
         })
@@ -171,10 +206,11 @@ impl Pool {
     /// Ends all background work, and with it every connection.
     pub(crate) async fn stop(&self) {
         let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
-        for task in background {
+        for task in &background {
             task.abort();
-            let _ = task.await;
         }
+        // At once, unless nobody drives the runtime on which they are.
+        let _ = timeout(self.config.node_timeout, join_all(background)).await;
         for slot in &self.slots {
             slot.close();
         }

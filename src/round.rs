@@ -267,9 +267,13 @@ impl Round {
         if let Poll::Ready(answer) = self.inbox.poll_take(cx) {
             return Poll::Ready(Some(answer));
         }
-        match &self.alarm {
-            Some(alarm) => alarm.wake(cx.waker()),
-            None => self.alarm = Some(self.pool.deadlines.set(self.deadline, cx.waker())),
+        if !self.alarm.as_mut().is_some_and(|alarm| alarm.wake(cx)) {
+            self.alarm = self.pool.deadlines.set(self.deadline, cx);
+        }
+        if self.alarm.is_none() {
+            let nobody = Fault::Unknown("awaited outside of a tokio runtime".into());
+            self.inbox.give_up(&nobody);
+            return self.poll_arrived(cx);
         }
         if Instant::now() < self.deadline {
             return Poll::Pending;

@@ -1,0 +1,203 @@
+//! Masters that are used on another runtime than the one in which they were connected, on none, or after
+//! that one has ended: every call ends by its own deadline and says what is wrong.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::executor::block_on;
+use multilock::sim::Cluster;
+use multilock::{
+    Closing, ExtendError, LockError, Masters, MultiLockGuard, NodeState, Quarantine, UnlockError, Votes,
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// Far more than any deadline here, and far less than for ever.
+const SOON: Duration = Duration::from_secs(10);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Masters that were connected on a runtime, and a guard of one name on them.
+fn connected(runtime: &Runtime) -> (Cluster, Masters, MultiLockGuard) {
+    runtime.block_on(async {
+        let cluster = Cluster::new(3);
+        let builder = Masters::builder().quarantine(Quarantine::Off);
+        let masters = cluster.connect(builder).await.expect("connects");
+        let guard = masters.red_lock("held").try_lock().await.expect("free");
+        (cluster, masters, guard)
+    })
+}
+
+/// What comes of `work`, if that comes soon.
+fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(work()));
+    told.recv_timeout(SOON).expect("an end")
+}
+
+/// What the votes say that were waited for.
+#[track_caller]
+fn assert_all_say(votes: &Votes, words: &str) {
+    let said: Vec<String> = votes.iter().map(|node| node.vote.to_string()).collect();
+    assert!(
+        said.iter().filter(|said| said.contains(words)).count() >= 2,
+        "{votes}"
+    );
+    assert!(
+        said.iter()
+            .all(|said| said.contains(words) || said == "not waited for"),
+        "{votes}"
+    );
+}
+
+#[track_caller]
+fn unreachable<T: std::fmt::Debug>(result: Result<T, LockError>, words: &str) {
+    match result {
+        Err(LockError::Unreachable { votes }) => assert_all_say(&votes, words),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Nobody drives the runtime of the connections, so nothing is answered.
+#[test]
+fn a_runtime_that_is_not_driven_makes_no_other_hang() {
+    let first = runtime();
+    let (cluster, masters, guard) = connected(&first);
+    soon(move || {
+        runtime().block_on(async {
+            let silence = "none within 50ms";
+            let lock = masters.red_lock("a");
+            unreachable(lock.try_lock().await, silence);
+            let begun = Instant::now();
+            let waiting = lock.clone().wait(Duration::from_millis(300)).lock().await;
+            assert!(
+                matches!(waiting, Err(LockError::TimedOut { last: Some(_), .. })),
+                "{waiting:?}"
+            );
+            assert!(begun.elapsed() < Duration::from_millis(600));
+            unreachable(lock.force_release().await, silence);
+            let inspection = lock.inspect().await.expect("looks").remove(0);
+            assert!(
+                inspection
+                    .nodes
+                    .iter()
+                    .all(|(_, state)| matches!(state, NodeState::Silent(_)))
+            );
+            let extended = guard.extend(Duration::from_secs(30)).await;
+            assert!(
+                matches!(extended, Err(ExtendError::NotExtended { .. })),
+                "{extended:?}"
+            );
+            let unlocked = guard.unlock().await;
+            assert!(
+                matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
+                "{unlocked:?}"
+            );
+            masters.close(Closing::Release).await;
+        });
+    });
+    drop((cluster, first));
+}
+
+#[test]
+fn another_runtime_is_as_good_while_the_first_one_is_driven() {
+    let first = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let (cluster, masters, guard) = connected(&first);
+    soon(move || {
+        runtime().block_on(async {
+            guard.extend(Duration::from_secs(30)).await.expect("held");
+            let other = masters.red_lock("held").wait(SOON);
+            let (unlocked, waited) = tokio::join!(guard.unlock(), other.lock());
+            unlocked.expect("held");
+            // Its late answers are heard on the first runtime, whatever becomes of this one.
+            cluster.master(2).freeze();
+            let second = masters.red_lock("a").try_lock().await.expect("two are well");
+            drop((waited.expect("free"), second));
+            cluster.master(2).thaw();
+        });
+        let both = masters.multi_lock(["a", "held"]).wait(SOON);
+        drop(runtime().block_on(both.lock()).expect("free again"));
+    });
+}
+
+#[test]
+fn once_the_first_runtime_has_ended_the_masters_are_closed() {
+    let first = runtime();
+    let (cluster, masters, guard) = connected(&first);
+    let waiting = thread::spawn({
+        let lock = masters.red_lock("held");
+        move || runtime().block_on(lock.lock()).map(drop)
+    });
+    first.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+    drop(first);
+    let waited = soon(|| waiting.join().expect("no panic"));
+    assert_eq!(waited, Err(LockError::Closed));
+    soon(move || {
+        let second = runtime();
+        let lock = masters.red_lock("a");
+        let begun = Instant::now();
+        for closed in [
+            second.block_on(lock.try_lock()).map(drop),
+            second.block_on(lock.lock()).map(drop),
+            second.block_on(lock.inspect()).map(drop),
+            second.block_on(lock.force_release()).map(drop),
+            block_on(lock.lock()).map(drop),
+        ] {
+            assert!(
+                closed
+                    .expect_err("closed")
+                    .to_string()
+                    .contains("runtime in which they were connected has ended")
+            );
+        }
+        let extended = second.block_on(guard.extend(Duration::from_secs(30)));
+        assert!(
+            matches!(extended, Err(ExtendError::NotExtended { .. })),
+            "{extended:?}"
+        );
+        let unlocked = second.block_on(guard.unlock());
+        assert!(
+            matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
+            "{unlocked:?}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(1), "at once");
+        second.block_on(masters.close(Closing::Release));
+    });
+    drop(cluster);
+}
+
+#[test]
+fn outside_of_any_runtime_the_votes_say_so() {
+    let first = runtime();
+    let (cluster, masters, guard) = connected(&first);
+    soon(move || {
+        let words = "awaited outside of a tokio runtime";
+        let lock = masters.red_lock("a");
+        unreachable(block_on(lock.try_lock()), words);
+        unreachable(block_on(lock.lock()), words);
+        unreachable(block_on(lock.clone().wait(SOON).lock()), words);
+        unreachable(block_on(lock.force_release()), words);
+        assert!(block_on(lock.inspect()).is_ok());
+        match block_on(guard.extend(Duration::from_secs(30))) {
+            Err(ExtendError::NotExtended { votes, .. }) => assert_all_say(&votes, words),
+            other => panic!("{other:?}"),
+        }
+        match block_on(guard.unlock()) {
+            Err(UnlockError::Unconfirmed { votes, .. }) => assert_all_say(&votes, words),
+            other => panic!("{other:?}"),
+        }
+        drop(masters);
+    });
+    // What was left is released as soon as somebody drives the runtime.
+    first.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
