@@ -16,6 +16,7 @@ mod obligation;
 mod offsets;
 mod pipe;
 mod resp;
+mod roster;
 mod server;
 mod slot;
 mod stream;
@@ -35,8 +36,9 @@ pub(crate) use link::Link;
 pub(crate) use marker::Marker;
 #[cfg(fuzzing)]
 pub(crate) use resp::first as first_reply;
+pub(crate) use roster::Roster;
 pub(crate) use server::Server;
-pub(crate) use slot::{Keeping, Roster, Slot, Status};
+pub(crate) use slot::{Keeping, Slot, Status};
 
 use crate::error::NodeError;
 use crate::request::{Request, Script};

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::link::Recollection;
 use super::obligation::{Obligation, Obligations};
 use super::witness::Witness;
-use super::{Answer, By, Class, Connection, Fault, Identity, Inbox, Link, Listener, Node, Peer};
+use super::{Answer, By, Class, Connection, Fault, Inbox, Link, Listener, Node, Peer, Roster};
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::error::{NodeError, Unfit};
@@ -30,85 +30,6 @@ use crate::steps::Steps;
 /// sum stays far enough below a second for a restarted server to be in use again within one.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(250);
-
-/// Which servers are in the pool, so that none is in it twice.
-#[derive(Debug)]
-pub(crate) struct Roster {
-    places: Mutex<Vec<Place>>,
-}
-
-/// The node that took the place, and the server behind it.
-type Place = Option<Guest>;
-
-#[derive(Clone, Debug)]
-struct Guest {
-    label: Arc<str>,
-    identity: Identity,
-    first_seen: Instant,
-    /// Another server had the place before.
-    successor: bool,
-}
-
-/// What a place tells of the server that has it.
-#[derive(Clone, Copy, Debug)]
-struct Tenure {
-    known_for: Duration,
-    successor: bool,
-}
-
-impl Tenure {
-    /// How far back the memory of a server that claims `memory` reaches, as far as the place is
-    /// concerned. What a successor has remembered before it came was not what its predecessor was told;
-    /// besides, an uptime is told by a wall clock, which may have been set forward since the start.
-    fn memory(self, memory: Option<Duration>) -> Duration {
-        match memory {
-            Some(memory) if !self.successor => memory,
-            Some(memory) => memory.min(self.known_for),
-            None => self.known_for,
-        }
-    }
-}
-
-impl Roster {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self {
-            places: Mutex::new(vec![None; nodes]),
-        }
-    }
-
-    /// Takes `place` for a server, unless the same one has another place; for how long this very run
-    /// of it has had the place, and whether another had it before. A server that does not tell its run
-    /// id cannot be recognised and is let in.
-    fn claim(&self, place: usize, label: &Arc<str>, identity: &Identity) -> Result<Tenure, Unfit> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let twin = places.iter().enumerate().find_map(|(other, entry)| {
-            let Guest {
-                label,
-                identity: known,
-                ..
-            } = entry.as_ref()?;
-            let same = other != place && !known.run_id.is_empty() && known.run_id == identity.run_id;
-            same.then(|| Arc::clone(label))
-        });
-        if let Some(other) = twin {
-            return Err(Unfit::SameServer { other });
-        }
-        let (first_seen, successor) = match &places[place] {
-            Some(known) if known.identity == *identity => (known.first_seen, known.successor),
-            before => (Instant::now(), before.is_some()),
-        };
-        places[place] = Some(Guest {
-            label: Arc::clone(label),
-            identity: identity.clone(),
-            first_seen,
-            successor,
-        });
-        Ok(Tenure {
-            known_for: first_seen.elapsed(),
-            successor,
-        })
-    }
-}
 
 /// Whether a master can be used, as [`Slot::watch`] shows it.
 #[derive(Clone, Debug)]
@@ -183,28 +104,29 @@ impl Slot {
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self: Arc<Self>, keeping: Keeping) {
         let mut predecessor: Option<Peer> = None;
-        let mut witness = self.witness(&keeping);
         loop {
-            let (connection, begun) = self.connect(&keeping, predecessor.as_ref()).await;
+            let (connection, witness, begun) = self.connect(&keeping, predecessor.as_ref()).await;
             let peer = connection.peer.clone();
-            if predecessor.is_none_or(|before| before.identity != peer.identity) {
-                witness = self.witness(&keeping);
-            }
             witness.hear(peer.clock_us, begun, keeping.clock.now());
             predecessor = Some(peer);
             self.serve(&keeping, connection, &witness).await;
+            keeping.roster.leave(self.place);
         }
     }
 
     fn witness(&self, keeping: &Keeping) -> Arc<Witness> {
         let (label, steps) = (Arc::clone(&self.label), Arc::clone(&keeping.steps));
         let reckoning = Arc::clone(&keeping.reckoning);
-        Arc::new(Witness::new(label, self.place, reckoning, steps))
+        Arc::new(Witness::new(label, reckoning, steps))
     }
 
-    /// Tries until there is a connection that has been set up and owes nothing; with the moment at
-    /// which its set-up began.
-    async fn connect(&self, keeping: &Keeping, predecessor: Option<&Peer>) -> (Connection, Moment) {
+    /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
+    /// server's clock, and the moment at which its set-up began.
+    async fn connect(
+        &self,
+        keeping: &Keeping,
+        predecessor: Option<&Peer>,
+    ) -> (Connection, Arc<Witness>, Moment) {
         let mut delays = delays(&keeping.chance);
         let mut was_replica = false;
         loop {
@@ -213,14 +135,12 @@ impl Slot {
             let attempt = timeout(keeping.connect_timeout, connecting).await;
             let error = match attempt {
                 Ok(Ok(mut connection)) => {
-                    match keeping
-                        .roster
-                        .claim(self.place, &self.label, &connection.peer.identity)
-                    {
+                    let (identity, witness) = (&connection.peer.identity, || self.witness(keeping));
+                    match keeping.roster.claim(self.place, &self.label, identity, witness) {
                         Ok(tenure) => {
                             let memory = connection.peer.memory.filter(|_| !was_replica);
                             connection.peer.memory = Some(tenure.memory(memory));
-                            return (connection, begun);
+                            return (connection, tenure.witness, begun);
                         }
                         Err(unfit) => unfit.into(),
                     }
@@ -479,30 +399,4 @@ fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
         .with_jitter()
         .with_jitter_seed(chance.seed())
         .build()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_successor_remembers_nothing_from_before_it_came() {
-        let roster = Roster::new(1);
-        let claim = |run: &str| {
-            let identity = Identity {
-                run_id: run.to_owned(),
-                replication_id: run.to_owned(),
-            };
-            roster.claim(0, &"node".into(), &identity).expect("no twin")
-        };
-        let uptime = Some(Duration::from_secs(3600));
-        assert_eq!(claim("a").memory(uptime), Duration::from_secs(3600));
-        let brief = Duration::from_secs(60);
-        assert!(claim("b").memory(uptime) < brief);
-        assert!(
-            claim("b").memory(uptime) < brief,
-            "not by connecting again either"
-        );
-        assert!(claim("a").memory(uptime) < brief, "nor by having been there once");
-    }
 }

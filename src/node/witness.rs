@@ -34,7 +34,6 @@ const KEPT: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Witness {
     node: Arc<str>,
-    place: usize,
     reckoning: Arc<Reckoning>,
     steps: Arc<Steps>,
     state: Mutex<State>,
@@ -42,6 +41,8 @@ pub(crate) struct Witness {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Where it has been seen. Its grants may stand in a hold under each of these.
+    places: Vec<usize>,
     offsets: Option<Offsets>,
     /// A later one is over earlier, or it would stand for both.
     doubts: Vec<Doubt>,
@@ -64,13 +65,20 @@ impl Doubt {
 }
 
 impl Witness {
-    pub(super) fn new(node: Arc<str>, place: usize, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
+    pub(super) fn new(node: Arc<str>, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
         Self {
             node,
-            place,
             reckoning,
             steps,
             state: Mutex::default(),
+        }
+    }
+
+    /// Takes in that the master is found at this place, too.
+    pub(super) fn seen_at(&self, place: usize) {
+        let mut state = self.state();
+        if !state.places.contains(&place) {
+            state.places.push(place);
         }
     }
 
@@ -86,7 +94,9 @@ impl Witness {
             let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
             let by = Rounded(step.gained);
             tracing::warn!(node = %self.node, %by, %no_vote_for, "master's clock stepped against this host's");
-            self.steps.note(self.place, heard, step.gained);
+            for place in &state.places {
+                self.steps.note(*place, heard, step.gained);
+            }
         }
     }
 
