@@ -12,7 +12,7 @@ use crate::fence::FencingToken;
 use crate::guard::MultiLockGuard;
 use crate::hold::{Granted, Hold};
 use crate::masters::Pool;
-use crate::node::{Class, Fault};
+use crate::node::Fault;
 use crate::plan::{Hindrance, Plan, Refusal};
 use crate::reply::{Reply, parse_acquired, parse_extended};
 use crate::round::{Forgotten, Round, Trust};
@@ -278,7 +278,7 @@ fn read(answer: Result<redis::Value, Fault>) -> Answer {
 }
 
 fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
-    answer.as_ref().err().and_then(Fault::class) == Some(Class::Denied)
+    answer.as_ref().is_err_and(Fault::is_denied)
 }
 
 /// Why the round did not give a hold.

@@ -7,6 +7,7 @@ mod chance;
 mod cleanup;
 mod clock;
 mod closing;
+mod commands;
 mod config;
 mod deadline;
 mod ends;

@@ -65,6 +65,13 @@ impl Names {
                     format!("1 to {MAX_BYTES} bytes"),
                 ));
             }
+            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+                let allowed = format!(
+                    "names that do not begin as the keys beside locks do: {}",
+                    RESERVED.join(", ")
+                );
+                return Err(InvalidInput::new("name", format!("{name:?}"), allowed));
+            }
         }
         Ok(())
     }
@@ -144,10 +151,18 @@ pub(crate) const MASTERS: &str = "multilock_masters";
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
 
+/// How the keys and channels begin that belong to names. A name that begins so could be one of them.
+const CHANNEL: &str = "redisson_lock__channel";
+const FENCE: &str = "redisson_lock_token";
+const REVOCATION: &str = "multilock_revoked";
+const RESERVED: [&str; 3] = ["multilock_", CHANNEL, FENCE];
+
 /// A key or channel that belongs to a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     prefix: &'static str,
+    /// What stands before a name that has a brace of its own; `:{` and `}` are put around any other.
+    colons: &'static str,
     name: &'a str,
 }
 
@@ -155,12 +170,30 @@ impl<'a> Key<'a> {
     /// What a prefix adds to a name at most, with what the protocol puts around a word.
     pub(crate) const LONGEST_PREFIX: usize = 40;
 
-    /// Its text in pieces, by Redisson's rule: a name with a hash tag keeps it.
+    /// Its text in pieces: a name with a hash tag keeps it.
     pub(crate) fn parts(self) -> [&'a str; 4] {
         if self.name.contains('{') {
-            [self.prefix, ":", self.name, ""]
+            [self.prefix, self.colons, self.name, ""]
         } else {
             [self.prefix, ":{", self.name, "}"]
+        }
+    }
+
+    /// By Redisson's rule, where the names `a` and `{a}` share a channel.
+    const fn shared(prefix: &'static str, name: &'a str) -> Self {
+        Self {
+            prefix,
+            colons: ":",
+            name,
+        }
+    }
+
+    /// Of our own, no two names share one.
+    const fn own(prefix: &'static str, name: &'a str) -> Self {
+        Self {
+            prefix,
+            colons: "::",
+            name,
         }
     }
 
@@ -171,31 +204,23 @@ impl<'a> Key<'a> {
 
 /// The channel on which a release of the name is announced, as Redisson names it.
 pub(crate) fn channel(name: &str) -> Key<'_> {
-    Key {
-        prefix: "redisson_lock__channel",
-        name,
-    }
+    Key::shared(CHANNEL, name)
 }
 
 /// The set of owner fields that an operator forced out of the name.
 pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
-    Key {
-        prefix: "multilock_revoked",
-        name,
-    }
+    Key::own(REVOCATION, name)
 }
 
-/// The largest fencing token that was accepted for the name, as Redisson names it.
+/// The largest fencing token that was accepted for the name.
 pub(crate) fn fence(name: &str) -> Key<'_> {
-    Key {
-        prefix: "redisson_lock_token",
-        name,
-    }
+    Key::own(FENCE, name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn sorted_and_each_once() {
@@ -236,6 +261,45 @@ mod tests {
     fn keys_as_redisson_lays_them_out() {
         assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
         assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
+    }
+
+    #[test]
+    fn names_with_braces_have_keys_of_their_own() {
+        assert_eq!(fence("a").text(), "redisson_lock_token:{a}");
+        assert_eq!(fence("{a}").text(), "redisson_lock_token::{a}");
+        assert_eq!(
+            revocation_mark("{order}:1").text(),
+            "multilock_revoked::{order}:1"
+        );
+        // Redisson's waiters listen to this one.
+        assert_eq!(channel("{a}").text(), channel("a").text());
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
+            for key in [fence, revocation_mark] {
+                prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_our_own_keys_are_refused() {
+        for name in [
+            "multilock_marker",
+            "redisson_lock_token:{a}",
+            "redisson_lock__channel:{a}",
+        ] {
+            let error = Names::from(["a", name]).check().expect_err("a key of ours");
+            assert_eq!((error.field, error.value), ("name", format!("{name:?}")));
+            assert!(
+                error
+                    .allowed
+                    .contains("multilock_, redisson_lock__channel, redisson_lock_token")
+            );
+        }
+        assert_eq!(Names::from(["multilock", "redisson_lock"]).check(), Ok(()));
     }
 
     #[test]

@@ -233,6 +233,7 @@ impl Round {
         let Ok(link) = &self.links[place] else {
             return answer;
         };
+        let answer = answer.map_err(|fault| fault.inside(self.request.script));
         heed(link, &answer);
         let outdated = answer.as_ref().ok().and_then(parse_outdated);
         if let Some(longest) = outdated {

@@ -7,10 +7,11 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use multilock::{ConnectError, LockError, Masters, NodeError, Unfit, Unlocked, Vote};
+use multilock::{ConnectError, LockError, Masters, NodeError, Quarantine, Unfit, Unlocked, Vote};
 use redis::Value;
 use support::{
-    Cluster, PATIENT, Proxy, Server, WITHIN, connect, held_everywhere, patient, until, until_free, vote,
+    Cluster, PATIENT, Proxy, Server, WITHIN, connect, heard_from_all, held_everywhere, patient, until,
+    until_free, vote,
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -138,6 +139,55 @@ async fn the_same_server_twice() {
             "{text}"
         );
     }
+}
+
+/// The addresses of all masters change places, without a restart: the servers are the same, so they vote as
+/// soon as they are connected, and none of them is its own twin for more than a moment.
+#[tokio::test]
+async fn addresses_change_places() {
+    let cluster = Cluster::start(3).await;
+    let stranger = Server::start_with(&[]).await;
+    let mut proxies = Vec::new();
+    for server in cluster.servers() {
+        proxies.push(Proxy::start(server.port()).await);
+    }
+    let lease = Duration::from_secs(4);
+    let builder = patient(proxies.iter().map(Proxy::url)).quarantine(Quarantine::Auto);
+    let builder = builder.node_timeout(Duration::from_millis(500)).lease(lease);
+    let masters = builder
+        .lease_without_charter(lease)
+        .connect()
+        .await
+        .expect("masters");
+    let guard = masters.red_lock("a").lock().await.expect("after the quarantine");
+    let votes = async || {
+        let other = masters.red_lock("b").lock().await.expect("two are well");
+        heard_from_all(&other).await;
+        other.votes()
+    };
+    until("all vote", async || votes().await.granted() == 3).await;
+    for shift in 1..=2 {
+        for (place, proxy) in proxies.iter().enumerate() {
+            proxy.point_to(cluster.server((place + shift) % 3).port());
+        }
+        for proxy in &proxies {
+            proxy.reset_connections().await;
+        }
+        let moved = Instant::now();
+        until("all vote", async || votes().await.granted() == 3).await;
+        assert!(moved.elapsed() < lease, "{:?}", moved.elapsed());
+        assert!(guard.is_valid());
+    }
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    // A server that is new to the client has none until it is known for long enough.
+    proxies[0].point_to(stranger.port());
+    proxies[0].reset_connections().await;
+    until("the stranger is heard", async || {
+        let vote = vote(&votes().await, 0);
+        assert_ne!(vote, Vote::Granted);
+        matches!(vote, Vote::Quarantined { .. })
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -367,6 +417,91 @@ async fn a_user_who_may_not_run_scripts() {
     assert!(text.contains(&label(&servers[0])), "{text}");
     for server in &servers {
         assert_eq!(server.keys().await, Vec::<String>::new());
+    }
+}
+
+/// What a script runs is probed for: a master that denies one of its commands is refused by its name, and
+/// nothing is left of the probe.
+#[tokio::test]
+async fn a_user_who_may_not_run_one_command_inside_a_script() {
+    let rules = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*"];
+    let servers = three_with(&rules).await;
+    for lacking in ["hdel", "del", "pexpire", "set", "exists", "hset", "sadd"] {
+        for server in &servers {
+            let deny = format!("-{lacking}");
+            server.command(&[&rules[..], &["+@all", &deny]].concat()).await;
+            server.reset_stats().await;
+        }
+        let (error, text) = refusal(servers.iter().map(|server| as_user("app:secret", server))).await;
+        let ConnectError::Unfit {
+            reason: Unfit::Denied { error },
+            ..
+        } = &error
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(error, &format!("the user may not run {lacking} in a script"));
+        for server in &servers {
+            assert_eq!(server.keys().await, Vec::<String>::new(), "-{lacking}");
+        }
+    }
+}
+
+/// The lines of README's ACL, each word of it.
+fn readme_acl() -> Vec<&'static str> {
+    let readme = include_str!("../README.md");
+    let (_, acl) = readme.split_once("ACL SETUSER").expect("an ACL");
+    let (acl, _) = acl.split_once("```").expect("the end of a block");
+    ["ACL", "SETUSER"]
+        .into_iter()
+        .chain(acl.split_whitespace())
+        .collect()
+}
+
+/// README's ACL, to the letter: with it everything can be done, and every word of it is needed.
+#[tokio::test]
+async fn the_acl_of_the_readme() {
+    let names = ["~a", "~b"];
+    for (strict, database) in [(false, ""), (false, "/3"), (true, "")] {
+        let words: Vec<&str> = readme_acl()
+            .into_iter()
+            .filter(|word| strict || *word != "~multilock_marker")
+            .filter(|word| !database.is_empty() || *word != "+select")
+            .collect();
+        let servers = three_with(&[&words[..], &names].concat()).await;
+        let urls = servers
+            .iter()
+            .map(|server| as_user("app:secret", server) + database);
+        let masters = patient(urls).strict(strict).connect().await.expect("allowed");
+        let lock = masters.multi_lock(["a", "b"]).wait(PATIENT);
+        let guard = lock.lock().await.expect("free");
+        guard.extend(Duration::from_secs(30)).await.expect("held");
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.lock().await }
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        let guard = waiting.await.expect("no panic").expect("free");
+        let inspection = lock.inspect().await.expect("looks").remove(0);
+        assert!(inspection.agreed.is_some(), "{inspection:?}");
+        let forced = lock.force_release().await.expect("all are well");
+        assert_eq!(forced.votes.granted(), 3, "{}", forced.votes);
+        drop(guard);
+        for server in &servers {
+            let log = self::list(server, &["ACL", "LOG"]).await;
+            assert!(
+                log.iter().all(|entry| entry.contains("setinfo")),
+                "strict {strict} {database:?}: {log:?}"
+            );
+        }
+    }
+}
+
+async fn list(server: &Server, args: &[&str]) -> Vec<String> {
+    match server.command(args).await {
+        Value::Array(entries) => entries.iter().map(|entry| format!("{entry:?}")).collect(),
+        other => panic!("{other:?}"),
     }
 }
 

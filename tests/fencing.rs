@@ -420,3 +420,41 @@ async fn paused_client() {
     );
     assert!(!stale.is_valid(), "had it looked again");
 }
+
+/// `a` and `{a}` are two names, though Redisson has one channel for both.
+#[tokio::test(start_paused = true)]
+async fn names_that_differ_by_braces_have_fences_of_their_own() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        store(master, 4_000_000_000_000_000);
+    }
+    // The largest token of `a` would be above all that is proposed for the other, once for each name.
+    let guard = masters.red_lock("{a}").try_lock().await.expect("free");
+    assert!(u64::from(guard.fencing_token()) < 4_000_000_000_000_000);
+    let both = masters
+        .red_lock(["a", "{b}", "b"])
+        .try_lock()
+        .await
+        .expect("free");
+    assert!(u64::from(both.fencing_token()) > 4_000_000_000_000_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_a_key_of_ours_is_refused() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let error = masters.red_lock(FENCE).try_lock().await.expect_err("a fence");
+    let LockError::Invalid(invalid) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (invalid.field, &*invalid.value),
+        ("name", "\"redisson_lock_token:{a}\"")
+    );
+    masters
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect("its fence is a number");
+}

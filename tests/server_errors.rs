@@ -512,6 +512,22 @@ async fn scripts_denied() {
     healed(&servers, &masters).await;
 }
 
+/// Denied in the midst of a script, after its first write: that is told at once with the command's name,
+/// and what was written is taken back.
+#[tokio::test]
+async fn a_command_inside_a_script_is_denied() {
+    let (servers, masters) = three_with_a_user().await;
+    for server in &servers {
+        server.command(&["ACL", "SETUSER", "app", "-pexpire"]).await;
+    }
+    denied(&masters, "(pexpire in acquire)").await;
+    for server in &servers {
+        until("nothing is left", async || server.keys().await.is_empty()).await;
+        server.command(&["ACL", "SETUSER", "app", "+pexpire"]).await;
+    }
+    healed(&servers, &masters).await;
+}
+
 #[tokio::test]
 async fn keys_denied() {
     let (servers, masters) = three_with_a_user().await;

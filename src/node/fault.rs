@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::commands;
+use crate::request::Script;
 use crate::vote::Vote;
 
 /// A call without a usable reply.
@@ -35,6 +37,8 @@ pub(crate) enum Class {
     Denied,
     /// A key of ours was replaced by something else: this call fails until somebody removes that key.
     Spoilt,
+    /// The same, but a script met it half-way: it may have been executed in part.
+    DeniedInside,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }
@@ -61,6 +65,9 @@ const CODES: [(&str, Class); 16] = [
     ("WRONGTYPE", Class::Spoilt),
 ];
 
+/// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
+const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+
 impl Fault {
     fn from_server(code: &str, detail: &str) -> Self {
         // Redis 6 reports an error raised inside a script as "ERR Error running script … -CODE …".
@@ -73,10 +80,12 @@ impl Fault {
         } else {
             code
         };
-        let class = CODES
-            .iter()
-            .find(|(known, _)| *known == code_inside)
-            .map_or(Class::Unforeseen, |(_, class)| *class);
+        let known = CODES.iter().find(|(known, _)| *known == code_inside);
+        let class = match known.map(|(_, class)| *class) {
+            Some(Class::Denied) if code_inside != code => Class::DeniedInside,
+            None if DENIED_INSIDE.iter().any(|words| detail.starts_with(words)) => Class::DeniedInside,
+            class => class.unwrap_or(Class::Unforeseen),
+        };
         Self::Server {
             class,
             error: format!("{code} {detail}").trim_end().into(),
@@ -111,6 +120,39 @@ impl Fault {
         }
     }
 
+    /// Nobody may do what a script does there until a configuration is changed.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.class(), Some(Class::Denied | Class::DeniedInside))
+    }
+
+    /// With the commands of the script's line that is denied, where the server tells only the line.
+    pub(crate) fn inside(self, script: &Script) -> Self {
+        let Self::Server {
+            class: class @ Class::DeniedInside,
+            error,
+        } = self
+        else {
+            return self;
+        };
+        let line = error
+            .split("@user_script:")
+            .nth(1)
+            .unwrap_or_default()
+            .trim_start();
+        let line = line
+            .split(|digit: char| !digit.is_ascii_digit())
+            .next()
+            .unwrap_or_default();
+        let commands = line.parse().map(|line| commands::in_line(script.source, line));
+        let commands = commands.unwrap_or_default().join(" or ");
+        let error = if commands.is_empty() {
+            error
+        } else {
+            format!("{error} ({commands} in {script:?})").into()
+        };
+        Self::Server { class, error }
+    }
+
     pub(crate) fn class(&self) -> Option<Class> {
         match self {
             Self::Server { class, .. } => Some(*class),
@@ -124,7 +166,7 @@ impl Fault {
         matches!(
             self,
             Self::Server {
-                class: Class::Spoilt | Class::Denied | Class::Unforeseen,
+                class: Class::Spoilt | Class::Denied | Class::DeniedInside | Class::Unforeseen,
                 ..
             }
         )
@@ -143,7 +185,7 @@ impl Fault {
                 reason: Arc::clone(reason),
             },
             Self::Server {
-                class: Class::Unforeseen,
+                class: Class::Unforeseen | Class::DeniedInside,
                 error,
             } => Vote::Unknown {
                 reason: Arc::clone(error),
@@ -172,6 +214,39 @@ mod tests {
         assert_eq!(class("NOPERM", "no permissions"), Some(Class::Denied));
         assert_eq!(class("WRONGTYPE", "Operation against a key"), Some(Class::Spoilt));
         assert_eq!(class("ERR", "something new"), Some(Class::Unforeseen));
+    }
+
+    /// What was done before the command that is denied stands, so the vote is not certain.
+    #[test]
+    fn what_is_denied_inside_a_script_is_denied_and_may_have_been_done_in_part() {
+        for detail in [
+            "The user executing the script can't run this command or subcommand script: 66, on @user_script:3.",
+            "The user executing the script can't access at least one of the keys mentioned",
+            "ACL failure in script: User app has no permissions to run the 'pexpire' command",
+            "Error running script (call to f_ab): @user_script:3: @user_script: 3: -NOPERM The user",
+        ] {
+            let fault = Fault::from_server("ERR", detail);
+            assert_eq!(fault.class(), Some(Class::DeniedInside), "{detail}");
+            assert!(fault.is_denied() && fault.vote().may_have_granted(), "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_script_that_is_denied_is_told_by_its_commands() {
+        let script = Script::new("test", "--\n--\ncall('hset', 1)", || "digest".into());
+        let told = |detail| {
+            Fault::from_server("ERR", detail)
+                .inside(&script)
+                .vote()
+                .to_string()
+        };
+        let of_redis_7 =
+            "The user executing the script can't run this command script: 66, on @user_script:3.";
+        assert!(told(of_redis_7).ends_with("on @user_script:3. (hset in test)"));
+        let of_redis_6 = "Error running script (call to f_ab): @user_script: 3: -NOPERM The user executing";
+        assert!(told(of_redis_6).ends_with("(hset in test)"));
+        let without = "ACL failure in script: User app has no permissions";
+        assert!(told(without).ends_with("no permissions"));
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::future::{BoxFuture, FutureExt, join, join_all};
 use redis::Value;
 
 use super::address::Address;
 use super::login::{ask, log_in};
 use super::pipe::Pipe;
 use super::{By, Connection, Fault, Identity, Listener, Marker, Node, Peer, ReplyTo, Wire, stream};
+use crate::commands;
 use crate::error::{NodeError, Unfit};
 use crate::name::MARKER;
 use crate::request::{Request, Script};
@@ -46,7 +47,7 @@ impl Node for Server {
 
 impl Server {
     /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
-    /// connection, load the scripts.
+    /// connection, load the scripts, see whether what they do is allowed.
     async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
         let stream = stream::open(self.address.info.addr(), self.connect_timeout)
             .await
@@ -63,7 +64,13 @@ impl Server {
             let _ = pipe.ask(&kill).await;
         }
         // Where loading is denied, a call meets NOSCRIPT and sends the text.
-        join_all(script::ALL.map(|script| pipe.ask(&script.load()))).await;
+        let loading = join_all(script::ALL.map(|script| pipe.ask(&script.load())));
+        let (_, probed) = join(loading, pipe.ask(&commands::probe())).await;
+        let denied = probed.map(|answer| commands::denied(&answer)).unwrap_or_default();
+        if !denied.is_empty() {
+            let error = format!("the user may not run {} in a script", denied.join(", "));
+            return Err(Unfit::Denied { error }.into());
+        }
         Ok(Connection {
             wire: Box::new(ServerWire { pipe, resp3 }),
             driver,

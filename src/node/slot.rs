@@ -368,12 +368,7 @@ async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
     match ask(link, obligation).await {
         Ok(_) => true,
         // Asking again would bring the same answer: left to the lease.
-        Err(fault) => {
-            matches!(
-                fault.class(),
-                Some(Class::Denied | Class::Spoilt | Class::Unforeseen)
-            )
-        }
+        Err(fault) => fault.is_denied() || matches!(fault.class(), Some(Class::Spoilt | Class::Unforeseen)),
     }
 }
 
