@@ -28,6 +28,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         Standing::Outside => {}
     }
     plan.pool.chartered(plan.lease)?;
+    plan.pool.relief(plan.needed).await;
     let reckoned = plan.pool.reckoning.longest_lease();
     let mut attempted = attempt(plan).await;
     if attempted.is_err() && plan.pool.reckoning.longest_lease() != reckoned {

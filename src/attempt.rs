@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::cleanup::{Attempt, Debris};
+use crate::claim::Claim;
+use crate::cleanup::Attempt;
 use crate::ends::Ends;
 use crate::error::LockError;
 use crate::fence::FencingToken;
@@ -29,12 +30,12 @@ const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 /// a larger fencing token.
 pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let pool = &plan.pool;
-    let debris = Debris {
+    let claim = Claim {
         names: plan.names.clone(),
         field: pool.fresh_field(),
         token: FencingToken::NONE,
     };
-    let field = debris.field;
+    let field = claim.field;
     let owner = field.text();
     let mut token = if plan.fenced {
         pool.propose_token()
@@ -48,7 +49,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let reckoned = pool.reckoning.longest_lease();
     let request = script::acquire(&plan.names, &owner, 1, plan.lease, fence, pool.terms());
     let mut tally = Tally::new(pool.slots.len(), plan.needed);
-    let mut attempt = Attempt::new(pool, debris, tally.blocking());
+    let mut attempt = Attempt::new(pool, claim, tally.blocking());
     let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);

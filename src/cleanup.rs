@@ -9,26 +9,14 @@ use std::sync::Arc;
 use redis::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::fence::FencingToken;
-use crate::field::Field;
+use crate::claim::Claim;
 use crate::masters::Pool;
-use crate::name::Names;
-use crate::node::Fault;
+use crate::node::{self, Deferred, Fault};
 use crate::queue::Crowd;
 use crate::reply::parse_released;
-use crate::request::Request;
-use crate::round::{Forgotten, Round, Trust};
-use crate::script::{self, Fence};
+use crate::round::{Forgotten, Round};
+use crate::script;
 use crate::vote::Vote;
-
-/// What is to be released.
-#[derive(Clone, Debug)]
-pub(crate) struct Debris {
-    pub(crate) names: Names,
-    pub(crate) field: Field,
-    /// The hold's token; none for an attempt that has not got one.
-    pub(crate) token: FencingToken,
-}
 
 /// A release under way. Dropped, it carries on in the background.
 pub(crate) struct Release {
@@ -40,7 +28,8 @@ pub(crate) struct Release {
 #[derive(Clone)]
 struct Books {
     pool: Arc<Pool>,
-    request: Arc<Request>,
+    claim: Claim,
+    notify: bool,
     crowd: Option<Crowd>,
 }
 
@@ -49,24 +38,42 @@ impl Release {
     /// listened.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
-        debris: &Debris,
+        claim: Claim,
         notify: bool,
         crowd: Option<Crowd>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        let fence = Fence {
-            token: debris.token,
-            retention: pool.config.fence_retention,
-        };
-        let request = script::release(&debris.names, &debris.field.text(), notify, fence);
+        let request = script::release(&claim, notify, pool.config.fence_retention);
+        let round = Round::release(pool, &request, claim.clone(), notify, asked);
         Self {
-            round: Some(Round::begin(pool, &request, Trust::All, asked)),
+            round: Some(round),
             books: Books {
                 pool: Arc::clone(pool),
-                request,
+                claim,
+                notify,
                 crowd,
             },
         }
+    }
+
+    /// The same where nobody waits for what the masters say. Where all of them have much to do, nothing but
+    /// the claim is kept until they are told.
+    pub(crate) fn leave(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        notify: bool,
+        crowd: Option<Crowd>,
+        asked: impl Fn(usize) -> bool,
+    ) {
+        let asked_slots = || pool.slots.iter().enumerate().filter(|(place, _)| asked(*place));
+        if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
+            for (_, slot) in asked_slots() {
+                slot.defer(Deferred::new(claim.clone(), notify));
+            }
+            return;
+        }
+        // Dropped at once, so it is carried on in the background.
+        drop(Self::begin(pool, claim, notify, crowd, asked));
     }
 
     /// So many masters have to release it.
@@ -120,8 +127,13 @@ impl Books {
             },
             Err(fault) => fault,
         };
-        self.pool.slots[place].owe(Arc::clone(&self.request));
-        fault.vote()
+        // What may yet be answered is the connection's to do.
+        let vote = fault.vote();
+        if !matches!(fault, Fault::Late { .. }) && !node::is_done(&Err(fault)) {
+            let release = Deferred::new(self.claim.clone(), self.notify);
+            self.pool.slots[place].defer(release);
+        }
+        vote
     }
 }
 
@@ -129,7 +141,7 @@ impl Books {
 /// whatever ends it rolls it back.
 pub(crate) struct Attempt {
     pool: Arc<Pool>,
-    debris: Debris,
+    claim: Claim,
     /// Without so many masters there is no quorum: N − Q + 1.
     blocking: usize,
     pub(crate) votes: Vec<Vote>,
@@ -139,10 +151,10 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn new(pool: &Arc<Pool>, debris: Debris, blocking: usize) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, blocking: usize) -> Self {
         Self {
             pool: Arc::clone(pool),
-            debris,
+            claim,
             blocking,
             votes: vec![Vote::Pending; pool.slots.len()],
             settled: false,
@@ -170,7 +182,6 @@ impl Drop for Attempt {
         let notify = touched >= self.blocking;
         let votes = &self.votes;
         let asked = |place: usize| votes[place].may_have_granted();
-        // Dropped at once, so it is carried on in the background.
-        drop(Release::begin(&self.pool, &self.debris, notify, None, asked));
+        Release::leave(&self.pool, self.claim.clone(), notify, None, asked);
     }
 }

@@ -1,14 +1,15 @@
 //! The graceful end.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use crate::cleanup::{Debris, Release};
 use crate::error::LossCause;
 use crate::hold::Hold;
 use crate::masters::{Masters, Pool};
+use crate::node::Deferred;
 
 /// What becomes of the holds when a pool is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,36 +21,91 @@ pub enum Closing {
     Leave,
 }
 
+/// What [`Masters::close`] did with the holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Closed {
+    /// Holds that so many masters have released that their names are free.
+    pub released: u64,
+    /// Holds of which too few masters have said so: their leases free the names at the latest.
+    pub unconfirmed: u64,
+    /// Masters that could not be told everything, and how many releases they are owed.
+    pub left: Vec<(Arc<str>, u64)>,
+}
+
+/// Node deadlines for which a master may keep silent before it is waited for no longer.
+const SILENT: u32 = 4;
+
+/// The holds that are released by closing: the masters that have done so, and how many it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
+
 impl Masters {
     /// Ends the pool, for this and every other clone: waiters are told
     /// [`LockError::Closed`](crate::LockError::Closed), holds are released or left as asked, and when
-    /// this returns every connection is closed and no background task is left. Takes about the node
-    /// deadline at the most.
+    /// this returns every connection is closed and no background task is left.
+    ///
+    /// Releases go in batches and take the time that they need, for as long as the masters answer: a
+    /// master that has said nothing for four node deadlines is left as it is, and the leases free
+    /// what it keeps. The result tells what was released.
     ///
     /// # Cancel safety
     ///
     /// Dropped half-way, no new lock is given out any more, but connections may still be open. Call it
-    /// again.
-    pub async fn close(&self, holds: Closing) {
+    /// again: it goes on, and its result is that of both calls.
+    pub async fn close(&self, holds: Closing) -> Closed {
         let pool = &self.pool;
         pool.tracker.close();
         pool.closing.cancel();
         if holds == Closing::Release {
-            join_all(pool.watchdog.all().iter().map(|hold| release(pool, hold))).await;
+            for hold in pool.watchdog.all() {
+                release(pool, &hold);
+            }
         }
         // What is on its way gets there before the connections end.
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
+        let quiet = pool.config.node_timeout * SILENT;
+        let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
         pool.stop().await;
+        let mut closed = pool.released.count();
+        for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
+            closed.left.push((Arc::clone(slot.label()), owed as u64));
+        }
+        closed
     }
 }
 
-async fn release(pool: &Arc<Pool>, hold: &Arc<Hold>) {
-    hold.lose(LossCause::Closed);
-    let debris = Debris {
-        names: hold.names.clone(),
-        field: hold.field,
-        token: hold.token,
-    };
-    let mut release = Release::begin(pool, &debris, true, None, |place| hold.may_be_on(place));
-    while release.next().await.is_some() {}
+/// Every master is told with others, in batches.
+fn release(pool: &Pool, hold: &Arc<Hold>) {
+    if !hold.lose(LossCause::Closed) {
+        return;
+    }
+    let (on, off): (Vec<_>, Vec<_>) = (0..pool.slots.len()).partition(|place| hold.may_be_on(*place));
+    let confirmed = pool.released.add(off.len(), hold.needed);
+    for place in on {
+        let release = Deferred::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
+        pool.slots[place].defer(release);
+    }
+}
+
+impl Releasing {
+    /// Another hold, which so many masters do not have; counts those that have released it.
+    fn add(&self, off: usize, needed: usize) -> Arc<AtomicUsize> {
+        let confirmed = Arc::new(AtomicUsize::new(off));
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.push((Arc::clone(&confirmed), needed));
+        confirmed
+    }
+
+    fn count(&self) -> Closed {
+        let holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free =
+            |(confirmed, needed): &&(Arc<AtomicUsize>, usize)| confirmed.load(Ordering::Relaxed) >= *needed;
+        let released = holds.iter().filter(is_free).count();
+        Closed {
+            released: released as u64,
+            unconfirmed: (holds.len() - released) as u64,
+            left: Vec::new(),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::cleanup::{Debris, Release};
+use crate::cleanup::Release;
 use crate::clock::Moment;
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::extension;
@@ -203,8 +203,8 @@ impl MultiLockGuard {
     /// Dropped half-way, the release is carried on in the background.
     pub async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = self.is_valid();
-        let release = match self.leave() {
-            Ok(release) => release,
+        let turn = match self.leave() {
+            Ok(turn) => turn,
             Err(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
             Err(_) => {
                 return Err(UnlockError::WasLost {
@@ -212,6 +212,12 @@ impl MultiLockGuard {
                 });
             }
         };
+        let crowd = turn.as_ref().map(Turn::crowd);
+        let release = Release::begin(&self.pool, self.hold.claim(), true, crowd, |place| {
+            self.hold.may_be_on(place)
+        });
+        // The next of this process in line asks right behind the release.
+        drop(turn);
         let nodes = self.pool.slots.len();
         let spare = nodes - self.hold.needed;
         let mut votes: Vec<Vote> = (0..nodes)
@@ -259,9 +265,9 @@ impl MultiLockGuard {
         }
     }
 
-    /// Leaves the hold, once. The last one to leave gets the release, which is already on its way;
-    /// anybody else the number of guards that are still in.
-    fn leave(&mut self) -> Result<Release, u64> {
+    /// Leaves the hold, once. The last one to leave is to release it, and gets the turn, to be passed on
+    /// after that; anybody else gets the number of guards that are still in.
+    fn leave(&mut self) -> Result<Option<Turn>, u64> {
         if !std::mem::take(&mut self.inside) {
             return Err(self.hold.count());
         }
@@ -269,23 +275,18 @@ impl MultiLockGuard {
             return Err(count);
         }
         self.pool.watchdog.forget(&self.hold);
-        let turn = self.hold.take_turn();
-        let debris = Debris {
-            names: self.hold.names.clone(),
-            field: self.hold.field,
-            token: self.hold.token,
-        };
-        let crowd = turn.as_ref().map(Turn::crowd);
-        // The next of this process in line asks once its turn has been passed on, so after this.
-        Ok(Release::begin(&self.pool, &debris, true, crowd, |place| {
-            self.hold.may_be_on(place)
-        }))
+        Ok(self.hold.take_turn())
     }
 }
 
 impl Drop for MultiLockGuard {
     fn drop(&mut self) {
-        drop(self.leave());
+        if let Ok(turn) = self.leave() {
+            let crowd = turn.as_ref().map(Turn::crowd);
+            Release::leave(&self.pool, self.hold.claim(), true, crowd, |place| {
+                self.hold.may_be_on(place)
+            });
+        }
     }
 }
 

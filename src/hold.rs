@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::claim::Claim;
 use crate::clock::{Clock, Moment};
 use crate::ends::Ends;
 use crate::error::LossCause;
@@ -177,6 +178,15 @@ impl Hold {
         self.state().votes.to_vec()
     }
 
+    /// All that it takes to release it.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim {
+            names: self.names.clone(),
+            field: self.field,
+            token: self.token,
+        }
+    }
+
     /// Whether a master may keep something for this hold: it granted, or nobody can tell.
     pub(crate) fn may_be_on(&self, node: usize) -> bool {
         self.state().touched.contains(node)
@@ -311,7 +321,8 @@ impl Hold {
     /// What the watchdog is to do with it.
     pub(crate) fn upkeep(&self) -> Upkeep {
         match self.look() {
-            Phase::Left => return Upkeep::Nothing,
+            // Whoever closes the pool releases its holds.
+            Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::Burial,
             Phase::Held => {}
         }
@@ -363,14 +374,16 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Ends the validity before its time.
-    pub(crate) fn lose(&self, cause: LossCause) {
+    /// Ends the validity before its time; whether it had not ended yet.
+    pub(crate) fn lose(&self, cause: LossCause) -> bool {
         let mut state = self.state();
-        if state.phase == Phase::Held {
+        let held = state.phase == Phase::Held;
+        if held {
             state.phase = Phase::Lost(cause);
             drop(state);
             self.changed.notify_waiters();
         }
+        held
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,6 +4,7 @@ mod acquisition;
 mod attempt;
 mod builder;
 mod chance;
+mod claim;
 mod cleanup;
 mod clock;
 mod closing;
@@ -53,7 +54,7 @@ mod wait;
 mod watchdog;
 
 pub use builder::MastersBuilder;
-pub use closing::Closing;
+pub use closing::{Closed, Closing};
 pub use config::Quarantine;
 pub use error::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError,

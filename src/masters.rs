@@ -1,12 +1,14 @@
 //! The N masters and what every round, guard and background task shares.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -14,6 +16,7 @@ use uuid::Uuid;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::closing::Releasing;
 use crate::config::Config;
 use crate::deadline::Deadlines;
 use crate::error::Unchartered;
@@ -94,6 +97,10 @@ pub(crate) struct Pool {
     pub(crate) closing: CancellationToken,
     /// Releases, stragglers and attempts under way.
     pub(crate) tracker: TaskTracker,
+    /// Rings when a master is no longer owed too much.
+    relieved: Arc<Notify>,
+    /// The holds that closing releases.
+    pub(crate) released: Releasing,
     /// Where background work goes, also from a drop outside the runtime.
     pub(crate) runtime: Handle,
     /// What keeps the connections up and the holds alive; ends with the pool.
@@ -128,11 +135,12 @@ impl Pool {
         let membership = Arc::new(Membership::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
         let steps = Arc::new(Steps::new(nodes.len()));
-        let slots: Vec<_> = nodes
-            .iter()
-            .enumerate()
-            .map(|(place, node)| Arc::new(Slot::new(place, node.label())))
-            .collect();
+        let relieved = Arc::new(Notify::new());
+        let slot = |(place, node): (usize, &Box<dyn Node>)| {
+            let slot = Slot::new(place, node.label(), config.fence_retention, &relieved);
+            Arc::new(slot)
+        };
+        let slots: Vec<_> = nodes.iter().enumerate().map(slot).collect();
         let mut background: Vec<_> = slots
             .iter()
             .zip(nodes)
@@ -190,6 +198,8 @@ impl Pool {
             stragglers,
             closing,
             tracker,
+            relieved,
+            released: Releasing::default(),
             runtime,
             background: Mutex::new(background),
         })
@@ -214,6 +224,27 @@ impl Pool {
         for slot in &self.slots {
             slot.close();
         }
+    }
+
+    /// Waits while so many masters are owed so many releases that no quorum of the others is left, at most
+    /// the node deadline: whoever takes locks faster than they can be released is slowed down.
+    pub(crate) async fn relief(&self, needed: usize) {
+        let full = || self.slots.iter().filter(|slot| slot.is_full()).count();
+        let spare = self.slots.len() - needed;
+        if full() <= spare {
+            return;
+        }
+        let _ = timeout(self.config.node_timeout, async {
+            loop {
+                let mut relieved = pin!(self.relieved.notified());
+                relieved.as_mut().enable();
+                if full() <= spare {
+                    return;
+                }
+                relieved.await;
+            }
+        })
+        .await;
     }
 
     /// A field that no hold of any client ever had before.

@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cleanup::{Debris, Release};
+use crate::cleanup::Release;
 use crate::extension::Extension;
 use crate::hold::{Hold, Upkeep};
 use crate::masters::Pool;
@@ -89,13 +89,6 @@ async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<H
 /// A lost hold is released wherever something of it may be left, and passes its turn on.
 fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
-    let debris = Debris {
-        names: hold.names.clone(),
-        field: hold.field,
-        token: hold.token,
-    };
-    drop(Release::begin(pool, &debris, true, None, |place| {
-        hold.may_be_on(place)
-    }));
+    Release::leave(pool, hold.claim(), true, None, |place| hold.may_be_on(place));
     drop(hold.take_turn());
 }

@@ -171,6 +171,14 @@ pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     })
 }
 
+/// What release answered for each of many holds.
+pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(each) => Some(each),
+        _ => None,
+    }
+}
+
 pub(crate) fn parse_owners(value: &Value) -> Option<Vec<Arc<str>>> {
     let Value::Array(owners) = value else {
         return None;

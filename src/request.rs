@@ -22,6 +22,11 @@ impl Script {
         }
     }
 
+    /// Whether a call of it may leave something on a master that has to be released.
+    pub(crate) fn leaves_something(&self) -> bool {
+        self.name == "acquire"
+    }
+
     /// `SCRIPT LOAD source`
     pub(crate) fn load(&self) -> redis::Cmd {
         let mut command = redis::cmd("SCRIPT");

@@ -8,14 +8,14 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
+use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::deadline::Alarm;
 use crate::masters::Pool;
-use crate::node::{By, Class, Fault, Inbox, Link};
+use crate::node::{self, By, Class, Deferred, Fault, Inbox, Late, Link, ReplyTo, Slot};
 use crate::policy::forgetful_allowed;
 use crate::reply::{Stamp, parse_outdated};
 use crate::request::Request;
-use crate::rounded::Rounded;
 use crate::stragglers::{Note, Rest};
 
 /// A master's answer: its place in the pool, and a reply or why there is none.
@@ -31,6 +31,8 @@ pub(crate) struct Round {
     steps: u64,
     sent: Instant,
     trust: Trust,
+    /// What it releases, and whether it tells who waits: that is done even where nobody hears of it.
+    release: Option<(Claim, bool)>,
     /// One a master.
     links: Links,
     inbox: Inbox,
@@ -93,6 +95,27 @@ impl Round {
         trust: Trust,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
+        Self::send_to(pool, request, trust, None, asked)
+    }
+
+    /// The same with a release, which every master is told that it is owed.
+    pub(crate) fn release(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        claim: Claim,
+        notify: bool,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        Self::send_to(pool, request, Trust::All, Some((claim, notify)), asked)
+    }
+
+    fn send_to(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        trust: Trust,
+        release: Option<(Claim, bool)>,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
         let steps = pool.steps.count();
         let (begun, sent) = (pool.clock.now(), Instant::now());
         let links: Links = pool.slots.iter().map(|slot| slot.link()).collect();
@@ -103,6 +126,7 @@ impl Round {
             steps,
             sent,
             trust,
+            release,
             quarantined: trust.quarantined(&links, sent),
             inbox: Inbox::new(links.len()),
             links,
@@ -272,23 +296,40 @@ impl Round {
             self.alarm = self.pool.deadlines.set(self.deadline, cx);
         }
         if self.alarm.is_none() {
-            let nobody = Fault::Unknown("awaited outside of a tokio runtime".into());
-            self.inbox.give_up(&nobody);
+            self.give_up(Some(Fault::Unknown("awaited outside of a tokio runtime".into())));
             return self.poll_arrived(cx);
         }
         if Instant::now() < self.deadline {
             return Poll::Pending;
         }
-        self.give_up();
+        self.give_up(None);
         self.poll_arrived(cx)
     }
 
-    fn give_up(&mut self) {
-        let within = Rounded(self.pool.config.node_timeout);
-        let silence = Fault::Unknown(format!("none within {within}").into());
-        for place in self.inbox.give_up(&silence) {
-            if let Ok(link) = &self.links[place] {
+    /// Waits no longer for those that have not answered: at the deadline, or because of something else.
+    fn give_up(&mut self, cause: Option<Fault>) {
+        let within = self.pool.config.node_timeout;
+        let late = Arc::new(Overdue {
+            slots: self.release.as_ref().map(|_| self.pool.slots.clone()),
+            links: self.links.clone(),
+            request: Arc::clone(&self.request),
+            sent: self.sent,
+            release: self.release.clone(),
+        });
+        let link = |place: usize| self.links[place].as_ref().ok();
+        let at_deadline = cause.is_none();
+        let silence = |place: usize| {
+            cause.clone().unwrap_or_else(|| Fault::Late {
+                within,
+                took: link(place).and_then(|link| link.last_took()),
+            })
+        };
+        for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
+            if at_deadline {
                 link.kept_silent(self.sent);
+            }
+            if self.release.is_some() {
+                link.owes_an_answer();
             }
         }
     }
@@ -296,6 +337,12 @@ impl Round {
     fn send(&self, place: usize, by: By) {
         let reply = self.inbox.expect(place);
         match &self.links[place] {
+            Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
+                if let Some((claim, notify)) = &self.release {
+                    let release = Deferred::new(claim.clone(), *notify).answered_to(reply);
+                    self.pool.slots[place].defer(release);
+                }
+            }
             Ok(link) => link.call(&self.request, by, reply),
             Err(fault) => reply.give(Err(fault.clone())),
         }
@@ -304,10 +351,44 @@ impl Round {
 
 /// Acts on what an answer says about the server, beside what it says about the request.
 fn heed(link: &Link, answer: &Result<Value, Fault>) {
-    match answer {
-        Err(Fault::Unknown(_) | Fault::NotSent(_) | Fault::Unfit(_) | Fault::Quarantined(_)) => {}
-        // Its role has changed: connect again and look who it is now.
-        Err(fault) if fault.class() == Some(Class::NotMaster) => link.replace(),
-        _ => link.answered(),
+    // Its role has changed: connect again and look who it is now.
+    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NotMaster) {
+        link.replace();
+    }
+}
+
+/// What was sent, and had no answer by the deadline. A release stays the connection's to answer: only where
+/// that ends without, or the answer is an error that will pass, the master is told again.
+#[derive(Debug)]
+struct Overdue {
+    slots: Option<Vec<Arc<Slot>>>,
+    links: Links,
+    request: Arc<Request>,
+    sent: Instant,
+    release: Option<(Claim, bool)>,
+}
+
+impl Late for Overdue {
+    fn answered(self: Arc<Self>, place: usize, answer: node::Answer) {
+        let Ok(link) = &self.links[place] else { return };
+        heed(link, &answer);
+        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+        if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
+            link.took(self.sent.elapsed());
+        }
+        match (&self.release, &self.slots) {
+            (Some(_), _) if forgotten => {
+                link.call(
+                    &self.request,
+                    By::Source,
+                    ReplyTo::left_to(Arc::clone(&self) as _, place),
+                );
+            }
+            (Some((claim, notify)), Some(slots)) if !node::is_done(&answer) => {
+                slots[place].defer(Deferred::new(claim.clone(), *notify));
+            }
+            (None, _) if forgotten => drop(link.load(self.request.script)),
+            _ => {}
+        }
     }
 }

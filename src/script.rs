@@ -4,6 +4,7 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::Claim;
 use crate::fence::FencingToken;
 use crate::name::{CHARTER, Key, MARKER, MASTERS, Names, channel, fence, revocation_mark};
 use crate::reckoning::Agreed;
@@ -30,7 +31,7 @@ script!(CHARTER_SCRIPT, "charter");
 pub(crate) static ALL: [&Script; 6] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE, &CHARTER_SCRIPT];
 
 /// Keys in one script call for many holds: a server is blocked for less than a millisecond.
-const BATCH: usize = 576;
+pub(crate) const BATCH: usize = 576;
 
 /// Splits what goes into calls for many holds, each with so many keys as a server can take at once. What
 /// has more keys than that goes by itself.
@@ -189,18 +190,57 @@ pub(crate) fn extend(
     call.done()
 }
 
-/// `lua/release.lua`.
-pub(crate) fn release(names: &Names, owner: &str, notify: bool, fence: Fence) -> Arc<Request> {
-    let fences = fence.keys(names);
-    let mut call = Encoder::new(&RELEASE, names.len() + fences.len(), once(names));
-    call.words(names.iter());
-    call.keys(fences);
-    call.word(owner);
+/// How many keys a hold has in `lua/release.lua`.
+pub(crate) fn released_keys(claim: &Claim) -> usize {
+    claim.names.len() * if claim.token == FencingToken::NONE { 1 } else { 2 }
+}
+
+/// `lua/release.lua`, for one hold.
+pub(crate) fn release(claim: &Claim, notify: bool, retention: Duration) -> Arc<Request> {
+    let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
+    keys_to_release(&mut call, claim);
+    call.word(&claim.field.text());
     call.flag(notify);
-    call.number(fence.token.get());
-    call.ms(fence.retention);
-    call.keys(names.iter().map(channel));
+    call.number(claim.token.get());
+    call.ms(retention);
+    call.keys(claim.names.iter().map(channel));
     call.done()
+}
+
+/// The same for any number of holds, each with whether its waiters are told.
+pub(crate) fn releases<'a>(
+    claims: impl ExactSizeIterator<Item = (&'a Claim, bool)> + Clone,
+    retention: Duration,
+) -> Arc<Request> {
+    if claims.len() == 1
+        && let Some((claim, notify)) = claims.clone().next()
+    {
+        return release(claim, notify, retention);
+    }
+    let keys = claims.clone().map(|(claim, _)| released_keys(claim)).sum();
+    let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|(claim, _)| &claim.names));
+    for (claim, _) in claims.clone() {
+        keys_to_release(&mut call, claim);
+    }
+    call.number(0);
+    call.ms(retention);
+    for (claim, notify) in claims {
+        call.word(&claim.field.text());
+        call.flag(notify);
+        call.number(claim.token.get());
+        call.number(claim.names.len() as u64);
+        call.keys(claim.names.iter().map(channel));
+    }
+    call.done()
+}
+
+fn keys_to_release(call: &mut Encoder, claim: &Claim) {
+    call.words(claim.names.iter());
+    let fence = Fence {
+        token: claim.token,
+        retention: Duration::ZERO,
+    };
+    call.keys(fence.keys(&claim.names));
 }
 
 /// `lua/inspect.lua`.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use multilock::sim::Cluster;
-use multilock::{Masters, Unlocked};
-use tokio::time::sleep;
+use multilock::{Closing, LockError, Masters, Unlocked, Vote};
+use tokio::time::{Instant, sleep, timeout};
 
 fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -50,4 +50,195 @@ async fn a_spoilt_fence_keeps_no_name_from_its_release() {
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     assert_eq!(cluster.master(0).fields("c"), [] as [&str; 0]);
     assert_eq!(releases(&cluster, 0), 1);
+}
+
+/// Every answer of one master comes after the node deadline.
+async fn with_a_late_master() -> (Cluster, Masters) {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.master(2).set_delay(ms(40), ms(40));
+    (cluster, masters)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_sent_once_to_a_master_that_is_late() {
+    let (cluster, masters) = with_a_late_master().await;
+    for pair in 0..6000 {
+        let lock = masters.red_lock(format!("n{pair}"));
+        let guard = lock.try_lock().await.expect("two are in time");
+        guard.unlock().await.expect("held");
+        sleep(ms(2)).await;
+    }
+    sleep(ms(1000)).await;
+    assert_eq!(releases(&cluster, 2), 6000, "one a pair");
+    assert_eq!(cluster.master(2).locks(), [] as [&str; 0]);
+    sleep(ms(60_000)).await;
+    assert_eq!(releases(&cluster, 2), 6000, "and none after the last");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_beside_a_late_master_asks_no_more_than_it_must() {
+    let cluster = Cluster::new(3);
+    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let _held = holder.red_lock("a").try_lock().await.expect("free");
+    cluster.master(2).set_delay(ms(40), ms(40));
+    let waiting = tokio::spawn(async move { waiter.red_lock("a").lock().await.map(drop) });
+    sleep(ms(5000)).await;
+    let asked = || cluster.master(0).executed()["acquire"];
+    let before = asked();
+    sleep(ms(60_000)).await;
+    assert!(asked() - before <= 20, "{} times in a minute", asked() - before);
+    waiting.abort();
+}
+
+/// Its connection is kept, and what waits there ends with it.
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_connection_ended_is_sent_on_the_next() {
+    let (cluster, masters) = with_a_late_master().await;
+    let guard = masters.red_lock("a").try_lock().await.expect("free");
+    sleep(ms(100)).await;
+    cluster.master(2).hold_requests(true);
+    guard.unlock().await.expect("held");
+    sleep(ms(60)).await;
+    cluster.master(2).reset_connections();
+    cluster.master(2).hold_requests(false);
+    sleep(ms(1000)).await;
+    assert_eq!(cluster.master(2).locks(), [] as [&str; 0]);
+    assert_eq!(releases(&cluster, 2), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_too_far_are_told_as_such() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        master.set_delay(ms(30), ms(30));
+    }
+    let lock = masters.red_lock("a");
+    drop(lock.try_lock().await);
+    sleep(ms(100)).await;
+    let error = lock.try_lock().await.expect_err("no answer in time");
+    let LockError::Unreachable { votes } = &error else {
+        panic!("{error}");
+    };
+    let late = |vote: &Vote| matches!(vote, Vote::Unknown { .. });
+    assert!(votes.iter().all(|node| late(&node.vote)), "{votes}");
+    let text = error.to_string();
+    for said in ["none within 50ms", "took 60ms", "MastersBuilder::node_timeout"] {
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+/// More than one connection carries at once; each release is wanted by a guard that was dropped.
+#[tokio::test(start_paused = true)]
+async fn many_guards_that_are_dropped_at_once_leave_nothing() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    let name = "x".repeat(500);
+    for n in 0..4000 {
+        guards.push(
+            masters
+                .red_lock(format!("{name}{n}"))
+                .try_lock()
+                .await
+                .expect("free"),
+        );
+    }
+    drop(guards);
+    sleep(ms(2000)).await;
+    for (place, master) in cluster.iter().enumerate() {
+        assert_eq!(master.locks(), [] as [&str; 0]);
+        assert!(
+            releases(&cluster, place) < 2000,
+            "{} calls",
+            releases(&cluster, place)
+        );
+    }
+}
+
+/// While all are owed too much, nobody is given more.
+#[tokio::test(start_paused = true)]
+async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    let name = "x".repeat(3000);
+    for n in 0..3000 {
+        guards.push(
+            masters
+                .red_lock(format!("{name}{n}"))
+                .try_lock()
+                .await
+                .expect("free"),
+        );
+    }
+    drop(guards);
+    // Right behind more than they may be owed, and yet it is not refused.
+    let begun = Instant::now();
+    let guard = masters.red_lock("a").wait(ms(5000)).lock().await.expect("free");
+    println!("after {:?}", begun.elapsed());
+    guard.unlock().await.expect("held");
+    sleep(ms(2000)).await;
+    for master in cluster.iter() {
+        assert_eq!(master.locks(), [] as [&str; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_tells_what_was_released_and_what_was_not() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    for n in 0..1000 {
+        guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
+    }
+    cluster.master(2).freeze();
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (1000, 0));
+    let left: Vec<_> = closed.left.iter().map(|(node, owed)| (&**node, *owed)).collect();
+    assert_eq!(left, [("memory-2", 1000)]);
+    for place in [0, 1] {
+        assert_eq!(cluster.master(place).locks(), [] as [&str; 0]);
+        assert!(releases(&cluster, place) <= 5, "in batches");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_takes_the_time_that_far_masters_need() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    for n in 0..3000 {
+        guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
+    }
+    for master in cluster.iter() {
+        master.set_delay(ms(40), ms(40));
+    }
+    // Given up on the way, and called again.
+    assert!(timeout(ms(100), masters.close(Closing::Release)).await.is_err());
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (3000, 0));
+    assert_eq!(closed.left, []);
+    for master in cluster.iter() {
+        assert_eq!(master.locks(), [] as [&str; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_type_ends_no_other_release_in_its_batch() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut guards = Vec::new();
+    for n in 0..10 {
+        guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
+    }
+    cluster.master(0).command(&["DEL", "n3"]).expect("deleted");
+    cluster
+        .master(0)
+        .command(&["SET", "n3", "theirs"])
+        .expect("stored");
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (10, 0));
+    assert_eq!(cluster.master(0).locks(), ["n3"]);
 }

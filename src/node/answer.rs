@@ -4,6 +4,7 @@
 //! answers share one allocation and one lock, and the asker is woken only when there may be something to
 //! decide: by the assent that makes a quorum, by anything else that is said, and by the last answer.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,6 +15,12 @@ use super::Fault;
 
 /// What a master says to a call, or why it says nothing.
 pub(crate) type Answer = Result<Value, Fault>;
+
+/// Takes in the answers that come when nobody waits for them any more.
+pub(crate) trait Late: fmt::Debug + Send + Sync {
+    /// What the master at a place says, or that its connection has ended.
+    fn answered(self: Arc<Self>, place: usize, answer: Answer);
+}
 
 /// The asker's side. Dropped, it takes in nothing more.
 #[derive(Debug)]
@@ -41,6 +48,7 @@ struct State {
     /// Fewer of these do not wake the asker.
     worth: usize,
     asker: Option<Waker>,
+    late: Option<Arc<dyn Late>>,
 }
 
 #[derive(Debug)]
@@ -61,6 +69,7 @@ impl Inbox {
             assents: 0,
             worth: 1,
             asker: None,
+            late: None,
         }))))
     }
 
@@ -111,13 +120,15 @@ impl Inbox {
         Poll::Pending
     }
 
-    /// Answers in place of every master that has not; which ones these are.
-    pub(crate) fn give_up(&self, fault: &Fault) -> Vec<usize> {
+    /// Answers in place of every master that has not; which ones these are. What they say in the end goes
+    /// to `late`.
+    pub(crate) fn give_up(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
         let mut state = self.0.state();
+        state.late = Some(late);
         let mut silent = Vec::new();
         for (place, entry) in state.places.iter_mut().enumerate() {
             if let Place::Awaited = entry {
-                *entry = Place::Here(Err(fault.clone()));
+                *entry = Place::Here(Err(fault(place)));
                 silent.push(place);
             }
         }
@@ -153,11 +164,14 @@ impl ReplyTo {
         self.deliver(answer);
     }
 
-    /// Whether anybody still waits for it.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn is_awaited(&self) -> bool {
-        let shared = self.shared.as_ref();
-        shared.is_some_and(|shared| matches!(shared.state().places[self.place], Place::Awaited))
+    /// The way back for an answer that nobody waits for.
+    pub(crate) fn left_to(late: Arc<dyn Late>, place: usize) -> Self {
+        let inbox = Inbox::new(place + 1);
+        inbox.0.state().late = Some(late);
+        Self {
+            shared: Some(Arc::clone(&inbox.0)),
+            place,
+        }
     }
 
     fn deliver(&mut self, answer: Answer) {
@@ -167,6 +181,11 @@ impl ReplyTo {
         let asker = {
             let mut state = shared.state();
             let Place::Awaited = state.places[self.place] else {
+                let late = state.late.clone();
+                drop(state);
+                if let Some(late) = late {
+                    late.answered(self.place, answer);
+                }
                 return;
             };
             let assents = assents(&answer);
@@ -216,6 +235,15 @@ mod tests {
         }
     }
 
+    #[derive(Debug, Default)]
+    struct Listener(Mutex<Vec<(usize, Answer)>>);
+
+    impl Late for Listener {
+        fn answered(self: Arc<Self>, place: usize, answer: Answer) {
+            self.0.lock().expect("not poisoned").push((place, answer));
+        }
+    }
+
     /// How often it is woken by each of these answers, when it takes none.
     fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
         let inbox = Inbox::new(answers.len());
@@ -254,11 +282,19 @@ mod tests {
         ));
         first.give(Ok(Value::Int(1)));
         let silence = Fault::Unknown("none".into());
-        assert_eq!(inbox.give_up(&silence), [1]);
+        let listener = Arc::new(Listener::default());
+        assert_eq!(
+            inbox.give_up(Arc::clone(&listener) as _, |_| silence.clone()),
+            [1]
+        );
         late.give(Ok(Value::Int(1)));
+        assert_eq!(
+            *listener.0.lock().expect("not poisoned"),
+            [(1, Ok(Value::Int(1)))]
+        );
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((0, Ok(Value::Int(1)))));
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((1, Err(silence))));
         assert!(inbox.poll_take(&cx).is_pending());
-        assert_eq!(inbox.give_up(&Fault::Unknown("again".into())), []);
+        assert_eq!(inbox.give_up(listener, |_| Fault::Unknown("again".into())), []);
     }
 }

@@ -18,8 +18,14 @@ pub(crate) enum Fault {
     Unfit(Arc<str>),
     /// Answered, but by a master that has no vote for so long.
     Quarantined(Duration),
-    /// Sent, but nobody can tell whether it was executed.
+    /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
     Unknown(Arc<str>),
+    /// Sent, and no answer came within this time. It may come yet. Where other answers came late, the last
+    /// one took as long as this.
+    Late {
+        within: Duration,
+        took: Option<Duration>,
+    },
     /// The server answered with an error.
     Server { class: Class, error: Arc<str> },
 }
@@ -157,7 +163,7 @@ impl Fault {
         match self {
             Self::Server { class, .. } => Some(*class),
             Self::Unfit(_) => Some(Class::Denied),
-            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) => None,
+            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) | Self::Late { .. } => None,
         }
     }
 
@@ -184,6 +190,9 @@ impl Fault {
             Self::Unknown(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
             },
+            Self::Late { within, took } => Vote::Unknown {
+                reason: overdue(*within, *took),
+            },
             Self::Server {
                 class: Class::Unforeseen | Class::DeniedInside,
                 error,
@@ -194,6 +203,17 @@ impl Fault {
                 error: Arc::clone(error),
             },
         }
+    }
+}
+
+fn overdue(within: Duration, took: Option<Duration>) -> Arc<str> {
+    let within = humantime::format_duration(within);
+    match took {
+        Some(took) => {
+            let took = took.as_millis();
+            format!("none within {within}, the last one took {took}ms (MastersBuilder::node_timeout)").into()
+        }
+        None => format!("none within {within} (MastersBuilder::node_timeout)").into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A live connection to a master, and the count of how often it kept silent.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use crate::request::{Request, Script};
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
 
+/// Bytes of calls without an answer, above which releases are kept back, to be sent together.
+const BACKED_UP: usize = 1 << 20;
+
 /// A connection in use.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -25,11 +28,25 @@ pub(crate) struct Link {
     /// When it was set up.
     since: Instant,
     recollection: Recollection,
+    /// So much is owed to the master that nothing may be added to it.
+    full: Arc<AtomicBool>,
+    /// A master that is far takes several times as long to set up, and is not dead for being silent so long.
+    patience: Duration,
     closed: AtomicBool,
-    silent: AtomicU32,
-    /// When the deadline that was counted last passed.
-    last_silence: Mutex<Option<Instant>>,
+    silence: Mutex<Silence>,
+    /// Rings when the answer to a release is overdue.
+    overdue: Notify,
+    /// How long the last answer took that came late.
+    took: Mutex<Option<Duration>>,
     hang_up: Notify,
+}
+
+/// Deadlines that the master missed in a row, without a sign of life.
+#[derive(Debug, Default)]
+struct Silence {
+    deadlines: u32,
+    /// When the last one passed.
+    last: Option<Instant>,
 }
 
 /// What a connection knows of its master's memory.
@@ -46,14 +63,23 @@ pub(super) struct Recollection {
 }
 
 impl Link {
-    pub(super) fn new(wire: Box<dyn Wire>, recollection: Recollection) -> Self {
+    /// Over a connection whose set-up took so long.
+    pub(super) fn new(
+        wire: Box<dyn Wire>,
+        recollection: Recollection,
+        set_up: Duration,
+        full: &Arc<AtomicBool>,
+    ) -> Self {
         Self {
             wire,
             since: Instant::now(),
             recollection,
+            full: Arc::clone(full),
+            patience: set_up * 2,
             closed: AtomicBool::new(false),
-            silent: AtomicU32::new(0),
-            last_silence: Mutex::new(None),
+            silence: Mutex::default(),
+            overdue: Notify::new(),
+            took: Mutex::new(None),
             hang_up: Notify::new(),
         }
     }
@@ -62,8 +88,33 @@ impl Link {
     pub(crate) fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         match self.closed() {
             Some(fault) => reply.give(Err(fault)),
+            None if self.full.load(Ordering::Relaxed) && request.script.leaves_something() => {
+                reply.give(Err(Fault::NotSent(
+                    "too many releases wait to be sent there".into(),
+                )));
+            }
             None => self.wire.call(request, by, reply),
         }
+    }
+
+    /// Whether so much waits for answers that releases had better go together.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.wire.waiting() > BACKED_UP
+    }
+
+    /// Whether any call has no answer yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wire.waiting() > 0
+    }
+
+    /// When the master gave a sign of life last.
+    pub(super) fn heard(&self) -> Instant {
+        self.wire.heard().unwrap_or(self.since)
+    }
+
+    /// For how long a master that is well may be silent.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Makes the master know a script again.
@@ -154,22 +205,44 @@ impl Link {
         started.saturating_add(us(reckoning.quarantine()))
     }
 
-    /// Notes that the master is there.
-    pub(crate) fn answered(&self) {
-        self.silent.store(0, Ordering::Relaxed);
-    }
-
-    /// Notes that a call sent at `sent` got no answer by its deadline. Calls that were under way
+    /// Notes that a call sent at `sent` got no answer by its deadline. That counts when nothing else was
+    /// heard either since it was sent: a master that answers late is there. Calls that were under way
     /// together count once: one hiccup under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
-        let mut last = self.last_silence.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| sent < last) {
+        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.wire.heard().is_some_and(|heard| heard >= sent) {
+            *silence = Silence::default();
             return;
         }
-        *last = Some(Instant::now());
-        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT_ROUNDS {
+        if silence.last.is_some_and(|last| sent < last) {
+            return;
+        }
+        let now = Instant::now();
+        silence.deadlines += 1;
+        silence.last = Some(now);
+        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.heard()) >= self.patience {
             self.replace();
         }
+    }
+
+    /// Notes that a release has no answer: nobody may ask this master for anything else for long, and it
+    /// is to be known whether it is there.
+    pub(crate) fn owes_an_answer(&self) {
+        self.overdue.notify_one();
+    }
+
+    pub(super) async fn overdue(&self) {
+        self.overdue.notified().await;
+    }
+
+    /// Notes that an answer came late, so long after it was asked for.
+    pub(crate) fn took(&self, elapsed: Duration) {
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(elapsed);
+    }
+
+    /// How long the last answer took that came late.
+    pub(crate) fn last_took(&self) -> Option<Duration> {
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for another connection in place of this one.

@@ -8,11 +8,11 @@
 
 mod address;
 mod answer;
+mod deferred;
 mod fault;
 mod link;
 mod login;
 mod marker;
-mod obligation;
 mod offsets;
 mod pipe;
 mod resp;
@@ -27,10 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use address::{Address, NodeUrl};
-pub(crate) use answer::{Answer, Inbox, ReplyTo};
+pub(crate) use answer::{Answer, Inbox, Late, ReplyTo};
+pub(crate) use deferred::{Deferred, is_done};
 pub(crate) use fault::{Class, Fault};
 pub(crate) use link::Link;
 pub(crate) use marker::Marker;
@@ -73,6 +75,12 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
 
     /// Asks for them no longer.
     fn unsubscribe(&self, channels: &[String], reply: ReplyTo);
+
+    /// Bytes of the calls that have no answer yet.
+    fn waiting(&self) -> usize;
+
+    /// When anything was received last.
+    fn heard(&self) -> Option<Instant>;
 }
 
 /// How a script is named in a call.

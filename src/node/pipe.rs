@@ -9,18 +9,21 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::{Cmd, PushKind, Value};
 use tokio::io::ReadBuf;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::stream::Stream;
 use super::{Answer, Fault, Inbox, Listener, ReplyTo, resp};
 
-/// Calls that may be on their way at once, far above what a process has in flight to one server.
-const DEPTH: usize = 1 << 16;
+/// Bytes of calls that may be without an answer at once, far above what a process has in flight to one
+/// server.
+const MOST: usize = 16 << 20;
 
 /// What the buffers begin with, and go back to after a burst.
 const BUFFER: usize = 16 << 10;
@@ -29,6 +32,8 @@ const BUFFER: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Pipe {
     queue: Mutex<Queue>,
+    /// Bytes of calls without an answer; changed with the queue locked.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Queue {
     bytes: Vec<u8>,
     /// Calls without an answer, in the order in which they were sent.
     calls: VecDeque<Call>,
+    /// When anything was received last.
+    heard: Option<Instant>,
     /// The task that sends, while it sleeps.
     driver: Option<Waker>,
     closed: bool,
@@ -46,6 +53,7 @@ struct Queue {
 struct Call {
     /// Replies that are still to come: one, or one for each channel.
     replies: usize,
+    bytes: usize,
     reply: ReplyTo,
 }
 
@@ -56,9 +64,11 @@ impl Pipe {
             queue: Mutex::new(Queue {
                 bytes: Vec::with_capacity(BUFFER),
                 calls: VecDeque::new(),
+                heard: None,
                 driver: None,
                 closed: false,
             }),
+            waiting: AtomicUsize::new(0),
         });
         let driver = Driver {
             stream,
@@ -79,18 +89,24 @@ impl Pipe {
     /// behind everything that was sent before.
     pub(super) fn send(&self, packed: &[u8], replies: usize, reply: ReplyTo) {
         let mut queue = self.queue();
-        if queue.closed || queue.calls.len() >= DEPTH {
+        let waiting = self.waiting() + packed.len();
+        if queue.closed || (waiting > MOST && !queue.calls.is_empty()) {
             let reason = if queue.closed {
                 "connection closed"
             } else {
-                "too many calls on their way"
+                "too much waits for its answers"
             };
             drop(queue);
             reply.give(Err(Fault::NotSent(reason.into())));
             return;
         }
         queue.bytes.extend_from_slice(packed);
-        queue.calls.push_back(Call { replies, reply });
+        queue.calls.push_back(Call {
+            replies,
+            bytes: packed.len(),
+            reply,
+        });
+        self.waiting.store(waiting, Ordering::Relaxed);
         let driver = queue.driver.take();
         drop(queue);
         if let Some(driver) = driver {
@@ -105,12 +121,23 @@ impl Pipe {
         inbox.answer()
     }
 
+    /// Bytes of calls without an answer.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// When anything was received last.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.queue().heard
+    }
+
     /// Nothing more is sent or answered.
     fn close(&self, reason: &str) {
         let calls = {
             let mut queue = self.queue();
             queue.closed = true;
             queue.bytes = Vec::new();
+            self.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.calls)
         };
         for call in calls {
@@ -125,7 +152,7 @@ impl Pipe {
 
 impl Queue {
     /// The call that an answer belongs to, once that is complete.
-    fn complete(&mut self, answer: Answer) -> Option<(ReplyTo, Answer)> {
+    fn complete(&mut self, answer: Answer, done: &mut usize) -> Option<(ReplyTo, Answer)> {
         let call = self.calls.front_mut()?;
         // A command on many channels is refused as a whole.
         if call.replies > 1 && answer.is_ok() {
@@ -133,6 +160,7 @@ impl Queue {
             return None;
         }
         let call = self.calls.pop_front()?;
+        *done += call.bytes;
         Some((call.reply, answer))
     }
 }
@@ -271,12 +299,17 @@ impl Driver {
 
     fn find_calls(&mut self) -> Result<(), String> {
         let mut queue = self.pipe.queue();
+        queue.heard = Some(Instant::now());
+        let mut done = 0;
         for answer in self.answers.drain(..) {
             if queue.calls.is_empty() {
                 return Err(format!("an answer to nothing: {answer:?}"));
             }
-            self.answered.extend(queue.complete(answer));
+            self.answered.extend(queue.complete(answer, &mut done));
         }
+        self.pipe
+            .waiting
+            .store(self.pipe.waiting() - done, Ordering::Relaxed);
         Ok(())
     }
 

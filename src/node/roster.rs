@@ -179,7 +179,13 @@ mod tests {
         };
         let (reckoning, steps) = (Reckoning::new(&Config::default(), 3), Steps::new(3));
         let label = Arc::from(format!("address {place}"));
-        let witness = || Arc::new(Witness::new(Arc::clone(&label), Arc::new(reckoning), Arc::new(steps)));
+        let witness = || {
+            Arc::new(Witness::new(
+                Arc::clone(&label),
+                Arc::new(reckoning),
+                Arc::new(steps),
+            ))
+        };
         roster.claim(place, &label, &identity, witness)
     }
 

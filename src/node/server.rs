@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, join, join_all};
 use redis::Value;
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::login::{ask, log_in};
@@ -232,6 +233,14 @@ impl Wire for ServerWire {
 
     fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
         self.listen("UNSUBSCRIBE", channels, reply);
+    }
+
+    fn waiting(&self) -> usize {
+        self.pipe.waiting()
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        self.pipe.heard()
     }
 }
 

@@ -2,16 +2,16 @@
 //! in the background, so that a caller never waits for any of it.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use super::deferred::{Deferrals, Deferred};
 use super::link::Recollection;
-use super::obligation::{Obligation, Obligations};
 use super::witness::Witness;
 use super::{Answer, By, Class, Connection, Fault, Inbox, Link, Listener, Node, Peer, Roster};
 use crate::chance::Chance;
@@ -26,10 +26,13 @@ use crate::rounded::Rounded;
 use crate::script;
 use crate::steps::Steps;
 
-/// Between two attempts to connect, or to send what is owed. Jitter adds up to as much again; the
+/// Between two attempts to connect, or to send what was refused. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(250);
+
+/// How often is looked whether a connection still waits for answers, by who closes it.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Whether a master can be used, as [`Slot::watch`] shows it.
 #[derive(Clone, Debug)]
@@ -46,8 +49,7 @@ pub(crate) struct Slot {
     label: Arc<str>,
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Status>,
-    owed: Mutex<Obligations>,
-    owing: Notify,
+    deferrals: Arc<Deferrals>,
 }
 
 /// What a slot's keeper needs beside the slot.
@@ -66,14 +68,15 @@ pub(crate) struct Keeping {
 }
 
 impl Slot {
-    pub(crate) fn new(place: usize, label: Arc<str>) -> Self {
+    /// For a master that remembers fencing tokens for so long. `relieved` rings when it is no longer owed
+    /// too much.
+    pub(crate) fn new(place: usize, label: Arc<str>, retention: Duration, relieved: &Arc<Notify>) -> Self {
         Self {
             place,
             label,
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
             status: watch::Sender::new(Status::Connecting),
-            owed: Mutex::new(Obligations::default()),
-            owing: Notify::new(),
+            deferrals: Arc::new(Deferrals::new(retention, Arc::clone(relieved))),
         }
     }
 
@@ -93,23 +96,64 @@ impl Slot {
     /// From here on nothing is sent; for when its keeper has been stopped.
     pub(crate) fn close(&self) {
         self.down(NodeError::Unavailable("closed".into()));
+        self.deferrals.close();
     }
 
-    /// Leaves a release with the keeper, to be sent when the master can be reached.
-    pub(crate) fn owe(&self, release: Arc<Request>) {
-        self.owed().add(release);
-        self.owing.notify_one();
+    /// Leaves a release with the keeper, to be sent with others when the master can be reached.
+    pub(crate) fn defer(&self, release: Deferred) {
+        self.deferrals.add(release);
+    }
+
+    /// Whether so much is owed to the master that it is asked for no new hold.
+    pub(crate) fn is_full(&self) -> bool {
+        self.deferrals.full().load(Ordering::Relaxed)
+    }
+
+    /// Whether releases had better be left with the keeper: what is sent now would wait for long.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.link().is_ok_and(|link| link.is_backed_up())
+    }
+
+    /// Waits until all that is on its way has an answer and nothing is owed any more; or until the master
+    /// has given no sign of life for so long, or for what it needs to be silent. What is still owed then.
+    pub(crate) async fn drain(&self, quiet: Duration) -> usize {
+        let mut before = None;
+        loop {
+            let (owed, settled) = self.deferrals.owed();
+            let link = self.link().ok();
+            if owed == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
+                return 0;
+            }
+            let progress = Some((settled, link.as_ref().map(|link| link.heard())));
+            if progress == before {
+                return owed;
+            }
+            before = progress;
+            let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
+            let end = Instant::now() + quiet;
+            // What waits and is not deferred rings nobody: look now and then.
+            while Instant::now() < end && self.deferrals.owed() == (owed, settled) {
+                let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
+                if self.is_drained() {
+                    return 0;
+                }
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.deferrals.owed().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self: Arc<Self>, keeping: Keeping) {
         let mut predecessor: Option<Peer> = None;
         loop {
-            let (connection, witness, begun) = self.connect(&keeping, predecessor.as_ref()).await;
+            let (connection, witness, begun, set_up) = self.connect(&keeping, predecessor.as_ref()).await;
             let peer = connection.peer.clone();
             witness.hear(peer.clock_us, begun, keeping.clock.now());
             predecessor = Some(peer);
-            self.serve(&keeping, connection, &witness).await;
+            self.serve(&keeping, connection, set_up, &witness).await;
             keeping.roster.leave(self.place);
         }
     }
@@ -121,16 +165,16 @@ impl Slot {
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
-    /// server's clock, and the moment at which its set-up began.
+    /// server's clock, the moment at which its set-up began, and how long that took.
     async fn connect(
         &self,
         keeping: &Keeping,
         predecessor: Option<&Peer>,
-    ) -> (Connection, Arc<Witness>, Moment) {
+    ) -> (Connection, Arc<Witness>, Moment, Duration) {
         let mut delays = delays(&keeping.chance);
         let mut was_replica = false;
         loop {
-            let begun = keeping.clock.now();
+            let (begun, started) = (keeping.clock.now(), Instant::now());
             let connecting = keeping.node.connect(predecessor, self.listener(keeping));
             let attempt = timeout(keeping.connect_timeout, connecting).await;
             let error = match attempt {
@@ -140,7 +184,7 @@ impl Slot {
                         Ok(tenure) => {
                             let memory = connection.peer.memory.filter(|_| !was_replica);
                             connection.peer.memory = Some(tenure.memory(memory));
-                            return (connection, tenure.witness, begun);
+                            return (connection, tenure.witness, begun, started.elapsed());
                         }
                         Err(unfit) => unfit.into(),
                     }
@@ -173,7 +217,13 @@ impl Slot {
     }
 
     /// Uses one connection until it ends or is to be replaced.
-    async fn serve(&self, keeping: &Keeping, connection: Connection, witness: &Arc<Witness>) {
+    async fn serve(
+        &self,
+        keeping: &Keeping,
+        connection: Connection,
+        set_up: Duration,
+        witness: &Arc<Witness>,
+    ) {
         let Connection {
             wire,
             mut driver,
@@ -192,9 +242,9 @@ impl Slot {
             let remaining = Rounded(quarantine);
             tracing::warn!(node = %self.label, %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
         }
-        let link = Arc::new(Link::new(wire, recollection));
+        let link = Arc::new(Link::new(wire, recollection, set_up, self.deferrals.full()));
         // What is owed goes first: nothing of ours may be found there that we have given up.
-        self.pay(&link, keeping.node_timeout).await;
+        self.deferrals.send(&link);
         let joined = self.join(&link, keeping).await;
         match &joined {
             Ok(()) => {
@@ -207,13 +257,10 @@ impl Slot {
             }
         }
         let mut agreeing = pin!(self.keep_agreed(&link, keeping));
-        let mut delays = delays(&keeping.chance);
+        let mut pace = Pace::new(keeping);
         while joined.is_ok() {
-            let idle = self.owed().is_empty();
-            if idle {
-                delays = self::delays(&keeping.chance);
-            }
-            let pause = delays.next().unwrap_or(LONGEST_DELAY);
+            let next = pace.send(&self.deferrals, &link);
+            let silent_until = pace.overdue.map(|since| since + keeping.node_timeout);
             tokio::select! {
                 biased;
                 _ = &mut driver => {
@@ -225,10 +272,12 @@ impl Slot {
                     break;
                 }
                 () = &mut agreeing => {}
-                () = self.owing.notified(), if idle => {}
-                () = sleep(pause), if !idle => {
-                    self.pay(&link, keeping.node_timeout).await;
+                () = self.deferrals.news() => {}
+                () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
+                () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
+                    pace.listen(&link);
                 }
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
         }
         link.close();
@@ -309,31 +358,6 @@ impl Slot {
         }
     }
 
-    /// Sends every release that is owed; what is not confirmed stays owed.
-    async fn pay(&self, link: &Arc<Link>, within: Duration) {
-        let owed = self.owed().take();
-        if owed.is_empty() {
-            return;
-        }
-        let (sent, due) = (Instant::now(), owed.len());
-        let calls = owed.into_iter().map(|obligation| async move {
-            match timeout(within, settle(link, &obligation)).await {
-                Ok(true) => None,
-                Ok(false) => Some(obligation),
-                Err(_) => {
-                    link.kept_silent(sent);
-                    Some(obligation)
-                }
-            }
-        });
-        let unpaid: Vec<_> = join_all(calls).await.into_iter().flatten().collect();
-        tracing::debug!(node = %self.label, due, unpaid = unpaid.len(), "sent releases that were owed");
-        let mut owed = self.owed();
-        for obligation in unpaid {
-            owed.add(obligation);
-        }
-    }
-
     fn up(&self, link: Arc<Link>) {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Ok(link);
         tracing::info!(node = %self.label, "master connected");
@@ -357,18 +381,73 @@ impl Slot {
         }
         self.status.send_replace(Status::Down(error));
     }
-
-    fn owed(&self) -> MutexGuard<'_, Obligations> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Sends one release; whether the master is done with it for good.
-async fn settle(link: &Arc<Link>, obligation: &Obligation) -> bool {
-    match ask(link, obligation).await {
-        Ok(_) => true,
-        // Asking again would bring the same answer: left to the lease.
-        Err(fault) => fault.is_denied() || matches!(fault.class(), Some(Class::Spoilt | Class::Unforeseen)),
+/// When the keeper of a connection sends what is owed, and looks whether the master is there.
+struct Pace<'a> {
+    keeping: &'a Keeping,
+    /// When the last batch was sent, for as long as the next one waits for its answer.
+    sent: Option<Instant>,
+    /// After an error that will pass: until when nothing is sent.
+    paused_until: Option<Instant>,
+    delays: Box<dyn Iterator<Item = Duration> + Send>,
+    /// Since when the answer to a release has been overdue without a look at whether the master is there.
+    overdue: Option<Instant>,
+}
+
+impl<'a> Pace<'a> {
+    fn new(keeping: &'a Keeping) -> Self {
+        Self {
+            keeping,
+            sent: Some(Instant::now()),
+            paused_until: None,
+            delays: Box::new(delays(&keeping.chance)),
+            overdue: None,
+        }
+    }
+
+    /// Sends the next batch, if it is time; when to look again, if it is not. The one before it is waited
+    /// for until the node deadline: after that it is the connection's, like every release that was sent.
+    fn send(&mut self, deferrals: &Arc<Deferrals>, link: &Arc<Link>) -> Option<Instant> {
+        let now = Instant::now();
+        let deadline = self.sent.map(|sent| sent + self.keeping.node_timeout);
+        if deferrals.is_under_way() && deadline.is_some_and(|deadline| now < deadline) {
+            return deadline;
+        }
+        if deferrals.is_under_way()
+            && let Some(sent) = self.sent.take()
+        {
+            link.kept_silent(sent);
+            self.overdue.get_or_insert(now);
+        }
+        self.sent = None;
+        if deferrals.was_refused() {
+            self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
+        }
+        if !deferrals.is_waiting() {
+            self.delays = Box::new(delays(&self.keeping.chance));
+            self.paused_until = None;
+            return None;
+        }
+        if let Some(until) = self.paused_until.filter(|until| now < *until) {
+            return Some(until);
+        }
+        if link.is_backed_up() {
+            return Some(now + FIRST_DELAY);
+        }
+        self.paused_until = None;
+        self.sent = Some(now);
+        deferrals.send(link);
+        Some(now + self.keeping.node_timeout)
+    }
+
+    /// Whether the master was silent for another node deadline while a release had no answer.
+    fn listen(&mut self, link: &Link) {
+        let Some(since) = self.overdue.take() else { return };
+        if link.is_waiting() && link.heard() < since {
+            link.kept_silent(since);
+            self.overdue = Some(Instant::now());
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, ready};
 use redis::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::NodeError;
@@ -82,5 +83,13 @@ impl Wire for HollowWire {
 
     fn unsubscribe(&self, _channels: &[String], reply: ReplyTo) {
         self.answer(reply, Value::Nil);
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        Some(Instant::now())
     }
 }

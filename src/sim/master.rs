@@ -15,7 +15,7 @@ use super::change::{Change, Watch};
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
 use super::observer::{Call, Fate, Observer};
-use super::pipe::{self, Ask, Envelope, Pipe};
+use super::pipe::{self, Ask, Pipe};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
 use crate::name::{CHARTER, MARKER, MASTERS};
@@ -81,7 +81,7 @@ struct State {
     notices_lost: bool,
     client_kill_denied: bool,
     keep_abandoned: bool,
-    abandoned: Vec<(i64, VecDeque<Envelope>)>,
+    abandoned: Vec<(i64, VecDeque<Ask>)>,
     pipes: Vec<Weak<Pipe>>,
 }
 
@@ -477,10 +477,10 @@ impl Master {
     }
 
     /// Runs one request; `None` when its reply is to be lost.
-    pub(super) fn execute(&self, envelope: &Envelope) -> Option<Result<Value, String>> {
-        let (reply, answered) = self.run(envelope);
+    pub(super) fn execute(&self, ask: &Ask) -> Option<Result<Value, String>> {
+        let (reply, answered) = self.run(ask);
         if let Some(observer) = self.observer()
-            && let Some(call) = self.call(&envelope.ask)
+            && let Some(call) = self.call(ask)
         {
             observer.executed(self, &call, &reply.clone().map(texts));
         }
@@ -488,10 +488,10 @@ impl Master {
     }
 
     /// The reply, and whether it is to be sent.
-    fn run(&self, envelope: &Envelope) -> (Result<Value, String>, bool) {
+    fn run(&self, ask: &Ask) -> (Result<Value, String>, bool) {
         let mut state = self.state();
         let now = self.clock_ms(&state);
-        let (script, keys, args) = match &envelope.ask {
+        let (script, keys, args) = match ask {
             Ask::Script {
                 script, keys, args, ..
             } => (*script, keys, args),
@@ -508,7 +508,7 @@ impl Master {
         if let Some(error) = &state.error {
             return (Err(error.clone()), true);
         }
-        if envelope.ask.by_sha() && !state.scripts.contains(script.name) {
+        if ask.by_sha() && !state.scripts.contains(script.name) {
             return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
         state.scripts.insert(script.name);
@@ -538,7 +538,7 @@ impl Master {
     }
 
     /// Takes in what a client left behind on a connection that it gave up.
-    pub(super) fn abandon(&self, client: i64, requests: VecDeque<Envelope>) {
+    pub(super) fn abandon(&self, client: i64, requests: VecDeque<Ask>) {
         let mut state = self.state();
         if state.up && state.keep_abandoned && !requests.is_empty() {
             state.abandoned.push((client, requests));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,14 +49,21 @@ impl Ask {
         }
     }
 
+    fn size(&self) -> usize {
+        match self {
+            Self::Script { keys, args, .. } => keys.iter().chain(args).map(Vec::len).sum(),
+            Self::Load(_) | Self::Listen { .. } => 0,
+        }
+    }
+
     pub(super) fn by_sha(&self) -> bool {
         matches!(self, Self::Script { by: By::Sha, .. })
     }
 }
 
 /// A request on its way.
-pub(super) struct Envelope {
-    pub(super) ask: Ask,
+struct Envelope {
+    ask: Ask,
     sent: Instant,
     /// Decided when it is next in line.
     fate: Option<Fate>,
@@ -88,6 +96,10 @@ pub(super) struct Pipe {
     requests: Mutex<Option<VecDeque<Envelope>>>,
     channels: Mutex<BTreeSet<String>>,
     notices: Mutex<VecDeque<(Instant, String)>>,
+    /// Bytes of calls whose answer is still to come.
+    waiting: AtomicUsize,
+    /// When an answer or a notice came last.
+    heard: Mutex<Option<Instant>>,
     moved: Notify,
 }
 
@@ -98,6 +110,8 @@ impl Pipe {
             requests: Mutex::new(Some(VecDeque::new())),
             channels: Mutex::default(),
             notices: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            heard: Mutex::default(),
             moved: Notify::new(),
         }
     }
@@ -154,7 +168,17 @@ impl Pipe {
         lock(&self.requests).as_mut()?.pop_front()
     }
 
+    /// No answer to it is to be expected any more.
+    fn is_over(&self, ask: &Ask) {
+        self.waiting.fetch_sub(ask.size(), Ordering::Relaxed);
+    }
+
+    fn note_heard(&self) {
+        *lock(&self.heard) = Some(Instant::now());
+    }
+
     fn send(&self, ask: Ask, reply: ReplyTo) {
+        self.waiting.fetch_add(ask.size(), Ordering::Relaxed);
         if let Some(requests) = &mut *lock(&self.requests) {
             requests.push_back(Envelope {
                 ask,
@@ -202,6 +226,14 @@ impl node::Wire for Wire {
     fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
         self.listen(channels, false, reply);
     }
+
+    fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        *lock(&self.0.heard)
+    }
 }
 
 impl fmt::Debug for Wire {
@@ -241,25 +273,28 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
             let Some(envelope) = pipe.take_request() else {
                 break;
             };
-            let reply = master.execute(&envelope);
+            let reply = master.execute(&envelope.ask);
             if envelope.fate == Some(Fate::ResetAfter) {
                 master.reset_connections();
                 return;
             }
             match reply {
-                Some(_) if envelope.fate == Some(Fate::ReplyLost) => unanswered.push(envelope),
-                Some(reply) => {
+                Some(reply) if envelope.fate != Some(Fate::ReplyLost) => {
                     replies.push_back((now, envelope, reply.map_err(|line| Fault::from_line(&line))));
                 }
-                None => unanswered.push(envelope),
+                _ => {
+                    pipe.is_over(&envelope.ask);
+                    unanswered.push(envelope);
+                }
             }
         }
-        unanswered.retain(|envelope| envelope.reply.is_awaited());
         while weather.replies_pass()
             && let Some((executed, envelope, _)) = replies.front()
             && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
             && let Some((_, envelope, reply)) = replies.pop_front()
         {
+            pipe.is_over(&envelope.ask);
+            pipe.note_heard();
             envelope.reply.give(reply);
         }
         while weather.replies_pass()
@@ -268,6 +303,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         {
             let next = lock(&pipe.notices).pop_front();
             if let Some((_, channel)) = next {
+                pipe.note_heard();
                 (pipe.listener)(&channel);
             }
         }
@@ -303,8 +339,11 @@ struct Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        if let Some(requests) = lock(&self.pipe.requests).take() {
-            self.master.abandon(self.client, requests);
+        let requests = lock(&self.pipe.requests).take();
+        // Whoever waits for an answer learns now that the connection has ended.
+        let asks = requests.map(|requests| requests.into_iter().map(|envelope| envelope.ask).collect());
+        if let Some(asks) = asks {
+            self.master.abandon(self.client, asks);
         }
     }
 }

@@ -156,10 +156,21 @@ async fn what_is_no_answer_ends_the_connection() {
 
 #[tokio::test]
 async fn a_burst_is_refused_where_it_would_never_end() {
-    let line = Line::open(1024);
-    let calls: Vec<_> = (0..DEPTH).map(|_| line.call("c", 1)).collect();
+    let mut line = Line::open(1024);
+    let large = "c".repeat(MOST / 16);
+    let calls: Vec<_> = (0..16).map(|_| line.call(&large, 1)).collect();
+    assert_eq!(line.pipe.waiting(), MOST);
     assert!(not_sent(&line.call("c", 1).await));
-    drop(calls);
+    line.receives(&large).await;
+    line.says("+OK\r\n").await;
+    let mut calls = calls.into_iter();
+    assert_eq!(calls.next().expect("sixteen").await, Ok(Value::Okay));
+    assert_eq!(
+        line.pipe.waiting(),
+        MOST - large.len(),
+        "what was answered waits no longer"
+    );
+    assert!(line.pipe.heard().is_some());
 }
 
 /// A long reply makes room for itself, and gives it back.

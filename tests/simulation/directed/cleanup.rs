@@ -200,3 +200,34 @@ async fn force_undone() {
     scene.leave(0, Some(mine)).await;
     scene.end().await;
 }
+
+/// Every answer of one master comes after the node deadline: a release that was sent is not sent again.
+#[tokio::test(start_paused = true)]
+async fn late_master_releases() {
+    let scene = scene().await;
+    scene.master(2).set_delay(ms(40), ms(40));
+    let pairs = 50;
+    for _ in 0..pairs {
+        let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+        scene.leave(0, mine).await;
+    }
+    sleep(ms(3000)).await;
+    let releases = scene.master(2).executed()["release"];
+    assert_eq!(releases, pairs, "one a pair, and none after the last");
+    scene.end().await;
+}
+
+/// The connection ends when the answer to a release is overdue already.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_outlives_its_connection() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    settle().await;
+    scene.master(2).hold_requests(true);
+    scene.leave(0, mine).await;
+    sleep(ms(60)).await;
+    scene.master(2).reset_connections();
+    scene.master(2).hold_requests(false);
+    sleep(ms(1000)).await;
+    scene.end().await;
+}

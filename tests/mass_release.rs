@@ -1,0 +1,146 @@
+//! Very many holds on real servers: given up at once, they leave nothing behind, and no call for many of
+//! them blocks a server for long.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use multilock::{Closing, Masters, MultiLockGuard, Quarantine};
+use redis::Value;
+use support::Server;
+use tokio::time::sleep;
+
+const HOLDS: usize = 20_000;
+/// Longer than the tests take.
+const LEASE: Duration = Duration::from_secs(120);
+
+async fn servers() -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(Server::start_with(&["--appendonly", "no"]).await);
+    }
+    servers
+}
+
+async fn connect(servers: &[Server], lease: Duration) -> Masters {
+    Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(lease)
+        .nodes(servers.iter().map(Server::url))
+        .connect()
+        .await
+        .expect("masters that can be used")
+}
+
+/// So many holds that are not fenced, so that every key is a lock.
+async fn hold(masters: &Masters, holds: usize) -> Vec<MultiLockGuard> {
+    let mut guards = Vec::with_capacity(holds);
+    let mut under_way = FuturesUnordered::new();
+    let mut names = 0..holds;
+    while guards.len() < holds {
+        for n in names.by_ref().take(64 - under_way.len()) {
+            let lock = masters.red_lock(format!("name-{n}")).fenced(false);
+            under_way.push(async move { lock.lock().await });
+        }
+        if let Some(guard) = under_way.next().await {
+            guards.push(guard.expect("free"));
+        }
+    }
+    guards
+}
+
+async fn keys(servers: &[Server]) -> Vec<i64> {
+    let mut keys = Vec::new();
+    for server in servers {
+        match server.command(&["DBSIZE"]).await {
+            Value::Int(count) => keys.push(count),
+            other => panic!("{other:?}"),
+        }
+    }
+    keys
+}
+
+async fn until_nothing_is_left(servers: &[Server], within: Duration) {
+    let begun = Instant::now();
+    while keys(servers).await != [0, 0, 0] {
+        assert!(begun.elapsed() < within, "left: {:?}", keys(servers).await);
+        sleep(Duration::from_millis(20)).await;
+    }
+    println!("nothing is left after {:?}", begun.elapsed());
+}
+
+/// The longest script of a server in µs, of those that took a millisecond or more.
+async fn longest_script(server: &Server) -> i64 {
+    let Value::Array(entries) = server.command(&["SLOWLOG", "GET", "1000"]).await else {
+        panic!("a list");
+    };
+    let took = |entry: Value| match entry {
+        Value::Array(parts) => match parts[2] {
+            Value::Int(took) => took,
+            _ => 0,
+        },
+        _ => 0,
+    };
+    entries.into_iter().map(took).max().unwrap_or(0)
+}
+
+async fn log_slow_scripts(servers: &[Server]) {
+    for server in servers {
+        server
+            .command(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])
+            .await;
+        server.command(&["SLOWLOG", "RESET"]).await;
+    }
+}
+
+fn holds() -> usize {
+    let set = std::env::var("MASS_HOLDS").ok();
+    set.and_then(|holds| holds.parse().ok()).unwrap_or(HOLDS)
+}
+
+/// On one thread, so that nothing is sent before all have been dropped.
+#[tokio::test]
+async fn guards_that_are_dropped_at_once_leave_nothing() {
+    let servers = servers().await;
+    let masters = connect(&servers, LEASE).await;
+    let guards = hold(&masters, holds()).await;
+    sleep(Duration::from_millis(500)).await;
+    log_slow_scripts(&servers).await;
+    drop(guards);
+    until_nothing_is_left(&servers, Duration::from_secs(20)).await;
+    println!("longest script: {} µs", longest_script(&servers[0]).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_leaves_nothing() {
+    let servers = servers().await;
+    let masters = connect(&servers, LEASE).await;
+    let _guards = hold(&masters, holds()).await;
+    sleep(Duration::from_millis(500)).await;
+    log_slow_scripts(&servers).await;
+    let begun = Instant::now();
+    let closed = masters.close(Closing::Release).await;
+    println!("closed in {:?}: {closed:?}", begun.elapsed());
+    assert_eq!((closed.released, closed.unconfirmed), (holds() as u64, 0));
+    assert_eq!(closed.left, []);
+    assert_eq!(keys(&servers).await, [0, 0, 0]);
+    println!("longest script: {} µs", longest_script(&servers[0]).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_on_many_names_are_renewed_a_few_at_a_time() {
+    let servers = servers().await;
+    let masters = connect(&servers, Duration::from_secs(6)).await;
+    let mut guards = Vec::new();
+    for hold in 0..192 {
+        let names: Vec<String> = (0..64).map(|n| format!("hold-{hold}-name-{n}")).collect();
+        guards.push(masters.red_lock(names).lock().await.expect("free"));
+    }
+    log_slow_scripts(&servers).await;
+    sleep(Duration::from_secs(5)).await;
+    let longest = longest_script(&servers[0]).await;
+    println!("longest script: {longest} µs");
+    assert!(longest < 10_000, "{longest} µs");
+    assert!(guards.iter().all(MultiLockGuard::is_valid));
+}
