@@ -121,7 +121,7 @@ async fn masters_that_are_too_far_are_told_as_such() {
     let LockError::Unreachable { votes } = &error else {
         panic!("{error}");
     };
-    let late = |vote: &Vote| matches!(vote, Vote::Unknown { .. });
+    let late = |vote: &Vote| matches!(vote, Vote::Unknown { .. } | Vote::Pending);
     assert!(votes.iter().all(|node| late(&node.vote)), "{votes}");
     let text = error.to_string();
     for said in ["none within 50ms", "took 60ms", "MastersBuilder::node_timeout"] {
@@ -241,4 +241,30 @@ async fn a_key_of_another_type_ends_no_other_release_in_its_batch() {
     let closed = masters.close(Closing::Release).await;
     assert_eq!((closed.released, closed.unconfirmed), (10, 0));
     assert_eq!(cluster.master(0).locks(), ["n3"]);
+}
+
+/// Every pair leaves two rounds, each to be heard until a deadline that is far away.
+#[tokio::test(start_paused = true)]
+async fn what_is_late_costs_nothing_until_it_comes() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder().node_timeout(ms(9000));
+    let masters = cluster.connect(builder).await.expect("connects");
+    cluster.master(2).freeze();
+    for n in 0..1000 {
+        let guard = masters
+            .red_lock(format!("n{n}"))
+            .try_lock()
+            .await
+            .expect("two are well");
+        guard.unlock().await.expect("held");
+    }
+    sleep(ms(100)).await;
+    let wakes = || tokio::runtime::Handle::current().metrics().worker_park_count(0);
+    let before = wakes();
+    sleep(ms(5000)).await;
+    assert!(
+        wakes() - before < 100,
+        "{} wakes in 5 idle seconds",
+        wakes() - before
+    );
 }

@@ -7,6 +7,7 @@ use redis::Value;
 
 use crate::commands;
 use crate::request::Script;
+use crate::rounded::Rounded;
 use crate::vote::Vote;
 
 /// A call without a usable reply.
@@ -207,11 +208,12 @@ impl Fault {
 }
 
 fn overdue(within: Duration, took: Option<Duration>) -> Arc<str> {
-    let within = humantime::format_duration(within);
+    let within = Rounded(within);
     match took {
         Some(took) => {
-            let took = took.as_millis();
-            format!("none within {within}, the last one took {took}ms (MastersBuilder::node_timeout)").into()
+            let took = Rounded(took);
+            format!("none within {within}, and the last one took {took}: MastersBuilder::node_timeout is to allow for that")
+                .into()
         }
         None => format!("none within {within} (MastersBuilder::node_timeout)").into(),
     }
