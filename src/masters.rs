@@ -136,11 +136,10 @@ impl Pool {
         let topics = Arc::new(Topics::new(nodes.len()));
         let steps = Arc::new(Steps::new(nodes.len()));
         let relieved = Arc::new(Notify::new());
-        let slot = |(place, node): (usize, &Box<dyn Node>)| {
-            let slot = Slot::new(place, node.label(), config.fence_retention, &relieved);
-            Arc::new(slot)
-        };
-        let slots: Vec<_> = nodes.iter().enumerate().map(slot).collect();
+        let labels = nodes.iter().map(|node| node.label()).enumerate();
+        let slots: Vec<_> = labels
+            .map(|(place, label)| Arc::new(Slot::new(place, label, config.fence_retention, &relieved)))
+            .collect();
         let mut background: Vec<_> = slots
             .iter()
             .zip(nodes)
