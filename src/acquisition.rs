@@ -6,6 +6,7 @@ use crate::attempt::attempt;
 use crate::clock::Moment;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::extension::extend;
+use crate::fence::FencingToken;
 use crate::guard::MultiLockGuard;
 use crate::hold::{Hold, Term};
 use crate::name::Names;
@@ -38,7 +39,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     attempted
 }
 
-/// Enters a hold again; `None` when it has lapsed meanwhile.
+/// Enters a hold again; `None` when it has lapsed or was leaked meanwhile.
 ///
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
@@ -54,6 +55,10 @@ async fn enter(
             hold.needed, hold.names
         );
         return Err(InvalidInput::new("policy", plan.policy, allowed).into());
+    }
+    if plan.fenced && hold.token == FencingToken::NONE {
+        let allowed = format!("false, as the owner holds {} without a token", hold.names);
+        return Err(InvalidInput::new("fenced", plan.fenced, allowed).into());
     }
     let longer = (!plan.renew && plan.lease > lease).then_some(plan.lease);
     if longer.is_some() || left < lease / 3 || left <= plan.min_validity {
@@ -76,7 +81,7 @@ async fn enter(
     match MultiLockGuard::enter(&plan.pool, hold, owner, now, plan.min_validity, plan.renew) {
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
-        Err(hold) if !hold.remaining().is_zero() => Err(plan.too_late(hold.remaining(), hold.votes())),
+        Err(hold) if !hold.term(now).left.is_zero() => Err(plan.too_late(hold.remaining(), hold.votes())),
         Err(_) => Ok(None),
     }
 }

@@ -155,16 +155,18 @@ impl MultiLockGuard {
     }
 
     /// A token that is cancelled when the hold is [`lost`](Self::lost), to be handed to the tasks that
-    /// work under it. Giving the hold up is no loss and does not cancel it.
+    /// work under it. Giving the hold up is no loss and does not cancel it. Every call gives a child
+    /// token: cancelling it ends the work under it, and tells nobody else anything.
     pub fn cancellation_token(&self) -> CancellationToken {
-        self.hold.cancellation(|token| {
+        let token = self.hold.cancellation(|token| {
             let hold = Arc::clone(&self.hold);
             self.pool.runtime.spawn(async move {
                 if hold.over().await {
                     token.cancel();
                 }
             });
-        })
+        });
+        token.child_token()
     }
 
     /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
@@ -255,11 +257,18 @@ impl MultiLockGuard {
         }
     }
 
-    /// Gives the guard up and keeps the hold until its lease ends: it is renewed no longer. Its owner is
-    /// shut out like anybody else until then.
+    /// Gives the guard up and keeps the hold until its lease ends. Once all other guards of the hold
+    /// have left or were leaked too, it is renewed no longer, and its owner is shut out like anybody
+    /// else until then.
     pub fn leak(mut self) {
         self.inside = false;
-        if self.hold.stay_for_good(self.renew) {
+        self.hold.leak(self.renew);
+        self.abandon_if_leaked();
+    }
+
+    /// Nobody looks after a hold in which only leaked guards are left.
+    fn abandon_if_leaked(&self) {
+        if self.hold.is_leaked() {
             self.pool.watchdog.forget(&self.hold);
             drop(self.hold.take_turn());
         }
@@ -272,6 +281,7 @@ impl MultiLockGuard {
             return Err(self.hold.count());
         }
         if let Left::Inside(count) = self.hold.leave(self.renew) {
+            self.abandon_if_leaked();
             return Err(count);
         }
         self.pool.watchdog.forget(&self.hold);

@@ -53,6 +53,8 @@ struct State {
     ends: Ends,
     lease: Duration,
     count: u64,
+    /// How many of these were leaked, and never leave.
+    leaked: u64,
     /// How many of its guards want it renewed, and for how long at the most.
     renewing: u64,
     max_hold: Option<Duration>,
@@ -140,6 +142,7 @@ impl Hold {
                 ends: granted.ends,
                 lease: granted.lease,
                 count: 0,
+                leaked: 0,
                 renewing: 0,
                 max_hold: granted.max_hold,
                 touched: Places::of(&granted.votes, Vote::may_have_granted),
@@ -157,11 +160,17 @@ impl Hold {
         self.state().remaining(self.clock.now())
     }
 
-    /// The same, and the lease, for who has just looked at the clock.
+    /// The same, and the lease, for who has just looked at the clock and wants to enter: nothing is left
+    /// to enter of a leaked hold.
     pub(crate) fn term(&self, now: Moment) -> Term {
         let mut state = self.state();
+        let left = if state.is_leaked() {
+            Duration::ZERO
+        } else {
+            state.remaining(now)
+        };
         Term {
-            left: state.remaining(now),
+            left,
             lease: state.lease,
         }
     }
@@ -201,7 +210,7 @@ impl Hold {
     /// as long as it is in.
     pub(crate) fn enter(&self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
         let mut state = self.state();
-        if state.remaining(now) <= min_validity {
+        if state.is_leaked() || state.remaining(now) <= min_validity {
             return None;
         }
         let first_to_renew = renew && state.renewing == 0;
@@ -226,11 +235,16 @@ impl Hold {
         Left::Last
     }
 
-    /// One guard fewer wants it renewed, although it never leaves. Whether it is the only one in.
-    pub(crate) fn stay_for_good(&self, renew: bool) -> bool {
+    /// One guard stays in for good, and does not want it renewed any more.
+    pub(crate) fn leak(&self, renew: bool) {
         let mut state = self.state();
         state.renewing = state.renewing.saturating_sub(u64::from(renew));
-        state.count == 1
+        state.leaked += 1;
+    }
+
+    /// Whether only leaked guards are in.
+    pub(crate) fn is_leaked(&self) -> bool {
+        self.state().is_leaked()
     }
 
     /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
@@ -392,6 +406,10 @@ impl Hold {
 }
 
 impl State {
+    fn is_leaked(&self) -> bool {
+        self.leaked > 0 && self.leaked == self.count
+    }
+
     fn remaining(&mut self, now: Moment) -> Duration {
         if self.phase == Phase::Held {
             self.ends.remaining(now)

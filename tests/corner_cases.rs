@@ -58,6 +58,58 @@ async fn reentry_that_wants_more_validity_than_there_is() {
     assert!(inner.validity() > ms(9000) && outer.hold_count() == 2);
 }
 
+/// A hold without a token does not satisfy a call site that wants one; the other way round it does.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_reentry_into_a_hold_without_a_token_is_refused() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let outer = lock.clone().fenced(false).lock().await.expect("free");
+    let error = lock.try_lock().await.expect_err("no token to give");
+    assert_eq!(
+        error.to_string(),
+        "fenced: true is not allowed; allowed: false, as the owner holds a without a token"
+    );
+    assert!(matches!(error, LockError::Invalid(_)), "{error:?}");
+    assert_eq!(outer.hold_count(), 1);
+    outer.unlock().await.expect("held");
+    let outer = lock.lock().await.expect("free");
+    let inner = lock.clone().fenced(false).lock().await.expect("entered");
+    assert_eq!(inner.fencing_token(), outer.fencing_token());
+}
+
+/// Whoever cancels the token that he was given ends his own work.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_token_that_is_cancelled_tells_nobody_else() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
+    let (mine, other) = (guard.cancellation_token(), guard.cancellation_token());
+    mine.cancel();
+    sleep(ms(100)).await;
+    assert!(guard.is_valid() && !other.is_cancelled());
+    sleep(ms(1000)).await;
+    assert!(other.is_cancelled(), "it has lapsed");
+}
+
+/// The owner of a leaked guard is shut out, also while a token of the hold is out.
+#[tokio::test(start_paused = true)]
+async fn a_leaked_hold_shuts_its_owner_out_until_its_lease_ends() {
+    let cluster = Cluster::new(3);
+    let masters = connect_with(&cluster, ms(3000)).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let guard = lock.lock().await.expect("free");
+    guard.extend(ms(3000)).await.expect("well");
+    let token = guard.cancellation_token();
+    guard.leak();
+    let refused = lock.try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
+    let _next = lock.wait(ms(3100)).lock().await.expect("free at the lease's end");
+    assert!(token.is_cancelled());
+}
+
 /// Whatever is dropped outside of a runtime, or after it, drops without a panic.
 #[test]
 fn drops_outside_of_a_runtime_after_having_waited() {

@@ -49,6 +49,25 @@ async fn an_inner_unlock_leaves_the_outer_hold() {
     scene.end().await;
 }
 
+/// A guard is leaked while something else knows its hold, and the owner asks again.
+#[tokio::test(start_paused = true)]
+async fn a_leaked_hold_is_not_entered() {
+    let me = Owner::new();
+    let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
+    let outer = scene.lock(0, Ask::new().owner(&me)).await.expect("free");
+    let inner = scene.lock(0, Ask::new().owner(&me)).await;
+    scene.world.give_up(0, outer, "leak").leak();
+    let again = scene.lock(0, Ask::new().owner(&me)).await;
+    assert!(again.is_some(), "the inner guard is in");
+    scene.leave(0, inner).await;
+    scene.world.give_up(0, again.expect("in"), "leak").leak();
+    assert!(
+        scene.lock(0, Ask::new().owner(&me)).await.is_none(),
+        "it is nobody's"
+    );
+    scene.end().await;
+}
+
 /// What a majority granted is no hold on all.
 #[tokio::test(start_paused = true)]
 async fn a_stronger_policy_does_not_enter() {
