@@ -66,8 +66,9 @@ if found == 0 then
     call('pexpire', KEYS[i], lease)
   end
 else
+  local now = time[1] * 1000 + time[2] / 1000
   for i = 2, last, 2 do
-    if call('sismember', KEYS[i], owner) == 1 then return {stamp, -1} end
+    if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
 
   -- Who holds a key that is not ours: a hash field, or, for another library's key, what tells its

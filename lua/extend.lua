@@ -26,7 +26,7 @@ local retention, marked = ARGV[1], ARGV[2] == '1'
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = redis.call('time')
-local stamp = time[1] * 1000000 + time[2]
+local stamp, now = time[1] * 1000000 + time[2], time[1] * 1000 + time[2] / 1000
 if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- Who does not know how long others may hold cannot tell whose votes count.
@@ -63,7 +63,7 @@ local function extend(first, names, fences, owner, count, lease, token, raise)
   for i = first, last, 2 do
     -- pcall: a key of another type is an answer here, not an error.
     if redis.pcall('hexists', KEYS[i], owner) ~= 1 then
-      if redis.call('sismember', KEYS[i + 1], owner) == 1 then return -1 end
+      if tonumber(redis.call('zscore', KEYS[i + 1], owner) or 0) > now then return -1 end
       local left = redis.call('pttl', KEYS[i])
       if left ~= -2 then return {0, left, redis.call('type', KEYS[i])['ok']} end
       absent = true

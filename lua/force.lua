@@ -1,32 +1,55 @@
--- force: take every name away from whoever holds it, and keep the former holder out.
+-- force: take the names away from the holders that were seen there, and keep these out.
 --
 -- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ...
--- ARGV  ms that a mark lives, number of names n, channel 1 ... channel n, owner field 1, owner field 2, ...
--- Returns the owner fields that were found here.
+-- ARGV  microseconds of this master's clock after which nothing is done any more, ms that a mark lives,
+--       channel 1 ... channel n, then for each name: number of holders, holder 1, holder 2, ...
+--       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
+-- Returns
+--   {stamp, 1}  done
+--   {stamp, 0}  it came too late; nothing was done
+-- where stamp is the master's wall clock in microseconds.
 --
--- The mark is a set of owner fields. It makes stragglers of those owners (a late acquire, an
--- extension) answer "revoked", also on a master where the owner had nothing yet; without it the
--- holder's next renewal would undo the force. Atomic, so that nothing slips between delete and mark.
+-- Only who was seen is touched, and only for a short time after it was: a request that was stuck on its
+-- way must not take a newer hold away. The mark is a sorted set of owner fields by the ms at which each
+-- ends. It makes stragglers of those owners (a late acquire, an extension) answer "revoked", also on a
+-- master where the owner had nothing yet; without it the holder's next renewal would undo the force.
+-- Atomic, so that nothing slips between delete and mark.
 
-local lifetime, names = tonumber(ARGV[1]), tonumber(ARGV[2])
-local found = {}
-for i = 1, #KEYS, 2 do
-  local key, mark = KEYS[i], KEYS[i + 1]
-  local former = {}
-  for j = 3 + names, #ARGV do former[#former + 1] = ARGV[j] end
-  if redis.call('type', key)['ok'] == 'hash' and redis.call('hlen', key) <= 64 then
-    for _, field in ipairs(redis.call('hkeys', key)) do
-      former[#former + 1] = field
-      found[#found + 1] = field
+local call = redis.call
+local time = call('time')
+local stamp = time[1] * 1000000 + time[2]
+if stamp > tonumber(ARGV[1]) then return {stamp, 0} end
+
+-- Takes a key away from one holder; how many fields or keys that removed.
+local function remove(key, kind, holder)
+  if kind == 'hash' then return call('hdel', key, holder) end
+  local is_seen = kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder
+  return is_seen and call('del', key) or 0
+end
+
+local lifetime, now = tonumber(ARGV[2]), math.floor(stamp / 1000)
+local names = #KEYS / 2
+local at = 3 + names
+for i = 1, names do
+  local key, mark = KEYS[2 * i - 1], KEYS[2 * i]
+  local kind = call('type', key)['ok']
+  local removed, last = 0, at + tonumber(ARGV[at])
+  -- A write that needs no memory: after it OOM cannot stop the mark.
+  call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
+  for j = at + 1, last do
+    local holder = ARGV[j]
+    removed = removed + remove(key, kind, holder)
+    if string.sub(holder, 1, 7) ~= 'string:' then
+      local ends = math.max(now + lifetime, tonumber(call('zscore', mark, holder) or 0))
+      call('zadd', mark, string.format('%.0f', ends), holder)
+      call('pexpire', mark, math.max(lifetime, call('pttl', mark)))
     end
   end
-  -- The delete first: after one write OOM cannot stop the mark.
-  local existed = redis.call('del', key)
-  if #former > 0 then
-    local left = redis.call('pttl', mark)
-    redis.call('sadd', mark, unpack(former))
-    redis.call('pexpire', mark, math.max(left, lifetime))
+  if removed > 0 then
+    -- A Redisson read/write lock keeps its mode beside its holders.
+    if kind == 'hash' and call('hlen', key) == 1 and call('hexists', key, 'mode') == 1 then call('del', key) end
+    redis.pcall('publish', ARGV[2 + i], '0')
   end
-  if existed == 1 then redis.pcall('publish', ARGV[2 + (i + 1) / 2], '0') end
+  at = last + 1
 end
-return found
+return {stamp, 1}

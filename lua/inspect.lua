@@ -1,18 +1,24 @@
 -- inspect: who holds each name here. Writes nothing.
 --
 -- KEYS  name 1, name 2, ...
--- Returns one array per name: {type, ms left, field 1, count 1, field 2, count 2, ...};
--- type is 'none' for a free name, and fields are listed for a hash of at most 64 of them.
+-- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
+-- report is {type, ms left, ...}, followed by
+--   field 1, count 1, field 2, count 2, ...  for a hash of at most 1024 fields
+--   the SHA-1 of its value                   for a string: it tells holders apart and gives no secret away
+-- type is 'none' for a free name.
 --
 -- Atomic, so that type, TTL and fields belong together.
 
-local report = {}
+local time = redis.call('time')
+local reports = {time[1] * 1000000 + time[2]}
 for i, key in ipairs(KEYS) do
   local kind = redis.call('type', key)['ok']
-  local entry = {kind, redis.call('pttl', key)}
-  if kind == 'hash' and redis.call('hlen', key) <= 64 then
-    for _, text in ipairs(redis.call('hgetall', key)) do entry[#entry + 1] = text end
+  local report = {kind, redis.call('pttl', key)}
+  if kind == 'hash' and redis.call('hlen', key) <= 1024 then
+    for _, text in ipairs(redis.call('hgetall', key)) do report[#report + 1] = text end
+  elseif kind == 'string' then
+    report[3] = redis.sha1hex(redis.call('get', key))
   end
-  report[i] = entry
+  reports[i + 1] = report
 end
-return report
+return reports

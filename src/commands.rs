@@ -6,7 +6,7 @@ use crate::name::revocation_mark;
 
 /// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
 /// anything that `del`, the first one, does not take away.
-const NEEDED: [&str; 16] = [
+const NEEDED: [&str; 17] = [
     "del $",
     "hdel $ field",
     "time",
@@ -18,11 +18,12 @@ const NEEDED: [&str; 16] = [
     "hlen $",
     "hkeys $",
     "hgetall $",
-    "sismember $ member",
+    "zscore $ member",
+    "zremrangebyscore $ 0 1",
     "pexpire $ 1",
     "set $ value xx",
     "hset $ field 1",
-    "sadd $ member",
+    "zadd $ 1 member",
 ];
 
 const PROBE: &str = include_str!("../lua/probe.lua");

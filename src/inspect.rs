@@ -1,4 +1,4 @@
-//! What the masters say about a name, and the operator's verb that takes it away.
+//! What the masters say about a name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::LockError;
 use crate::masters::Pool;
 use crate::name::Names;
 use crate::node::Slot;
-use crate::reply::{Entry, parse_entries, parse_owners};
+use crate::reply::{Entry, Report, parse_report};
 use crate::round::{Round, Trust};
 use crate::script;
-use crate::vote::{Vote, Votes};
+use crate::vote::Vote;
 
 /// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
 /// in part.
@@ -77,35 +76,44 @@ pub struct Inspection {
     pub quarantined: Vec<(Arc<str>, Duration)>,
 }
 
-/// What [`force_release`](crate::MultiLock::force_release) did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Forced {
-    /// Whom the names were taken from; empty when they were free.
-    pub former: Vec<Holder>,
-    /// What every master answered.
-    pub votes: Votes,
-}
-
-/// Asks every master and waits for each, at most the node deadline.
-pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> Vec<Inspection> {
-    let silent = NodeState::Silent(Vote::Pending);
-    let mut states = vec![vec![silent; pool.slots.len()]; names.len()];
+/// What every master says of the names, or its vote where it says nothing. Waits for each, at most the
+/// node deadline.
+pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, Vote>> {
+    let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
     let mut round = Round::begin(pool, &script::inspect(names), Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
-        let entries = answer.map(|value| parse_entries(&value));
-        for (index, nodes) in states.iter_mut().enumerate() {
-            nodes[place] = match &entries {
-                Ok(Some(entries)) => entries.get(index).map_or_else(unexpected, read),
-                Ok(None) => unexpected(),
-                Err(fault) => NodeState::Silent(fault.vote()),
-            };
-        }
+        let report = |value| {
+            parse_report(&value)
+                .filter(|report| report.entries.len() == names.len())
+                .ok_or_else(|| unexpected("inspect"))
+        };
+        sights[place] = answer.map_err(|fault| fault.vote()).and_then(report);
     }
+    sights
+}
+
+/// For an answer that no version of the script gives.
+pub(crate) fn unexpected(script: &str) -> Vote {
+    Vote::Unknown {
+        reason: format!("unexpected answer to {script}").into(),
+    }
+}
+
+/// Who holds each of the names, as every master sees it.
+pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> Vec<Inspection> {
+    let sights = look(pool, names).await;
+    let states = |index: usize| -> Vec<NodeState> {
+        let state = |sight: &Result<Report, Vote>| match sight {
+            Ok(report) => read(&report.entries[index]),
+            Err(vote) => NodeState::Silent(vote.clone()),
+        };
+        sights.iter().map(state).collect()
+    };
     let quarantined = quarantined(pool);
     names
         .iter()
-        .zip(states)
+        .enumerate()
+        .map(|(index, name)| (name, states(index)))
         .map(|(name, states)| Inspection {
             name: pool.config.namespace.own(name).to_owned(),
             quarantined: quarantined.clone(),
@@ -128,57 +136,6 @@ fn quarantined(pool: &Pool) -> Vec<(Arc<str>, Duration)> {
         .map(|slot| (Arc::clone(slot.label()), remaining(slot)))
         .filter(|(_, remaining)| !remaining.is_zero())
         .collect()
-}
-
-/// Takes the names away from whoever holds them, on every master that answers.
-pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Result<Forced, LockError> {
-    // Every master must keep out every holder, also one that it has not met yet: an acquire may
-    // still be on its way there. So first ask all who it is.
-    let mut former: Vec<Arc<str>> = Vec::new();
-    for inspection in inspect(pool, names, needed).await {
-        for (_, state) in inspection.nodes {
-            if let NodeState::Held { holder, .. } = state
-                && !former.contains(&holder.0)
-            {
-                former.push(holder.0);
-            }
-        }
-    }
-    let request = script::force(names, pool.reckoning.longest_lease(), &former);
-    let mut votes = vec![Vote::Pending; pool.slots.len()];
-    let mut round = Round::begin(pool, &request, Trust::All, |_| true);
-    while let Some((place, answer)) = round.next().await {
-        votes[place] = match answer.map(|value| parse_owners(&value)) {
-            Ok(Some(found)) => {
-                former.extend(
-                    found
-                        .into_iter()
-                        .filter(|owner| !former.contains(owner))
-                        .collect::<Vec<_>>(),
-                );
-                Vote::Granted
-            }
-            Ok(None) => Vote::Unknown {
-                reason: "unexpected answer".into(),
-            },
-            Err(fault) => fault.vote(),
-        };
-    }
-    let votes = pool.evidence(&votes);
-    tracing::warn!(%names, former = former.len(), granted = votes.granted(), "lock taken away by force");
-    if votes.granted() < needed {
-        return Err(LockError::Unreachable { votes });
-    }
-    Ok(Forced {
-        former: former.into_iter().map(Holder).collect(),
-        votes,
-    })
-}
-
-fn unexpected() -> NodeState {
-    NodeState::Silent(Vote::Unknown {
-        reason: "unexpected answer".into(),
-    })
 }
 
 fn read(entry: &Entry) -> NodeState {

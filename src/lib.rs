@@ -16,6 +16,7 @@ mod error;
 mod extension;
 mod fence;
 mod field;
+mod force;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -61,8 +62,9 @@ pub use error::{
     Unchartered, Unfit, UnlockError,
 };
 pub use fence::FencingToken;
+pub use force::{Forced, Spared};
 pub use guard::{MultiLockGuard, Unlocked};
-pub use inspect::{Forced, Holder, Inspection, NodeState};
+pub use inspect::{Holder, Inspection, NodeState};
 pub use lock::MultiLock;
 pub use masters::Masters;
 pub use name::Names;

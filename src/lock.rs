@@ -9,8 +9,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::acquisition::acquire;
 use crate::config::in_range;
 use crate::error::{LockError, RunError};
+use crate::force::{self, Forced};
 use crate::guard::MultiLockGuard;
-use crate::inspect::{self, Forced, Inspection};
+use crate::inspect::{self, Inspection};
 use crate::masters::Masters;
 use crate::name::Names;
 use crate::owner::Owner;
@@ -209,22 +210,25 @@ impl MultiLock {
         Ok(inspect::inspect(pool, &self.names, plan.needed).await)
     }
 
-    /// An operator's verb: takes the names away from whoever holds them, on every master that
-    /// answers, and wakes who waits. The former holder is kept out until its lease has ended, and
-    /// learns of it at its next extension.
+    /// An operator's verb: looks who holds the names, takes them away from these, and wakes who
+    /// waits. Who was seen on any master is kept out on every one that answers until its lease has
+    /// ended, whatever of it arrives late, and learns of it at its next extension. Whoever comes after
+    /// the look is left alone; so is a key that is no lock, as [`Forced::spared`] tells.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unreachable`] when fewer masters confirmed than the policy needs. Those that
-    /// did have taken it away all the same; it can be called again. The same outside of a tokio runtime.
-    /// [`LockError::Closed`] and [`LockError::Invalid`] as they say.
+    /// [`LockError::Unreachable`] when fewer masters with a vote answered than the policy needs: at the
+    /// look, and nothing was asked for, or after it, and those that did have taken the names away all
+    /// the same. What of it is still on its way does nothing once two node timeouts have passed. It can
+    /// be called again. The same outside of a tokio runtime. [`LockError::Closed`] and
+    /// [`LockError::Invalid`] as they say.
     ///
     /// # Cancel safety
     ///
     /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
         let (pool, plan) = (&self.masters.pool, self.plan()?);
-        inspect::force(pool, &self.names, plan.needed).await
+        force::force(pool, &self.names, plan.needed).await
     }
 
     /// The options, checked. No master has been asked yet.

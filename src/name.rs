@@ -207,7 +207,7 @@ pub(crate) fn channel(name: &str) -> Key<'_> {
     Key::shared(CHANNEL, name)
 }
 
-/// The set of owner fields that an operator forced out of the name.
+/// The owner fields that an operator forced out of the name, by when each mark ends.
 pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
     Key::own(REVOCATION, name)
 }

@@ -57,12 +57,24 @@ pub(crate) enum Reply {
     Revoked,
 }
 
+/// What one master keeps under some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Its wall clock at that moment, in microseconds since 1970.
+    pub(crate) clock_us: u64,
+    /// One a name.
+    pub(crate) entries: Vec<Entry>,
+}
+
 /// What one master keeps under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
+    /// Of a hash, with their values.
     pub(crate) fields: Vec<(String, String)>,
+    /// Of a string's value.
+    pub(crate) digest: Option<String>,
 }
 
 /// What acquire answered, after its stamp; a stamp alone grants.
@@ -179,18 +191,25 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-pub(crate) fn parse_owners(value: &Value) -> Option<Vec<Arc<str>>> {
-    let Value::Array(owners) = value else {
-        return None;
-    };
-    owners.iter().map(|owner| text(owner).map(Arc::from)).collect()
+/// Whether a force came in time and was carried out.
+pub(crate) fn parse_forced(value: &Value) -> Option<bool> {
+    match value {
+        Value::Array(parts) => match parts.as_slice() {
+            [_, Value::Int(done)] => Some(*done == 1),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-pub(crate) fn parse_entries(value: &Value) -> Option<Vec<Entry>> {
-    let Value::Array(entries) = value else {
+pub(crate) fn parse_report(value: &Value) -> Option<Report> {
+    let Value::Array(parts) = value else {
         return None;
     };
-    entries.iter().map(parse_entry).collect()
+    Some(Report {
+        clock_us: Stamp::of(value)?.clock_us,
+        entries: parts.get(1..)?.iter().map(parse_entry).collect::<Option<_>>()?,
+    })
 }
 
 fn parse_entry(value: &Value) -> Option<Entry> {
@@ -204,10 +223,15 @@ fn parse_entry(value: &Value) -> Option<Entry> {
         .chunks_exact(2)
         .map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
         .collect::<Option<_>>()?;
+    let digest = match &parts[2..] {
+        [digest] => Some(text(digest)?),
+        _ => None,
+    };
     Some(Entry {
         kind: text(kind)?,
         remaining: milliseconds(*left),
         fields,
+        digest,
     })
 }
 
@@ -313,8 +337,8 @@ mod tests {
             let _ = parse_agreed(&value);
             let _ = parse_released(&value);
             let _ = parse_extended(&value);
-            let _ = parse_owners(&value);
-            let _ = parse_entries(&value);
+            let _ = parse_forced(&value);
+            let _ = parse_report(&value);
         }
     }
 }

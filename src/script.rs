@@ -250,14 +250,23 @@ pub(crate) fn inspect(names: &Names) -> Arc<Request> {
     call.done()
 }
 
-/// `lua/force.lua`, with the owner fields that were seen on any master.
-pub(crate) fn force(names: &Names, mark_lifetime: Duration, owners: &[Arc<str>]) -> Arc<Request> {
+/// `lua/force.lua`, with the holders that were seen on any master, for each name; after `latest_us` of
+/// the master's clock it does nothing.
+pub(crate) fn force(
+    names: &Names,
+    latest_us: u64,
+    mark_lifetime: Duration,
+    holders: &[Vec<Arc<str>>],
+) -> Arc<Request> {
     let mut call = Encoder::new(&FORCE, 2 * names.len(), once(names));
     keys_and_marks(&mut call, names);
+    call.number(latest_us);
     call.ms(mark_lifetime);
-    call.number(names.len() as u64);
     call.keys(names.iter().map(channel));
-    call.words(owners.iter().map(AsRef::as_ref));
+    for holders in holders {
+        call.number(holders.len() as u64);
+        call.words(holders.iter().map(AsRef::as_ref));
+    }
     call.done()
 }
 

@@ -17,6 +17,7 @@ pub(crate) type Reply = Result<Value, String>;
 /// In order of insertion, as Redis keeps a hash of this size: the order shows in `HGETALL`.
 type Hash = Vec<(Bytes, Bytes)>;
 type Set = BTreeSet<Bytes>;
+type SortedSet = BTreeMap<Bytes, f64>;
 /// Only the length: a list is here to be a key of another type, and nothing reads its elements.
 type List = usize;
 
@@ -25,6 +26,8 @@ const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const HASH_NOT_AN_INTEGER: &str = "ERR hash value is not an integer";
+const NOT_A_FLOAT: &str = "ERR value is not a valid float";
+const NOT_A_RANGE: &str = "ERR min or max is not a float";
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 
 #[derive(Clone, Debug)]
@@ -32,6 +35,7 @@ enum Data {
     Hash(Hash),
     String(Bytes),
     Set(Set),
+    SortedSet(SortedSet),
     List(List),
 }
 
@@ -53,7 +57,7 @@ macro_rules! kinds {
         }
     )*};
 }
-kinds!(Hash => Hash, Bytes => String, Set => Set, List => List);
+kinds!(Hash => Hash, Bytes => String, Set => Set, SortedSet => SortedSet, List => List);
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -75,7 +79,7 @@ use Effect::{Grows, Reads, Writes};
 type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
 
 /// Name, arity as Redis counts it (the name included, negative for "at least"), effect, family.
-const COMMANDS: [(&str, isize, Effect, Family); 33] = [
+const COMMANDS: [(&str, isize, Effect, Family); 37] = [
     ("del", -2, Writes, Store::keyspace),
     ("dbsize", 1, Reads, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -109,6 +113,10 @@ const COMMANDS: [(&str, isize, Effect, Family); 33] = [
     ("time", 1, Reads, Store::server),
     ("type", 2, Reads, Store::keyspace),
     ("unlink", -2, Writes, Store::keyspace),
+    ("zadd", -4, Grows, Store::sorted_set),
+    ("zcard", 2, Reads, Store::sorted_set),
+    ("zremrangebyscore", 4, Writes, Store::sorted_set),
+    ("zscore", 3, Reads, Store::sorted_set),
 ];
 
 /// The keys of one master, and what it published.
@@ -206,6 +214,7 @@ impl Store {
                     Some(Data::Hash(_)) => "hash",
                     Some(Data::String(_)) => "string",
                     Some(Data::Set(_)) => "set",
+                    Some(Data::SortedSet(_)) => "zset",
                     Some(Data::List(_)) => "list",
                 };
                 Ok(Value::SimpleString(name.into()))
@@ -378,6 +387,51 @@ impl Store {
         }
     }
 
+    fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+        match (name, args) {
+            // Its options are not known here.
+            ("zadd", [key, pairs @ ..]) if pairs.len().is_multiple_of(2) => {
+                let scores: Result<Vec<f64>, String> = pairs
+                    .iter()
+                    .step_by(2)
+                    .map(|text| score(text, NOT_A_FLOAT))
+                    .collect();
+                let scores = scores?;
+                let set = self.find_or_create::<SortedSet>(now, key)?;
+                let members = pairs.iter().skip(1).step_by(2);
+                let added = members
+                    .zip(scores)
+                    .filter(|(member, score)| set.insert((*member).clone(), *score).is_none());
+                int(added.count())
+            }
+            ("zadd", _) => Err(SYNTAX.into()),
+            ("zremrangebyscore", [key, min, max]) => {
+                let (min, max) = (score(min, NOT_A_RANGE)?, score(max, NOT_A_RANGE)?);
+                let Some(set) = self.find::<SortedSet>(now, key)? else {
+                    return int(0);
+                };
+                let before = set.len();
+                set.retain(|_, score| *score < min || *score > max);
+                let after = set.len();
+                self.remove_if_empty(key, after);
+                int(before - after)
+            }
+            (_, [key, members @ ..]) => {
+                let mut none = SortedSet::new();
+                let set = self.find::<SortedSet>(now, key)?.unwrap_or(&mut none);
+                match (name, members) {
+                    ("zscore", [member]) => {
+                        let text = set.get(member).map(|score| score.to_string().into_bytes());
+                        Ok(bulk(text.as_ref()))
+                    }
+                    ("zcard", []) => int(set.len()),
+                    _ => Err(wrong_arity(name)),
+                }
+            }
+            _ => Err(wrong_arity(name)),
+        }
+    }
+
     fn list(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
         match (name, args) {
             ("llen", [key]) => int(self.find::<List>(now, key)?.map_or(0, |length| *length)),
@@ -429,6 +483,15 @@ fn integer(text: &[u8], otherwise: &str) -> Result<i64, String> {
         .and_then(|text| text.parse::<i64>().ok());
     parsed
         .filter(|number| number.to_string().as_bytes() == text)
+        .ok_or_else(|| otherwise.into())
+}
+
+fn score(text: &[u8], otherwise: &str) -> Result<f64, String> {
+    let parsed = str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok());
+    parsed
+        .filter(|score| !score.is_nan())
         .ok_or_else(|| otherwise.into())
 }
 
@@ -548,6 +611,29 @@ mod tests {
     }
 
     #[test]
+    fn a_sorted_set_keeps_scores_and_vanishes_when_empty() {
+        let store = &mut Store::default();
+        assert_eq!(call(store, 0, "ZADD z 1700000001930 a 2.5 b"), int(2));
+        assert_eq!(call(store, 0, "ZADD z 7 b 3 c"), int(1));
+        let text = |text: &str| Ok(bulk(Some(&text.into())));
+        assert_eq!(call(store, 0, "ZSCORE z a"), text("1700000001930"));
+        assert_eq!(call(store, 0, "ZSCORE z b"), text("7"));
+        assert_eq!(call(store, 0, "ZSCORE z x"), Ok(Value::Nil));
+        assert_eq!(call(store, 0, "ZSCORE none a"), Ok(Value::Nil));
+        assert_eq!(call(store, 0, "TYPE z"), Ok(Value::SimpleString("zset".into())));
+        assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z -inf 7"), int(2));
+        assert_eq!(call(store, 0, "ZCARD z"), int(1));
+        assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z 8 +inf"), int(1));
+        assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z 8 +inf"), int(0));
+        assert_eq!(call(store, 0, "EXISTS z"), int(0));
+        let float = Err("ERR value is not a valid float".into());
+        assert_eq!(call(store, 0, "ZADD z nan a"), float);
+        let range = Err("ERR min or max is not a float".into());
+        assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z x 1"), range);
+        assert_eq!(call(store, 0, "ZADD z 1 a 2"), Err(SYNTAX.into()));
+    }
+
+    #[test]
     fn errors_read_as_redis_writes_them() {
         let store = &mut Store::default();
         call(store, 0, "LPUSH l 1").unwrap();
@@ -555,6 +641,7 @@ mod tests {
             "HGET l f",
             "HINCRBY l f 1",
             "SADD l x",
+            "ZADD l 1 x",
             "GET l",
             "INCR l",
             "HLEN l",

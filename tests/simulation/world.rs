@@ -403,10 +403,14 @@ impl Observer for Tap {
             _ => None,
         };
         let owner = match (call.script, reply) {
-            ("force", Ok(found)) => {
-                let names: usize = call.args[1].parse().expect("a number");
-                let marked = call.args[2 + names..].iter().chain(found);
-                marked.map(|field| shortened(field)).collect::<Vec<_>>().join(" ")
+            ("force", Ok(words)) if words.last().is_some_and(|done| done == "1") => {
+                let mut rest = call.args.iter().skip(2 + call.keys.len() / 2);
+                let mut marked = Vec::new();
+                while let Some(count) = rest.next() {
+                    let holders = rest.by_ref().take(count.parse().expect("a number"));
+                    marked.extend(holders.map(|field| shortened(field)));
+                }
+                marked.join(" ")
             }
             _ => owner.map(|field| shortened(field)).unwrap_or_default(),
         };

@@ -231,3 +231,65 @@ async fn a_late_release_outlives_its_connection() {
     sleep(ms(1000)).await;
     scene.end().await;
 }
+
+/// Lets an operator look everywhere, and keeps on its way what he sends to 1 and 2 after that.
+async fn force_stuck_on_two(scene: &Scene) {
+    for master in scene.masters() {
+        master.set_delay(ms(5), ms(5));
+    }
+    let meanwhile = async {
+        sleep(ms(7)).await;
+        scene.cut(1, 1, Direction::ToMaster);
+        scene.cut(1, 2, Direction::ToMaster);
+    };
+    tokio::join!(force(&scene.world, &scene.seats[1], "a"), meanwhile);
+    for master in scene.masters() {
+        master.set_delay(Duration::ZERO, Duration::ZERO);
+    }
+}
+
+/// What an operator has sent arrives when the holder has left and somebody else holds.
+#[tokio::test(start_paused = true)]
+async fn late_force() {
+    let scene = Scene::open(plan(Class::Forced, LEASE)).await;
+    let first = scene.lock(0, Ask::new().lease(LEASE)).await;
+    settle().await;
+    force_stuck_on_two(&scene).await;
+    scene.leave(0, first).await;
+    let next = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(next.is_some(), "the name is free");
+    let before = scene.executed("force");
+    scene.heal(1, 1);
+    scene.heal(1, 2);
+    settle().await;
+    assert_eq!(scene.executed("force"), before + 2, "what was stuck arrives");
+    let rival = scene.lock(1, Ask::new().lease(LEASE)).await;
+    assert!(rival.is_none(), "the newer hold is whole");
+    scene.leave(0, next).await;
+    scene.end().await;
+}
+
+/// The same, and whoever holds then uses the same field again, as a thread in Java does.
+#[tokio::test(start_paused = true)]
+async fn late_force_on_a_field_used_again() {
+    let scene = Scene::open(plan(Class::Forced, LEASE)).await;
+    let field = "6c0c2a4e-1111-4222-8333-944455556666:7";
+    let hold = |scene: &Scene| {
+        for master in scene.masters() {
+            master.command(&["HSET", "a", field, "1"]).expect("a hash");
+            master.command(&["PEXPIRE", "a", "5000"]).expect("there");
+        }
+    };
+    hold(&scene);
+    force_stuck_on_two(&scene).await;
+    hold(&scene);
+    sleep(ms(100)).await;
+    scene.heal(1, 1);
+    scene.heal(1, 2);
+    settle().await;
+    for master in scene.masters() {
+        assert_eq!(master.fields("a"), [field, "1"], "it came too late");
+        master.command(&["DEL", "a"]).expect("deleted");
+    }
+    scene.end().await;
+}

@@ -1,0 +1,167 @@
+//! The operator's verb that takes names away from whoever holds them.
+//!
+//! It looks first, and names to the masters whom it has seen: what is stuck on its way, and arrives when
+//! somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
+//! acquire of his may still be on its way there.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use crate::error::LockError;
+use crate::inspect::{Holder, look, unexpected};
+use crate::masters::Pool;
+use crate::name::Names;
+use crate::reply::{Entry, Report, parse_forced};
+use crate::round::{Answer, Round, Trust};
+use crate::script;
+use crate::vote::{Vote, Votes};
+
+/// Beside its holders, a Redisson read/write lock keeps in which mode it is held.
+const MODE: &str = "mode";
+
+/// What [`force_release`](crate::MultiLock::force_release) did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forced {
+    /// Whom the names were taken from, other libraries' holders included; empty when they were free.
+    pub former: Vec<Holder>,
+    /// Keys that are no locks. They were left as they are, so the names are not free there.
+    pub spared: Vec<Spared>,
+    /// What every master answered.
+    pub votes: Votes,
+}
+
+/// A key under the name of a lock that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spared {
+    /// The name.
+    pub name: String,
+    /// The address of the master that keeps it.
+    pub node: Arc<str>,
+    /// Its Redis type: a list, a set, a stream, a hash whose fields are no owners with their counts.
+    pub kind: String,
+}
+
+/// Takes the names away from everybody who is seen to hold one now.
+pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Result<Forced, LockError> {
+    let sights = look(pool, names).await;
+    let mut votes: Vec<Vote> = sights
+        .iter()
+        .map(|sight| sight.as_ref().err().cloned().unwrap_or(Vote::Pending))
+        .collect();
+    if sights.iter().flatten().count() < needed {
+        // Who holds may be on those alone that say nothing.
+        let votes = pool.evidence(&votes);
+        return Err(LockError::Unreachable { votes });
+    }
+    let Seen { holders, spared } = seen(pool, names, &sights);
+    let mut rounds: Vec<Round> = sights
+        .iter()
+        .enumerate()
+        .filter_map(|(place, sight)| Some((place, sight.as_ref().ok()?.clock_us)))
+        .map(|(place, clock_us)| begin(pool, names, needed, &holders, place, clock_us))
+        .collect();
+    let answers = join_all(rounds.iter_mut().map(Round::next)).await;
+    for (place, answer) in answers.into_iter().flatten() {
+        votes[place] = read((place, answer));
+    }
+    let votes = pool.evidence(&votes);
+    let former = former(holders);
+    tracing::warn!(%names, former = former.len(), granted = votes.granted(), "lock taken away by force");
+    if votes.granted() < needed {
+        return Err(LockError::Unreachable { votes });
+    }
+    Ok(Forced {
+        former,
+        spared,
+        votes,
+    })
+}
+
+/// What was seen on the masters together.
+struct Seen {
+    /// For each name, everybody who has it on any master.
+    holders: Vec<Vec<Arc<str>>>,
+    spared: Vec<Spared>,
+}
+
+fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
+    let mut seen = Seen {
+        holders: vec![Vec::new(); names.len()],
+        spared: Vec::new(),
+    };
+    for (slot, sight) in pool.slots.iter().zip(sights) {
+        let entries = sight.iter().flat_map(|report| &report.entries);
+        for ((name, known), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
+            match holders(entry) {
+                Some(holders) => {
+                    for holder in holders {
+                        if !known.contains(&holder) {
+                            known.push(holder);
+                        }
+                    }
+                }
+                None => seen.spared.push(Spared {
+                    name: name.to_owned(),
+                    node: Arc::clone(slot.label()),
+                    kind: entry.kind.clone(),
+                }),
+            }
+        }
+    }
+    seen
+}
+
+/// Who holds a key; `None` for one that is no lock.
+fn holders(entry: &Entry) -> Option<Vec<Arc<str>>> {
+    match (entry.kind.as_str(), &entry.digest) {
+        ("none", _) => Some(Vec::new()),
+        ("string", Some(digest)) => Some(vec![format!("string:{digest}").into()]),
+        ("hash", _) => {
+            let owners = entry.fields.iter().filter(|(field, _)| field != MODE);
+            let owners = owners.map(|(field, count)| {
+                let is_owner = field.contains(':') && count.parse::<u64>().is_ok();
+                is_owner.then(|| field.as_str().into())
+            });
+            let owners: Vec<Arc<str>> = owners.collect::<Option<_>>()?;
+            (!owners.is_empty()).then_some(owners)
+        }
+        _ => None,
+    }
+}
+
+/// Asks one master, whose clock showed `clock_us` at the look. The look began at most a node timeout ago,
+/// and nobody waits for this answer for longer than another one.
+fn begin(
+    pool: &Arc<Pool>,
+    names: &Names,
+    needed: usize,
+    holders: &[Vec<Arc<str>>],
+    place: usize,
+    clock_us: u64,
+) -> Round {
+    let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
+    let latest_us = clock_us.saturating_add(patience);
+    let request = script::force(names, latest_us, pool.reckoning.longest_lease(), holders);
+    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == place)
+}
+
+fn read((_, answer): Answer) -> Vote {
+    match answer.map(|value| parse_forced(&value)) {
+        Ok(Some(true)) => Vote::Granted,
+        Ok(Some(false)) => Vote::Failed {
+            error: "the request came too late, and nothing was done".into(),
+        },
+        Ok(None) => unexpected("force"),
+        Err(fault) => fault.vote(),
+    }
+}
+
+fn former(holders: Vec<Vec<Arc<str>>>) -> Vec<Holder> {
+    let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
+    former.sort_unstable();
+    former.dedup();
+    former.into_iter().map(Holder).collect()
+}
