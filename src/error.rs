@@ -309,6 +309,9 @@ pub enum LossCause {
     Expired,
     /// So many masters serve somebody else, or an operator, that no quorum is left for it.
     TakenAway,
+    /// So many masters have forgotten it, or serve somebody else, that no quorum keeps it, and none of
+    /// them could be given it again.
+    Forgotten,
     /// [`Masters::close`](crate::Masters::close) released it.
     Closed,
 }

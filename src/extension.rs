@@ -105,7 +105,10 @@ impl Extension {
                 self.count(index, node, vote);
             }
             Some((node, answer)) = self.round.next() => self.answered(node, answer),
-            else => return false,
+            else => {
+                self.conclude();
+                return false;
+            }
         }
         true
     }
@@ -165,14 +168,24 @@ impl Extension {
         }
         if entry.against > self.pool.slots.len() - entry.hold.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
-            entry.hold.lose(LossCause::TakenAway);
-            self.pool.watchdog.watch(&entry.hold);
+            lose(&self.pool, &entry.hold, LossCause::TakenAway);
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
         if entry.agreed.len() > 0 {
             for node in std::mem::take(&mut entry.forgotten_by) {
                 self.retake(index, node);
+            }
+        }
+    }
+
+    /// All answers are in. Where nobody showed that a hold is alive, those that have forgotten it, or
+    /// serve somebody else, do not keep it any more, and others may have it already.
+    fn conclude(&self) {
+        for entry in &self.extended {
+            let gone = entry.against + entry.forgotten_by.len();
+            if gone > self.pool.slots.len() - entry.hold.needed {
+                lose(&self.pool, &entry.hold, LossCause::Forgotten);
             }
         }
     }
@@ -232,6 +245,13 @@ impl Extension {
     }
 }
 
+/// Ends a hold before its time, and has it cleaned up.
+fn lose(pool: &Pool, hold: &Arc<Hold>, cause: LossCause) {
+    if hold.lose(cause) {
+        pool.watchdog.watch(hold);
+    }
+}
+
 /// Extends one hold and goes on as soon as that is certain.
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
@@ -253,7 +273,7 @@ async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Res
         });
     }
     let mut extension = Extension::begin(pool, vec![(Arc::clone(hold), lease)]);
-    let mut over = pin!(hold.over());
+    let mut over = pin!(hold.ended());
     loop {
         tokio::select! {
             biased;

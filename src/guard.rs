@@ -140,17 +140,20 @@ impl MultiLockGuard {
     }
 
     /// Resolves when the hold is lost: at the end of its validity at the latest, whatever any renewal
-    /// is doing, and before it once so many masters serve somebody else that no quorum is left. Masters
-    /// that are merely silent never end it early. No validity is left when it resolves.
+    /// is doing, and before it once so many masters have forgotten the hold or serve somebody else that
+    /// no quorum keeps it. Masters that are merely silent never end it early. No validity is left when it resolves.
     ///
     /// # Cancel safety
     ///
     /// It only looks, so it can be dropped and called again at any point.
     pub async fn lost(&self) -> Loss {
-        let cause = self.hold.lost().await;
-        Loss {
-            cause,
-            votes: self.votes(),
+        match self.hold.ended().await {
+            Some(cause) => Loss {
+                cause,
+                votes: self.votes(),
+            },
+            // Given up, and so never lost.
+            None => std::future::pending().await,
         }
     }
 
@@ -161,7 +164,7 @@ impl MultiLockGuard {
         let token = self.hold.cancellation(|token| {
             let hold = Arc::clone(&self.hold);
             self.pool.runtime.spawn(async move {
-                if hold.over().await {
+                if hold.ended().await.is_some() {
                     token.cancel();
                 }
             });
@@ -285,6 +288,9 @@ impl MultiLockGuard {
             return Err(count);
         }
         self.pool.watchdog.forget(&self.hold);
+        if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
+            owner.forget(&self.hold);
+        }
         Ok(self.hold.take_turn())
     }
 }

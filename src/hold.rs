@@ -26,9 +26,6 @@ use crate::vote::Vote;
 /// so that the word comes no later than the end, and no validity is left when it comes.
 const TIMER_SLACK: Duration = Duration::from_millis(2);
 
-/// Timers stand still while the host is suspended, and validity does not: look again this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
 /// One acquisition's hold on its names.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -41,7 +38,7 @@ pub(crate) struct Hold {
     clock: Clock,
     acquired: Moment,
     state: Mutex<State>,
-    /// Rings when validity is prolonged or ends before its time.
+    /// Rings when the hold ends before its time.
     changed: Notify,
     /// Cancelled when it is lost; made when it is first asked for.
     cancellation: OnceLock<CancellationToken>,
@@ -257,8 +254,6 @@ impl Hold {
         }
         state.ends.prolong(ends, now);
         state.lease = state.lease.max(lease);
-        drop(state);
-        self.changed.notify_waiters();
         true
     }
 
@@ -286,19 +281,22 @@ impl Hold {
         Some(send(state.count))
     }
 
-    /// Resolves when the hold is lost; never for one that was given up.
-    pub(crate) async fn lost(&self) -> LossCause {
+    /// Resolves when the hold has ended: why it was lost; `None` when it was given up.
+    ///
+    /// The timer is for the end as it is known, and is set anew only when it has fired: an extension wakes
+    /// nobody. Whatever brings the end forward, and the watchdog after a suspension, rouses who waits.
+    pub(crate) async fn ended(&self) -> Option<LossCause> {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            let left: Duration = match self.look() {
-                Phase::Lost(cause) => return cause,
-                Phase::Left => std::future::pending().await,
-                Phase::Held => self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP),
-            };
+            match self.look() {
+                Phase::Lost(cause) => return Some(cause),
+                Phase::Left => return None,
+                Phase::Held => {}
+            }
             tokio::select! {
                 biased;
-                () = sleep(left) => {}
+                () = sleep(self.remaining().saturating_sub(TIMER_SLACK)) => {}
                 () = changed => {}
             }
         }
@@ -312,24 +310,6 @@ impl Hold {
             token
         };
         self.cancellation.get_or_init(make).clone()
-    }
-
-    /// Resolves when the hold is lost or given up; whether it was lost.
-    pub(crate) async fn over(&self) -> bool {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            match self.look() {
-                Phase::Lost(_) => return true,
-                Phase::Left => return false,
-                Phase::Held => {}
-            }
-            tokio::select! {
-                biased;
-                () = sleep(self.remaining().saturating_sub(TIMER_SLACK).min(LONGEST_SLEEP)) => {}
-                () = changed => {}
-            }
-        }
     }
 
     /// What the watchdog is to do with it.
@@ -420,7 +400,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
@@ -434,9 +414,13 @@ mod tests {
     }
 
     fn hold(lease: Duration) -> Hold {
+        hold_on("a".into(), lease)
+    }
+
+    pub(crate) fn hold_on(names: Names, lease: Duration) -> Hold {
         let now = Clock::Host.now();
         let granted = Granted {
-            names: "a".into(),
+            names,
             field: Field {
                 client: uuid::Uuid::nil(),
                 number: 1,

@@ -22,6 +22,7 @@ mod force;
 pub mod fuzzing;
 mod guard;
 mod hold;
+mod holdings;
 mod inspect;
 mod listening;
 mod lock;

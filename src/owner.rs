@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
 use crate::clock::Moment;
 use crate::hold::{Hold, Term};
+use crate::holdings::Holdings;
 use crate::name::Names;
 
 /// An actor of this process that may hold locks: a request, a job, a session.
@@ -28,8 +28,7 @@ pub struct Owner {
 
 #[derive(Default)]
 struct Actor {
-    /// Weak, so that an owner that outlives its guards keeps nothing alive.
-    holds: Mutex<SmallVec<[Weak<Hold>; 1]>>,
+    holds: Mutex<Holdings>,
     /// Rings when it has got another hold.
     entered: Notify,
 }
@@ -74,14 +73,11 @@ impl Owner {
 
     /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
-        let mut holds = self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.retain(|hold| hold.strong_count() > 0);
-        let touching = holds
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|hold| hold.field.client == client && hold.names.overlaps(names))
-            .map(|hold| (hold.term(now), hold))
-            .find(|(term, _)| !term.left.is_zero());
+        let touching = self.holds().find(names, |hold| {
+            let term = hold.term(now);
+            let touches = hold.field.client == client && hold.names.overlaps(names);
+            (touches && !term.left.is_zero()).then_some((term, hold))
+        });
         match touching {
             None => Standing::Outside,
             Some((term, hold)) if hold.names.contains_all(names) => Standing::Inside(hold, term),
@@ -90,10 +86,17 @@ impl Owner {
     }
 
     pub(crate) fn remember(&self, hold: &Arc<Hold>) {
-        let mut holds = self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.push(Arc::downgrade(hold));
-        drop(holds);
+        self.holds().insert(hold);
         self.actor.entered.notify_waiters();
+    }
+
+    /// A hold has been given up.
+    pub(crate) fn forget(&self, hold: &Arc<Hold>) {
+        self.holds().remove(hold);
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Holdings> {
+        self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves when a task of this owner gets another hold, from the moment it is enabled.

@@ -11,10 +11,17 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::cleanup::Release;
+use crate::clock::Moment;
 use crate::extension::Extension;
 use crate::hold::{Hold, Upkeep};
 use crate::masters::Pool;
 use crate::script;
+
+/// Timers stand still while the host is suspended, and validity does not: while anything is held, the
+/// clocks are compared this often, for all holds at once.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// More than two clocks that run differ by in that time.
+const SUSPENSION: Duration = Duration::from_millis(50);
 
 /// Looks after the holds of the pool for as long as there is one.
 pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
@@ -27,9 +34,16 @@ async fn run(pool: Weak<Pool>) {
         return;
     };
     let mut renewals = FuturesUnordered::new();
+    let mut awake = None;
     loop {
         let next = {
             let Some(pool) = pool.upgrade() else { return };
+            let now = (pool.clock.now(), Instant::now());
+            if awake.replace(now).is_some_and(|before| suspended(before, now)) {
+                for hold in watchdog.all() {
+                    hold.rouse();
+                }
+            }
             let (due, next) = watchdog.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
             let mut due = sort_out(&pool, due);
@@ -41,7 +55,7 @@ async fn run(pool: Weak<Pool>) {
                     renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
                 }
             }
-            next
+            next.map(|next| next.min(now.1 + LONGEST_SLEEP))
         };
         // In this order: each branch ends after finitely many turns, and what is due is looked for first
         // in every turn.
@@ -57,6 +71,11 @@ async fn run(pool: Weak<Pool>) {
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }
+}
+
+/// Whether the clock of leases has gone on between two looks while timers stood still.
+fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
+    now.0.since(before.0).saturating_sub(now.1 - before.1) > SUSPENSION
 }
 
 /// Buries what is lost, puts back what is not due yet; what remains is to be renewed.

@@ -258,6 +258,51 @@ async fn masters_that_serve_somebody_else_end_it_early() {
     assert!(cluster.master(2).fields("a").is_empty(), "the rest is released");
 }
 
+/// Every master answers that it knows nothing of the hold: that is told with the next renewal, or with
+/// an extension of the caller's own.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_all_have_forgotten_is_lost_at_once() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let (renewed, extended) = (masters.red_lock("a"), masters.red_lock("b").lease(ms(2500)));
+    let renewed = renewed.lock().await.expect("free");
+    let extended = extended.lock().await.expect("free");
+    let begun = Instant::now();
+    for master in cluster.iter() {
+        master.command(&["DEL", "a", "b"]).expect("gone");
+    }
+    let error = extended.extend(ms(2500)).await.expect_err("nobody has it");
+    assert!(matches!(error, multilock::ExtendError::Lost { .. }), "{error}");
+    assert_eq!(extended.lost().await.cause, LossCause::Forgotten);
+    let loss = renewed.lost().await;
+    assert_eq!(loss.cause, LossCause::Forgotten, "{loss}");
+    assert!(begun.elapsed() <= ms(1000), "{:?}", begun.elapsed());
+    assert!(!renewed.is_valid() && !extended.is_valid());
+    let next = masters.red_lock(["a", "b"]).try_lock().await;
+    assert!(next.is_ok(), "{next:?}");
+}
+
+/// An extension wakes nobody who waits for the end, which is told in time all the same.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_loss_costs_a_timer_a_lease() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    let mut lost = std::pin::pin!(guard.lost());
+    let mut woken = 0;
+    let watching = std::future::poll_fn(|cx| {
+        woken += 1;
+        lost.as_mut().poll(cx).map(|_| ())
+    });
+    assert!(timeout(ms(60_000), watching).await.is_err(), "it is renewed");
+    assert!(woken <= 35, "{woken} times in 20 leases of 3 s");
+    for master in cluster.iter() {
+        master.freeze();
+    }
+    let left = guard.validity();
+    assert!(timeout(left, lost).await.is_ok(), "by the end");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_forced_out_learns_of_it_at_its_next_renewal() {
     let cluster = Cluster::new(3);

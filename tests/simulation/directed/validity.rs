@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use crate::ask::Ask;
 use crate::plan::Class;
-use crate::scene::{Scene, ms, plan};
+use crate::scene::{Scene, ms, plan, settle};
 
 const LEASE: std::time::Duration = ms(1000);
 
@@ -159,4 +159,53 @@ async fn a_spoilt_hold_ends_no_other() {
     }
     scene.leave(0, Some(mine)).await;
     scene.end().await;
+}
+
+/// The keys of a held name are deleted on so many masters, of which so many do not hear of the next
+/// renewal; whether the guard is valid after it.
+async fn valid_after_a_loss(deleted: usize, silent: &[usize], rival: bool) -> bool {
+    let scene = Scene::open(plan(Class::Reckless, LEASE)).await;
+    let mine = scene.lock(0, Ask::new()).await.expect("free");
+    settle().await;
+    for place in 0..deleted {
+        scene.forgets(place, "loses a key");
+        scene.master(place).command(&["DEL", "a"]).expect("deleted");
+    }
+    let theirs = if rival {
+        scene.lock(1, Ask::new().lease(LEASE)).await
+    } else {
+        None
+    };
+    for place in silent {
+        scene.cut(0, *place, Direction::ToMaster);
+    }
+    // The next renewal and its end.
+    sleep(LEASE / 3 + ms(60)).await;
+    let valid = mine.guard.is_valid();
+    for place in silent {
+        scene.heal(0, *place);
+    }
+    scene.leave(0, Some(mine)).await;
+    scene.leave(1, theirs).await;
+    scene.end().await;
+    valid
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_loss() {
+    assert!(!valid_after_a_loss(3, &[], false).await, "all have forgotten");
+    assert!(
+        !valid_after_a_loss(2, &[2], false).await,
+        "a majority has, and the third is silent"
+    );
+    assert!(
+        !valid_after_a_loss(2, &[], true).await,
+        "rivals stand where it was"
+    );
+    assert!(valid_after_a_loss(2, &[], false).await, "it is taken again");
+    assert!(valid_after_a_loss(1, &[1, 2], false).await, "silence is no loss");
+    assert!(
+        valid_after_a_loss(0, &[0, 1, 2], false).await,
+        "silence is no loss"
+    );
 }
