@@ -25,10 +25,10 @@ pub fn understand(value: &Value) {
     );
     let extended = reply::parse_extended(value);
     assert!(extended.is_none_or(|replies| replies.len() + 1 == parts));
-    let owners = reply::parse_owners(value);
-    assert!(owners.is_none_or(|owners| owners.len() == parts));
-    let entries = reply::parse_entries(value);
-    assert!(entries.is_none_or(|entries| entries.len() == parts));
+    let report = reply::parse_report(value);
+    assert!(report.is_none_or(|report| report.entries.len() + 1 == parts && stamp.is_some()));
+    let forced = reply::parse_forced(value);
+    assert!(forced.is_none() || parts == 2);
     let released = reply::parse_released(value);
     assert!(released.is_none_or(|released| released.all == (parts == 0)));
 }
