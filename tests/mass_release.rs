@@ -138,9 +138,11 @@ async fn holds_on_many_names_are_renewed_a_few_at_a_time() {
         guards.push(masters.red_lock(names).lock().await.expect("free"));
     }
     log_slow_scripts(&servers).await;
+    servers[0].reset_stats().await;
     sleep(Duration::from_secs(5)).await;
-    let longest = longest_script(&servers[0]).await;
-    println!("longest script: {longest} µs");
-    assert!(longest < 10_000, "{longest} µs");
+    println!("longest script: {} µs", longest_script(&servers[0]).await);
+    // What one of them takes depends on the machine: three holds each, at least twice by now.
+    let calls = servers[0].commandstats().await["evalsha"];
+    assert!(calls >= 128, "{calls} calls");
     assert!(guards.iter().all(MultiLockGuard::is_valid));
 }
