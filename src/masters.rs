@@ -230,7 +230,8 @@ impl Pool {
     pub(crate) async fn relief(&self, needed: usize) {
         let full = || self.slots.iter().filter(|slot| slot.is_full()).count();
         let spare = self.slots.len() - needed;
-        if full() <= spare {
+        // Outside of a runtime nothing can be waited for.
+        if full() <= spare || Handle::try_current().is_err() {
             return;
         }
         let _ = timeout(self.config.node_timeout, async {

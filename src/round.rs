@@ -296,7 +296,7 @@ impl Round {
             self.alarm = self.pool.deadlines.set(self.deadline, cx);
         }
         if self.alarm.is_none() {
-            self.give_up(Some(Fault::Unknown("awaited outside of a tokio runtime".into())));
+            self.give_up(Some("awaited outside of a tokio runtime"));
             return self.poll_arrived(cx);
         }
         if Instant::now() < self.deadline {
@@ -307,7 +307,7 @@ impl Round {
     }
 
     /// Waits no longer for those that have not answered: at the deadline, or because of something else.
-    fn give_up(&mut self, cause: Option<Fault>) {
+    fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let late = Arc::new(Overdue {
             slots: self.release.as_ref().map(|_| self.pool.slots.clone()),
@@ -319,10 +319,8 @@ impl Round {
         let link = |place: usize| self.links[place].as_ref().ok();
         let at_deadline = cause.is_none();
         let silence = |place: usize| {
-            cause.clone().unwrap_or_else(|| Fault::Late {
-                within,
-                took: link(place).and_then(|link| link.last_took()),
-            })
+            let took = || link(place).and_then(|link| link.last_took());
+            cause.map_or_else(|| Fault::late(within, took()), |cause| Fault::Late(cause.into()))
         };
         for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
             if at_deadline {

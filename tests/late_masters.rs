@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use multilock::sim::Cluster;
 use multilock::{Closing, LockError, Masters, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
@@ -267,4 +268,33 @@ async fn what_is_late_costs_nothing_until_it_comes() {
         "{} wakes in 5 idle seconds",
         wakes() - before
     );
+}
+
+/// Nothing can be waited for there, but what was sent is on its way.
+#[test]
+fn a_release_that_is_awaited_outside_of_a_runtime_is_sent_once() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let (cluster, guard) = runtime.block_on(async {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let guard = masters.red_lock("a").try_lock().await.expect("free");
+        sleep(ms(100)).await;
+        (cluster, guard)
+    });
+    assert!(
+        matches!(guard.unlock().now_or_never(), Some(Err(_))),
+        "not confirmed"
+    );
+    runtime.block_on(async {
+        sleep(ms(1000)).await;
+        for (place, master) in cluster.iter().enumerate() {
+            assert_eq!(releases(&cluster, place), 1);
+            assert_eq!(master.locks(), [] as [&str; 0]);
+        }
+    });
 }

@@ -21,12 +21,8 @@ pub(crate) enum Fault {
     Quarantined(Duration),
     /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
     Unknown(Arc<str>),
-    /// Sent, and no answer came within this time. It may come yet. Where other answers came late, the last
-    /// one took as long as this.
-    Late {
-        within: Duration,
-        took: Option<Duration>,
-    },
+    /// Sent, and not waited for any longer. The answer may come yet.
+    Late(Arc<str>),
     /// The server answered with an error.
     Server { class: Class, error: Arc<str> },
 }
@@ -164,8 +160,19 @@ impl Fault {
         match self {
             Self::Server { class, .. } => Some(*class),
             Self::Unfit(_) => Some(Class::Denied),
-            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) | Self::Late { .. } => None,
+            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) | Self::Late(_) => None,
         }
+    }
+
+    /// No answer came within this time. Where others came late, the last one took as long as that.
+    pub(crate) fn late(within: Duration, took: Option<Duration>) -> Self {
+        let within = Rounded(within);
+        let took = took.map(|took| {
+            let took = Rounded(took);
+            format!(", and the last one took {took}, for which it is too short")
+        });
+        let took = took.unwrap_or_default();
+        Self::Late(format!("none within {within} (MastersBuilder::node_timeout){took}").into())
     }
 
     /// Whether a call for many holds may have failed because of one of them.
@@ -188,11 +195,8 @@ impl Fault {
             Self::Quarantined(remaining) => Vote::Quarantined {
                 remaining: *remaining,
             },
-            Self::Unknown(reason) => Vote::Unknown {
+            Self::Unknown(reason) | Self::Late(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
-            },
-            Self::Late { within, took } => Vote::Unknown {
-                reason: overdue(*within, *took),
             },
             Self::Server {
                 class: Class::Unforeseen | Class::DeniedInside,
@@ -204,18 +208,6 @@ impl Fault {
                 error: Arc::clone(error),
             },
         }
-    }
-}
-
-fn overdue(within: Duration, took: Option<Duration>) -> Arc<str> {
-    let within = Rounded(within);
-    match took {
-        Some(took) => {
-            let took = Rounded(took);
-            format!("none within {within}, and the last one took {took}: MastersBuilder::node_timeout is to allow for that")
-                .into()
-        }
-        None => format!("none within {within} (MastersBuilder::node_timeout)").into(),
     }
 }
 
