@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose sim fuzz mutants chaos soak model instructions lint
+.PHONY: help demo test test-native test-compose sim loom fuzz mutants chaos soak model instructions lint
 .PHONY: bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
@@ -31,6 +31,7 @@ test-native: need-cargo ## All tests, against redis-servers they start themselve
 	@scripts/install-faketime.sh
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
 	@cargo test -q -p multilock-model
+	@$(MAKE) loom
 	@FUZZ_RUNS=50000 scripts/fuzz.sh >/dev/null
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
@@ -56,6 +57,9 @@ soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute wh
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh
 
+loom: need-cargo ## The pipe and the inbox under every interleaving of their threads
+	@cargo test -q -p multilock-loom
+
 fuzz: need-cargo ## Replies, URLs and the environment from libFuzzer, SECONDS (60) each (ONLY="framing replies settings")
 	@FUZZ_SECONDS=$(or $(SECONDS),60) ONLY='$(ONLY)' scripts/fuzz.sh
 
@@ -65,6 +69,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
 	@cargo clippy -q -p multilock -p multilock-model --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7")

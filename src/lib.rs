@@ -49,6 +49,7 @@ mod sheet;
 pub mod sim;
 mod steps;
 mod stragglers;
+mod sync;
 mod tally;
 mod validity;
 mod vote;

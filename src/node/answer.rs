@@ -6,12 +6,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use redis::Value;
 
 use super::Fault;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What a master says to a call, or why it says nothing.
 pub(crate) type Answer = Result<Value, Fault>;

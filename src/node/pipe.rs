@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::{Cmd, PushKind, Value};
@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::stream::Stream;
 use super::{Answer, Fault, Inbox, Listener, ReplyTo, resp};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// Bytes of calls that may be without an answer at once, far above what a process has in flight to one
 /// server.
@@ -60,6 +61,14 @@ struct Call {
 impl Pipe {
     /// Over a stream, with the task that moves its bytes. The task ends when the stream does.
     pub(super) fn start(stream: Box<dyn Stream>, listener: Listener) -> (Arc<Self>, AbortOnDropHandle<()>) {
+        let (pipe, driver) = Self::open(stream, listener);
+        (pipe, AbortOnDropHandle::new(tokio::spawn(driver)))
+    }
+
+    pub(super) fn open(
+        stream: Box<dyn Stream>,
+        listener: Listener,
+    ) -> (Arc<Self>, impl Future<Output = ()> + Send + use<>) {
         let pipe = Arc::new(Self {
             queue: Mutex::new(Queue {
                 bytes: Vec::with_capacity(BUFFER),
@@ -82,7 +91,7 @@ impl Pipe {
             answers: Vec::new(),
             answered: Vec::new(),
         };
-        (pipe, AbortOnDropHandle::new(tokio::spawn(driver)))
+        (pipe, driver)
     }
 
     /// Sends a packed command that is answered by so many replies. When this returns it has its place
@@ -321,4 +330,5 @@ impl Driver {
 }
 
 #[cfg(test)]
+#[path = "pipe/tests.rs"]
 mod tests;

@@ -1,0 +1,21 @@
+//! The pipe and the inbox, compiled from the crate's own files over loom's locks: a model is run once for every order
+//! in which its threads may take them.
+
+// The files are a part of a crate that uses all of them.
+#![allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+// A model says what it finds by a panic, and compares with what may be an error.
+#![allow(clippy::missing_panics_doc, clippy::unnecessary_wraps)]
+
+pub mod inbox;
+mod node;
+mod stream;
+mod sync;
+
+pub use node::calls;
+
+/// Runs a model in every order of its threads' steps, as far as so many preemptions reach.
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut explorer = loom::model::Builder::new();
+    explorer.preemption_bound = Some(preemptions);
+    explorer.check(model);
+}

@@ -1,0 +1,43 @@
+//! Each model by name.
+
+use multilock_loom::{calls, inbox};
+
+#[test]
+fn no_call_is_lost() {
+    calls::no_call_is_lost();
+}
+
+#[test]
+fn order_is_kept() {
+    calls::order_is_kept();
+}
+
+#[test]
+fn a_call_while_it_closes_is_answered() {
+    calls::a_call_while_it_closes_is_answered();
+}
+
+#[test]
+fn a_call_while_the_driver_is_dropped_is_answered() {
+    calls::a_call_while_the_driver_is_dropped_is_answered();
+}
+
+#[test]
+fn no_answer_is_lost() {
+    inbox::no_answer_is_lost();
+}
+
+#[test]
+fn a_connection_that_ends_wakes_the_asker() {
+    inbox::a_connection_that_ends_wakes_the_asker();
+}
+
+#[test]
+fn giving_up_and_an_answer_are_one_answer() {
+    inbox::giving_up_and_an_answer_are_one_answer();
+}
+
+#[test]
+fn an_answer_to_nobody_is_dropped() {
+    inbox::an_answer_to_nobody_is_dropped();
+}
