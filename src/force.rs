@@ -104,7 +104,7 @@ fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
                     }
                 }
                 None => seen.spared.push(Spared {
-                    name: name.to_owned(),
+                    name: pool.config.namespace.own(name).to_owned(),
                     node: Arc::clone(slot.label()),
                     kind: entry.kind.clone(),
                 }),

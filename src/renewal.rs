@@ -40,9 +40,7 @@ async fn run(pool: Weak<Pool>) {
             let Some(pool) = pool.upgrade() else { return };
             let now = (pool.clock.now(), Instant::now());
             if awake.replace(now).is_some_and(|before| suspended(before, now)) {
-                for hold in watchdog.all() {
-                    hold.rouse();
-                }
+                watchdog.look_again();
             }
             let (due, next) = watchdog.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
