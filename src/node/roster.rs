@@ -165,6 +165,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Moment;
     use crate::config::Config;
     use crate::reckoning::Reckoning;
     use crate::steps::Steps;
@@ -234,6 +235,30 @@ mod tests {
         roster.leave(0);
         let after = claim(&roster, 1, "a").expect("no twin").witness;
         assert!(Arc::ptr_eq(&before, &after));
+    }
+
+    /// What a hold was granted there stands in it under the address that the server had then.
+    #[test]
+    fn a_step_counts_at_every_address_that_the_server_had() {
+        let (roster, steps) = (Roster::new(2), Arc::new(Steps::new(2)));
+        let identity = Identity {
+            run_id: "a".to_owned(),
+            replication_id: "a".to_owned(),
+        };
+        let label = Arc::from("address");
+        let claim = |place| {
+            let reckoning = Arc::new(Reckoning::new(&Config::default(), 2));
+            let witness = || Arc::new(Witness::new(Arc::clone(&label), reckoning, Arc::clone(&steps)));
+            let tenure = roster.claim(place, &label, &identity, witness);
+            roster.leave(place);
+            tenure.expect("no twin").witness
+        };
+        let at = |second| Moment::at(Duration::from_secs(second));
+        claim(0).hear(1_700_000_000_000_000, at(1), at(1));
+        claim(1).hear(1_700_000_001_100_000, at(2), at(2));
+        for place in 0..2 {
+            assert!(!steps.since(place, at(0)).is_zero(), "100 ms at {place}");
+        }
     }
 
     /// The servers that ever voted without a wait are as many as the masters, wherever they came.
