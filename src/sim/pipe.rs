@@ -56,6 +56,10 @@ impl Ask {
         }
     }
 
+    fn is_release(&self) -> bool {
+        matches!(self, Self::Script { script, .. } if script.name == "release")
+    }
+
     pub(super) fn by_sha(&self) -> bool {
         matches!(self, Self::Script { by: By::Sha, .. })
     }
@@ -282,6 +286,9 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
                 Some(reply) if envelope.fate != Some(Fate::ReplyLost) => {
                     replies.push_back((now, envelope, reply.map_err(|line| Fault::from_line(&line))));
                 }
+                // No stream goes on behind an answer that it has lost. Other answers may be as good as lost
+                // while it stands, by being late; one to a release is waited for until it ends.
+                _ if envelope.ask.is_release() => return,
                 _ => {
                     pipe.is_over(&envelope.ask);
                     unanswered.push(envelope);
