@@ -4,10 +4,7 @@
 -- ARGV  microseconds of this master's clock after which nothing is done any more, ms that a mark lives,
 --       channel 1 ... channel n, then for each name: number of holders, holder 1, holder 2, ...
 --       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
--- Returns
---   {stamp, 1}  done
---   {stamp, 0}  it came too late; nothing was done
--- where stamp is the master's wall clock in microseconds.
+-- Returns 'done', or 'late' when it came too late and nothing was done.
 --
 -- Only who was seen is touched, and only for a short time after it was: a request that was stuck on its
 -- way must not take a newer hold away. The mark is a sorted set of owner fields by the ms at which each
@@ -18,7 +15,7 @@
 local call = redis.call
 local time = call('time')
 local stamp = time[1] * 1000000 + time[2]
-if stamp > tonumber(ARGV[1]) then return {stamp, 0} end
+if stamp > tonumber(ARGV[1]) then return 'late' end
 
 -- Takes a key away from one holder; how many fields or keys that removed.
 local function remove(key, kind, holder)
@@ -52,4 +49,4 @@ for i = 1, names do
   end
   at = last + 1
 end
-return {stamp, 1}
+return 'done'

@@ -193,11 +193,9 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
 
 /// Whether a force came in time and was carried out.
 pub(crate) fn parse_forced(value: &Value) -> Option<bool> {
-    match value {
-        Value::Array(parts) => match parts.as_slice() {
-            [_, Value::Int(done)] => Some(*done == 1),
-            _ => None,
-        },
+    match text(value)?.as_str() {
+        "done" => Some(true),
+        "late" => Some(false),
         _ => None,
     }
 }

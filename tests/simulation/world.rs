@@ -403,7 +403,7 @@ impl Observer for Tap {
             _ => None,
         };
         let owner = match (call.script, reply) {
-            ("force", Ok(words)) if words.last().is_some_and(|done| done == "1") => {
+            ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
                 let mut rest = call.args.iter().skip(2 + call.keys.len() / 2);
                 let mut marked = Vec::new();
                 while let Some(count) = rest.next() {
