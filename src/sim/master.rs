@@ -324,6 +324,11 @@ impl Master {
             .collect()
     }
 
+    /// How many connections were made to it, by all clients together.
+    pub fn connections(&self) -> u64 {
+        u64::try_from(self.state().next_client - 1).unwrap_or(0)
+    }
+
     /// How many times each of the crate's scripts was executed.
     pub fn executed(&self) -> BTreeMap<&'static str, u64> {
         self.state().executed.clone()

@@ -113,10 +113,15 @@ pub(crate) enum Kind {
     Executed {
         master: usize,
         script: &'static str,
+        /// The owners that it was about, as far as that is needed, parted by spaces.
         owner: String,
         reply: String,
+        /// The answer was an error.
+        failed: bool,
         after: Vec<Stored>,
     },
+    /// How many connections were made to each master.
+    Connections(Vec<u64>),
     /// Whoever had to get a lock within a time after all faults had ended.
     Progress {
         name: String,
@@ -281,6 +286,7 @@ impl Record {
                 owner,
                 reply,
                 after,
+                ..
             } => after.iter().fold(
                 format!("m{master} {script} {owner} = {reply};"),
                 |mut text, key| {
@@ -295,6 +301,7 @@ impl Record {
                     text
                 },
             ),
+            Kind::Connections(each) => format!("connections to each master: {each:?}"),
             Kind::Progress { name, error } => match error {
                 None => format!("had {name} after the faults"),
                 Some(error) => format!("never had {name} after the faults: {error}"),

@@ -18,7 +18,7 @@ use crate::crowd;
 use crate::faults::strike;
 use crate::history::{Kind, Record};
 use crate::operator::operate;
-use crate::plan::{Class, Crowd, Plan};
+use crate::plan::{Class, Crowd, Late, Plan};
 use crate::world::{Tap, World, watch};
 
 /// Runs the schedule of a seed from its beginning to its end.
@@ -128,20 +128,45 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     sleep(Duration::from_secs(1)).await;
     let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
     left(world, "as subscriptions while nobody waits", channels);
-    // Nobody wants anything, so nobody is to ask anything.
-    let before: Vec<_> = world
-        .cluster
-        .iter()
-        .map(multilock::sim::Master::executed)
-        .collect();
+    idle(world, "to do while nobody wants anything").await;
+    if let Some(late) = &plan.late {
+        be_late(world, seats, late).await;
+    }
+}
+
+/// Nobody wants anything, so nobody is to ask anything.
+async fn idle(world: &World, when: &'static str) {
+    let executed = || world.cluster.iter().map(multilock::sim::Master::executed);
+    let before: Vec<_> = executed().collect();
     sleep(Duration::from_secs(7)).await;
-    let busy = world.cluster.iter().zip(before).enumerate();
-    let busy = busy.filter(|(_, (master, before))| master.executed() != *before);
-    left(
-        world,
-        "to do while nobody wants anything",
-        busy.map(|(place, _)| format!("calls to m{place}")),
-    );
+    let busy = executed().zip(before).enumerate();
+    let busy = busy.filter(|(_, (now, before))| now != before);
+    left(world, when, busy.map(|(place, _)| format!("calls to m{place}")));
+}
+
+/// Masters are late once more, and everyone asks for everything; what comes of it comes to an end all the
+/// same.
+async fn be_late(world: &Arc<World>, seats: &[Arc<Seat>], late: &Late) {
+    let delay = |request, reply| {
+        for place in &late.masters {
+            world.cluster.master(*place).set_delay(request, reply);
+        }
+    };
+    delay(late.request, late.reply);
+    let names = &world.plan.names;
+    let asking = seats
+        .iter()
+        .flat_map(|seat| names.iter().map(move |name| (seat, *name)));
+    join_all(asking.map(async |(seat, name)| {
+        if let Ok(guard) = seat.masters().red_lock(name).try_lock().await {
+            let _ = guard.unlock().await;
+        }
+    }))
+    .await;
+    sleep(Duration::from_secs(3)).await;
+    idle(world, "to do while nobody wants anything, and masters are late").await;
+    delay(Duration::ZERO, Duration::ZERO);
+    sleep(Duration::from_secs(1)).await;
 }
 
 async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
@@ -169,6 +194,8 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     left(world, "on masters after closing", of_crowd);
     sleep(world.plan.max_lease + Duration::from_secs(1)).await;
     left(world, "after the longest lease", keys_left(world));
+    let connections = world.cluster.iter().map(multilock::sim::Master::connections);
+    world.history.note(None, Kind::Connections(connections.collect()));
 }
 
 fn keys_left(world: &World) -> impl Iterator<Item = String> {

@@ -397,6 +397,7 @@ impl Observer for Tap {
         if of_crowd && !call.keys.iter().any(|key| self.names.contains(&key.as_str())) {
             return;
         }
+        let failed = reply.is_err();
         let owner = match call.script {
             "extend" => call.args.get(3),
             "acquire" | "release" => call.args.first(),
@@ -412,6 +413,7 @@ impl Observer for Tap {
                 }
                 marked.join(" ")
             }
+            ("release", _) if call.args[0] == "0" => released_together(&call.args),
             _ => owner.map(|field| shortened(field)).unwrap_or_default(),
         };
         let now = self.history.now();
@@ -451,10 +453,23 @@ impl Observer for Tap {
                 script: call.script,
                 owner,
                 reply,
+                failed,
                 after,
             },
         );
     }
+}
+
+/// The owners of a batch of releases: after the retention come, for each, its field, two numbers, how many
+/// names it has, and as many channels.
+fn released_together(args: &[String]) -> String {
+    let mut owners = Vec::new();
+    let mut rest = &args[2..];
+    while let [owner, _, _, names, channels @ ..] = rest {
+        owners.push(shortened(owner));
+        rest = &channels[names.parse().expect("a number")..];
+    }
+    owners.join(" ")
 }
 
 /// Looks at every guard again and again: right before a validity is to end, and exactly then.

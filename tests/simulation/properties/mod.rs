@@ -3,6 +3,7 @@
 mod calm;
 mod exclusion;
 mod forced_out;
+mod freed;
 mod lost_in_time;
 mod nothing_left;
 mod orphans;
@@ -54,7 +55,7 @@ impl<'a> Case<'a> {
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
-const PROPERTIES: [(&str, Check); 10] = [
+const PROPERTIES: [(&str, Check); 11] = [
     ("mutual exclusion", exclusion::check),
     ("tokens rise", tokens::check),
     ("holds stay whole", whole_holds::check),
@@ -62,6 +63,7 @@ const PROPERTIES: [(&str, Check); 10] = [
     ("lost in time", lost_in_time::check),
     ("no orphan", orphans::check),
     ("forced out", forced_out::check),
+    ("freed by force", freed::check),
     ("what masters keep", store::check),
     ("progress", progress::check),
     ("nothing is left", nothing_left::check),

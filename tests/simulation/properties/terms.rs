@@ -1,5 +1,6 @@
 //! A guard begins with more validity than was asked for, and never without any; a re-entry is never
-//! given on a weaker quorum than it asked for, nor into a hold whose last guard was leaked.
+//! given on a weaker quorum than it asked for, nor into a hold whose last guard was leaked, nor without a
+//! token to who asked for one.
 //!
 //! Source: the Redlock page ("minus the time elapsed"); the crate's documentation. Needs nothing.
 
@@ -24,6 +25,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             min_validity,
             validity,
             needed,
+            fenced,
+            token,
             ..
         } = &event.kind
         {
@@ -39,6 +42,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             if *needed > facts.needed {
                 let what = format!("{} needed {needed}, and {} granted", facts.owner, facts.needed);
                 return Some((what, vec![place]));
+            }
+            if *fenced && *token == 0 {
+                return Some((format!("{} has no token", facts.owner), vec![place]));
             }
         }
     }

@@ -1,0 +1,49 @@
+//! Once a force has returned, the name is free of whom it drove out on a quorum of masters.
+//!
+//! Source: the crate's documentation of `force_release`. Needs masters that keep whom they keep out.
+
+use std::collections::BTreeMap;
+
+use super::Case;
+use crate::history::{Kind, Stored};
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    if !case.class.keeps_assumptions() {
+        return None;
+    }
+    let nodes = case.record.nodes;
+    let mut known: BTreeMap<(usize, &str), (usize, &Stored)> = BTreeMap::new();
+    for (place, event) in case.record.events.iter().enumerate() {
+        match &event.kind {
+            Kind::Fault { forgets, .. } => known.retain(|(master, _), _| !forgets.contains(master)),
+            Kind::Executed { master, after, .. } => {
+                known.extend(
+                    after
+                        .iter()
+                        .map(|key| ((*master, key.name.as_str()), (place, key))),
+                );
+            }
+            Kind::Forced {
+                name,
+                former,
+                confirmed: true,
+                ..
+            } => {
+                for hold in former {
+                    let owner = &case.record.holds[*hold].owner;
+                    let kept: Vec<usize> = (0..nodes)
+                        .filter_map(|master| known.get(&(master, name.as_str())))
+                        .filter(|(_, key)| key.owners.contains(owner) && key.ends > Some(event.at))
+                        .map(|(at, _)| *at)
+                        .collect();
+                    if nodes - kept.len() < nodes / 2 + 1 {
+                        let what = format!("{owner} still has {name} on {} masters", kept.len());
+                        return Some((what, kept.into_iter().chain([place]).collect()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
