@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::attempt::attempt;
-use crate::clock::Moment;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::extension::extend;
 use crate::fence::FencingToken;
@@ -18,10 +17,9 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     if plan.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    let now = plan.pool.clock.now();
-    match plan.standing(now) {
+    match plan.standing() {
         Standing::Inside(hold, term) => {
-            if let Some(guard) = enter(plan, hold, term, now).await? {
+            if let Some(guard) = enter(plan, hold, term).await? {
                 return Ok(guard);
             }
         }
@@ -46,8 +44,11 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 async fn enter(
     plan: &Plan,
     hold: Arc<Hold>,
-    Term { left, lease }: Term,
-    mut now: Moment,
+    Term {
+        at: mut now,
+        left,
+        lease,
+    }: Term,
 ) -> Result<Option<MultiLockGuard>, Refusal> {
     if plan.needed > hold.needed {
         let allowed = format!(

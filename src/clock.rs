@@ -70,9 +70,14 @@ impl Moment {
 
     /// Time passed from `earlier` to here; zero when `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.ns_since(earlier))
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn ns_since(self, earlier: Self) -> u64 {
         let boot = self.boot.saturating_sub(earlier.boot);
         let raw = self.raw.saturating_sub(earlier.raw);
-        Duration::from_nanos(boot.max(raw))
+        boot.max(raw)
     }
 }
 

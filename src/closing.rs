@@ -80,9 +80,10 @@ fn release(pool: &Pool, hold: &Arc<Hold>) {
     if !hold.lose(LossCause::Closed) {
         return;
     }
-    let (on, off): (Vec<_>, Vec<_>) = (0..pool.slots.len()).partition(|place| hold.may_be_on(*place));
-    let confirmed = pool.released.add(off.len(), hold.needed);
-    for place in on {
+    let touched = hold.touched();
+    let untouched = pool.slots.len() - touched.len();
+    let confirmed = pool.released.add(untouched, hold.needed);
+    for place in touched.iter() {
         let release = Deferred::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
         pool.slots[place].defer(release);
     }

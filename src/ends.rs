@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::sheet::Places;
 use crate::steps::Steps;
-use crate::validity::Validity;
+use crate::validity::{Validity, ns};
 
 /// What a round gave whose quorum has confirmed.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Ends {
     on: Places,
     needed: usize,
     steps: Arc<Steps>,
-    /// What steps took off, and how many had been noticed by then.
-    lost: Duration,
+    /// What steps took off, in nanoseconds, and how many had been noticed by then.
+    lost: u64,
     noticed: u64,
 }
 
@@ -45,7 +45,7 @@ impl Ends {
             on,
             needed,
             steps: Arc::clone(steps),
-            lost: Duration::ZERO,
+            lost: 0,
             noticed,
         }
     }
@@ -57,7 +57,7 @@ impl Ends {
             self.noticed = noticed;
             self.reckon();
         }
-        self.validity.remaining(now).saturating_sub(self.lost)
+        self.validity.remaining_less(self.lost, now)
     }
 
     /// Whether anything is left at `now` until the end at one master.
@@ -83,6 +83,9 @@ impl Ends {
     }
 
     fn reckon(&mut self) {
+        if self.steps.count() == 0 {
+            return;
+        }
         let start = self.validity.start();
         let mut lost: Vec<_> = self
             .on
@@ -91,6 +94,6 @@ impl Ends {
             .collect();
         lost.sort_unstable();
         let decisive = self.needed.checked_sub(1).and_then(|place| lost.get(place));
-        self.lost = decisive.copied().unwrap_or(Duration::MAX);
+        self.lost = decisive.copied().map_or(u64::MAX, ns);
     }
 }

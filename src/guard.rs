@@ -218,8 +218,9 @@ impl MultiLockGuard {
             }
         };
         let crowd = turn.as_ref().map(Turn::crowd);
+        let touched = self.hold.touched();
         let release = Release::begin(&self.pool, self.hold.claim(), true, crowd, |place| {
-            self.hold.may_be_on(place)
+            touched.contains(place)
         });
         // The next of this process in line asks right behind the release.
         drop(turn);
@@ -227,15 +228,15 @@ impl MultiLockGuard {
         let spare = nodes - self.hold.needed;
         let mut votes: Vec<Vote> = (0..nodes)
             .map(|place| {
-                if self.hold.may_be_on(place) {
+                if touched.contains(place) {
                     Vote::Pending
                 } else {
                     Vote::NotHeld
                 }
             })
             .collect();
-        let mut gone = votes.iter().filter(|vote| **vote == Vote::NotHeld).count();
-        let (mut pending, mut released) = (nodes - gone, 0);
+        let (mut pending, mut released) = (touched.len(), 0);
+        let mut gone = nodes - pending;
         let mut release = release.worth(self.hold.needed);
         while let Some((place, vote)) = release.next().await {
             pending -= 1;
@@ -265,16 +266,15 @@ impl MultiLockGuard {
     /// else until then.
     pub fn leak(mut self) {
         self.inside = false;
-        self.hold.leak(self.renew);
-        self.abandon_if_leaked();
+        if self.hold.leak(self.renew) {
+            self.abandon();
+        }
     }
 
     /// Nobody looks after a hold in which only leaked guards are left.
-    fn abandon_if_leaked(&self) {
-        if self.hold.is_leaked() {
-            self.pool.watchdog.forget(&self.hold);
-            drop(self.hold.take_turn());
-        }
+    fn abandon(&self) {
+        self.pool.watchdog.forget(&self.hold);
+        drop(self.hold.take_turn());
     }
 
     /// Leaves the hold, once. The last one to leave is to release it, and gets the turn, to be passed on
@@ -283,9 +283,13 @@ impl MultiLockGuard {
         if !std::mem::take(&mut self.inside) {
             return Err(self.hold.count());
         }
-        if let Left::Inside(count) = self.hold.leave(self.renew) {
-            self.abandon_if_leaked();
-            return Err(count);
+        match self.hold.leave(self.renew) {
+            Left::Inside(count) => return Err(count),
+            Left::Leaked(count) => {
+                self.abandon();
+                return Err(count);
+            }
+            Left::Last => {}
         }
         self.pool.watchdog.forget(&self.hold);
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
@@ -299,8 +303,9 @@ impl Drop for MultiLockGuard {
     fn drop(&mut self) {
         if let Ok(turn) = self.leave() {
             let crowd = turn.as_ref().map(Turn::crowd);
+            let touched = self.hold.touched();
             Release::leave(&self.pool, self.hold.claim(), true, crowd, |place| {
-                self.hold.may_be_on(place)
+                touched.contains(place)
             });
         }
     }

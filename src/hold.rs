@@ -76,6 +76,8 @@ enum Phase {
 /// For how long a hold is good.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
+    /// When that was looked at.
+    pub(crate) at: Moment,
     /// Validity that is left.
     pub(crate) left: Duration,
     pub(crate) lease: Duration,
@@ -93,6 +95,8 @@ pub(crate) struct Entered {
 pub(crate) enum Left {
     /// Other guards are still in; this many.
     Inside(u64),
+    /// The same, and all of them were leaked.
+    Leaked(u64),
     /// That was the last one.
     Last,
 }
@@ -167,6 +171,7 @@ impl Hold {
             state.remaining(now)
         };
         Term {
+            at: now,
             left,
             lease: state.lease,
         }
@@ -193,9 +198,9 @@ impl Hold {
         }
     }
 
-    /// Whether a master may keep something for this hold: it granted, or nobody can tell.
-    pub(crate) fn may_be_on(&self, node: usize) -> bool {
-        self.state().touched.contains(node)
+    /// The masters that may keep something for this hold: they granted, or nobody can tell.
+    pub(crate) fn touched(&self) -> Places {
+        self.state().touched
     }
 
     /// Notes what a master answered last.
@@ -222,7 +227,11 @@ impl Hold {
         state.count = state.count.saturating_sub(1);
         state.renewing = state.renewing.saturating_sub(u64::from(renew));
         if state.count > 0 {
-            return Left::Inside(state.count);
+            return if state.is_leaked() {
+                Left::Leaked(state.count)
+            } else {
+                Left::Inside(state.count)
+            };
         }
         if state.phase == Phase::Held {
             state.phase = Phase::Left;
@@ -232,16 +241,13 @@ impl Hold {
         Left::Last
     }
 
-    /// One guard stays in for good, and does not want it renewed any more.
-    pub(crate) fn leak(&self, renew: bool) {
+    /// One guard stays in for good, and does not want it renewed any more; whether only leaked ones are
+    /// in.
+    pub(crate) fn leak(&self, renew: bool) -> bool {
         let mut state = self.state();
         state.renewing = state.renewing.saturating_sub(u64::from(renew));
         state.leaked += 1;
-    }
-
-    /// Whether only leaked guards are in.
-    pub(crate) fn is_leaked(&self) -> bool {
-        self.state().is_leaked()
+        state.is_leaked()
     }
 
     /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is

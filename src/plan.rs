@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::error::{InvalidInput, LockError, Unchartered};
 use crate::masters::Pool;
 use crate::name::Names;
@@ -32,9 +31,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Where its owner stands now with the names.
-    pub(crate) fn standing(&self, now: Moment) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         self.owner.as_ref().map_or(Standing::Outside, |owner| {
-            owner.standing(self.pool.client, &self.names, now)
+            owner.standing(self.pool.client, &self.names, self.pool.clock.now())
         })
     }
 

@@ -17,9 +17,6 @@ use crate::hold::{Hold, Upkeep};
 use crate::masters::Pool;
 use crate::script;
 
-/// Timers stand still while the host is suspended, and validity does not: while anything is held, the
-/// clocks are compared this often, for all holds at once.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// More than two clocks that run differ by in that time.
 const SUSPENSION: Duration = Duration::from_millis(50);
 
@@ -53,7 +50,7 @@ async fn run(pool: Weak<Pool>) {
                     renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
                 }
             }
-            next.map(|next| next.min(now.1 + LONGEST_SLEEP))
+            next
         };
         // In this order: each branch ends after finitely many turns, and what is due is looked for first
         // in every turn.
@@ -106,6 +103,7 @@ async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<H
 /// A lost hold is released wherever something of it may be left, and passes its turn on.
 fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
-    Release::leave(pool, hold.claim(), true, None, |place| hold.may_be_on(place));
+    let touched = hold.touched();
+    Release::leave(pool, hold.claim(), true, None, |place| touched.contains(place));
     drop(hold.take_turn());
 }

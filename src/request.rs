@@ -171,7 +171,9 @@ impl Encoder {
 
 /// One bulk string, of these parts.
 fn word(bytes: &mut Vec<u8>, parts: &[&str]) {
-    header(bytes, b'$', parts.iter().map(|part| part.len()).sum());
+    let length = parts.iter().map(|part| part.len()).sum();
+    bytes.reserve(HEADER + length);
+    header(bytes, b'$', length);
     for part in parts {
         bytes.extend_from_slice(part.as_bytes());
     }
@@ -179,9 +181,19 @@ fn word(bytes: &mut Vec<u8>, parts: &[&str]) {
 }
 
 fn header(bytes: &mut Vec<u8>, kind: u8, length: usize) {
-    bytes.push(kind);
-    bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-    bytes.extend_from_slice(b"\r\n");
+    // Nearly every length has one digit or two.
+    match u8::try_from(length) {
+        Ok(length @ ..10) => bytes.extend_from_slice(&[kind, b'0' + length, b'\r', b'\n']),
+        Ok(length @ ..100) => {
+            let (tens, ones) = (b'0' + length / 10, b'0' + length % 10);
+            bytes.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 #[cfg(any(test, feature = "test-util"))]

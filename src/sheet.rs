@@ -30,7 +30,7 @@ impl Places {
     }
 
     pub(crate) fn len(self) -> usize {
-        self.iter().count()
+        self.0.count_ones() as usize
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {

@@ -16,7 +16,8 @@ pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     start: Moment,
-    length: Duration,
+    /// In nanoseconds, since it is looked at very often.
+    length: u64,
 }
 
 impl Validity {
@@ -24,19 +25,30 @@ impl Validity {
     pub(crate) fn of_lease(start: Moment, lease: Duration, drift_factor: f64) -> Self {
         Self {
             start,
-            length: lease.saturating_sub(drift(lease, drift_factor)),
+            length: ns(lease.saturating_sub(drift(lease, drift_factor))),
         }
     }
 
     /// What is left of it at `now`; zero once it has passed.
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
-        self.length.saturating_sub(now.since(self.start))
+        self.remaining_less(0, now)
+    }
+
+    /// The same, if so many nanoseconds of it are lost.
+    pub(crate) fn remaining_less(&self, lost: u64, now: Moment) -> Duration {
+        let gone = now.ns_since(self.start).saturating_add(lost);
+        Duration::from_nanos(self.length.saturating_sub(gone))
     }
 
     /// The moment before anything of its round was sent.
     pub(crate) fn start(&self) -> Moment {
         self.start
     }
+}
+
+/// What is longer than can be counted is as long as can be.
+pub(crate) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The longest lease whose drift is smaller: what a clock was seen to step by, and as much again, harms

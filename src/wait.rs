@@ -120,7 +120,7 @@ async fn inside(plan: &Plan) {
 }
 
 fn is_inside(plan: &Plan) -> bool {
-    !matches!(plan.standing(plan.pool.clock.now()), Standing::Outside)
+    !matches!(plan.standing(), Standing::Outside)
 }
 
 /// Sleeps until another attempt is worthwhile.

@@ -18,6 +18,10 @@ const SPREAD: u32 = 64;
 /// The shortest time between two tries to renew a hold whose renewal failed.
 const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 
+/// Timers stand still while the host is suspended, and validity does not: while anything is held, the
+/// clocks are compared this often, for all holds at once.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// The holds of a process, by when they need something.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -33,6 +37,8 @@ struct State {
     /// Holds that are being seen to, by the field that each alone has.
     in_flight: BTreeMap<Field, Arc<Hold>>,
     next: u64,
+    /// Whether a hold was put there since the task last looked.
+    watched: bool,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
     sleeping_until: Option<Instant>,
 }
@@ -100,6 +106,7 @@ impl Watchdog {
             state.due.remove(&before);
         }
         state.due.insert(due, Arc::clone(hold));
+        state.watched = true;
         let sooner = state.sleeping_until.is_none_or(|until| at < until);
         if sooner {
             state.sleeping_until = Some(at);
@@ -108,8 +115,11 @@ impl Watchdog {
         }
     }
 
-    /// The holds that need something now, and when the next one will. They are being seen to until
-    /// [`seen_to`](Self::seen_to).
+    /// The holds that need something now, and when to look again: when the next one does, or after the
+    /// longest sleep. They are being seen to until [`seen_to`](Self::seen_to).
+    ///
+    /// Where many holds are short, one after the other, the task sleeps on between them: it would cost as
+    /// much as half a round to be woken for each.
     pub(crate) fn take_due(&self) -> (Vec<Arc<Hold>>, Option<Instant>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -119,7 +129,12 @@ impl Watchdog {
             hold.set_due(None);
             state.in_flight.insert(hold.field, Arc::clone(hold));
         }
-        state.sleeping_until = state.due.keys().next().map(|(at, _)| *at);
+        let next = state.due.keys().next().map(|(at, _)| *at);
+        let recently = std::mem::take(&mut state.watched);
+        state.sleeping_until = (recently || next.is_some()).then(|| {
+            let longest = now + LONGEST_SLEEP;
+            next.map_or(longest, |next| next.min(longest))
+        });
         (due, state.sleeping_until)
     }
 

@@ -160,9 +160,13 @@ impl Link {
             witness,
             ..
         } = &self.recollection;
+        let forgotten = witness.amnesia(now);
         let missing = reckoning.quarantine().saturating_sub(*memory);
+        if missing.is_zero() {
+            return forgotten;
+        }
         let remaining = missing.saturating_sub(now.saturating_duration_since(self.since));
-        remaining.max(witness.amnesia(now))
+        remaining.max(forgotten)
     }
 
     /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before

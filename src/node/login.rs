@@ -172,7 +172,7 @@ mod tests {
         /// However a server repeats what it was sent, and however much of it: nothing is left that one
         /// would know again.
         #[test]
-        fn nothing_is_repeated(password in "[QXZ0-9!'\" äß]{3,12}", cut in 0_usize..12, code in "ERR|NOAUTH|[A-Z]{3}") {
+        fn nothing_is_repeated(password in "[QXZ0-9!'\" äß]{3,12}", cut in 0_usize..12, code in "ERR|NOAUTH|[A-P]{3}") {
             let length = password.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(password.len());
             let echo = format!("{code} what is '{}'?", &password[..length]);
             let said = said(None, &password, &echo);

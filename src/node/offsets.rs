@@ -20,16 +20,20 @@ use crate::validity::RESOLUTION;
 const BUCKETS: u32 = 32;
 
 /// Beyond the longest lease no validity depends on the rate of a clock; what is left is what an
-/// undisturbed quartz and ntpd differ by at most, in millionths.
-const LONG_TERM: i64 = 500;
+/// undisturbed quartz and ntpd differ by at most.
+const LONG_TERM: Rate = Rate::millionths(500);
+
+/// What a master that tells its clock in whole milliseconds may seem to step by, in microseconds. The
+/// resolution that every drift contains is twice that.
+const THRESHOLD: i64 = us(RESOLUTION) / 2;
 
 /// The readings of one master's clock against this client's. Times are in microseconds since the first.
 #[derive(Debug)]
 pub(super) struct Offsets {
     origin: Moment,
     clock_at_origin_us: u64,
-    /// By what part of the time the offset may grow, in millionths.
-    slew: i64,
+    /// By what part of the time the offset may grow.
+    slew: Rate,
     /// Later ones are higher: what is not lower than a later one shows no step that the later does not.
     kept: VecDeque<Reading>,
     /// All steps so far.
@@ -37,6 +41,11 @@ pub(super) struct Offsets {
     /// The largest difference of what `stepped` was at a reading and how high that was.
     base: i64,
 }
+
+/// A part of a span of time, in 2⁻³² of it: readings come with every answer, and a shift costs less than a
+/// division.
+#[derive(Clone, Copy, Debug)]
+struct Rate(i64);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
@@ -70,7 +79,7 @@ impl Offsets {
         Self {
             origin: sent,
             clock_at_origin_us: clock_us,
-            slew: us(Duration::from_secs(1).mul_f64(drift_factor / 2.0)),
+            slew: Rate::millionths(us(Duration::from_secs(1).mul_f64(drift_factor / 2.0))),
             kept: VecDeque::from([first]),
             stepped: 0,
             base: 0,
@@ -85,10 +94,10 @@ impl Offsets {
         heard: Moment,
         window: Duration,
     ) -> Option<Step> {
-        if !self.origin.since(sent).is_zero() {
+        if self.origin.ns_since(sent) > 0 {
             return None;
         }
-        let (sent, heard) = (us(sent.since(self.origin)), us(heard.since(self.origin)));
+        let (sent, heard) = (self.us_since_origin(sent), self.us_since_origin(heard));
         let ran = i64::try_from(clock_us)
             .unwrap_or(i64::MAX)
             .saturating_sub_unsigned(self.clock_at_origin_us);
@@ -97,28 +106,31 @@ impl Offsets {
         while self.kept.len() > 1 && self.kept.front().is_some_and(|first| first.to + window < heard) {
             self.kept.pop_front();
         }
-        let step = Step {
-            largest: self.compare(low, heard, window),
-            gained: self.count(low, high),
-        };
+        let (largest, gained) = (self.compare(low, heard, window), self.count(low, high));
         self.keep(heard, high, window);
-        (step != Step::default()).then_some(step)
+        (largest > 0 || gained > 0).then(|| Step {
+            largest: micros(largest),
+            gained: micros(gained),
+        })
+    }
+
+    fn us_since_origin(&self, moment: Moment) -> i64 {
+        (moment.ns_since(self.origin) / 1000).cast_signed()
     }
 
     /// How far a clock of the client's rate goes in that time at the most.
     fn slewed(&self, time: i64) -> i64 {
-        time + part(time, self.slew)
+        time + self.slew.of(time)
     }
 
     /// The largest step against the readings kept.
-    fn compare(&mut self, low: i64, heard: i64, window: i64) -> Duration {
-        let slew = self.slew;
+    fn compare(&mut self, low: i64, heard: i64, window: i64) -> i64 {
+        let beyond_window = self.slew.less(LONG_TERM);
         let mut largest = 0;
         for reading in &mut self.kept {
             // Only the last one is ever older than that.
-            let beyond = part((heard - reading.to - window).max(0), slew - LONG_TERM);
-            let low = low + beyond;
-            if low - reading.high <= threshold() {
+            let low = low + beyond_window.of((heard - reading.to - window).max(0));
+            if low - reading.high <= THRESHOLD {
                 break;
             }
             if low > reading.seen {
@@ -126,19 +138,19 @@ impl Offsets {
                 largest = largest.max(low - reading.high);
             }
         }
-        micros(largest)
+        largest
     }
 
     /// Adds up: between any two readings `stepped` grows by what one shows against the other, less the
     /// threshold.
-    fn count(&mut self, low: i64, high: i64) -> Duration {
+    fn count(&mut self, low: i64, high: i64) -> i64 {
         let gained = low + self.base - self.stepped;
-        let counted = gained > threshold();
+        let counted = gained > THRESHOLD;
         if counted {
             self.stepped += gained;
         }
         self.base = self.base.max(self.stepped - high);
-        micros(if counted { gained } else { 0 })
+        if counted { gained } else { 0 }
     }
 
     fn keep(&mut self, heard: i64, high: i64, window: i64) {
@@ -160,18 +172,28 @@ impl Offsets {
     }
 }
 
-/// What a master that tells its clock in whole milliseconds may seem to step by. The resolution that
-/// every drift contains is twice that.
-fn threshold() -> i64 {
-    us(RESOLUTION / 2)
+impl Rate {
+    const fn millionths(millionths: i64) -> Self {
+        Self((millionths << 32) / 1_000_000)
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+
+    /// That part of a span of time.
+    fn of(self, time: i64) -> i64 {
+        let part = (i128::from(time) * i128::from(self.0) + (1 << 31)) >> 32;
+        i64::try_from(part).unwrap_or(i64::MAX)
+    }
 }
 
-fn part(time: i64, millionths: i64) -> i64 {
-    time / 1_000_000 * millionths + time % 1_000_000 * millionths / 1_000_000
-}
-
-fn us(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
+/// Longer spans count as a hundred years, so that nothing that is added to them overflows.
+const fn us(time: Duration) -> i64 {
+    const LONGEST_S: u64 = 100 * 365 * 86_400;
+    let seconds = time.as_secs();
+    let seconds = if seconds < LONGEST_S { seconds } else { LONGEST_S };
+    (seconds * 1_000_000).cast_signed() + time.subsec_micros().cast_signed() as i64
 }
 
 fn micros(time: i64) -> Duration {

@@ -12,6 +12,7 @@
 //! than the rates may have added between them: leases that are shorter than the time since it last
 //! heard from the master are not covered.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub(crate) struct Witness {
     node: Arc<str>,
     reckoning: Arc<Reckoning>,
     steps: Arc<Steps>,
+    /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
+    /// answer since, sees it.
+    suspected: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -70,6 +74,7 @@ impl Witness {
             node,
             reckoning,
             steps,
+            suspected: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -89,6 +94,7 @@ impl Witness {
             return;
         };
         let harmed = state.doubt(step, Instant::now());
+        self.suspected.store(true, Ordering::Release);
         // With the state locked, so that no later answer is counted before what this one shows.
         if !step.gained.is_zero() {
             let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
@@ -103,33 +109,42 @@ impl Witness {
     /// Takes in that the master's memory was wiped.
     pub(super) fn wiped(&self) {
         tracing::warn!(node = %self.node, "master's memory was wiped; it has no vote for now");
-        self.state().wiped = Some(Instant::now());
+        let mut state = self.state();
+        state.wiped = Some(Instant::now());
+        self.suspected.store(true, Ordering::Release);
     }
 
     /// For how much longer than `now` the master has no vote because its clock stepped.
     pub(super) fn doubt(&self, now: Instant) -> Duration {
-        self.state().left(self.reckoning.longest_lease(), now)
+        let left = |state: &State| state.left(self.reckoning.longest_lease(), now);
+        self.suspect().as_deref().map_or(Duration::ZERO, left)
     }
 
     /// For how much longer than `now` the master has no vote because its memory was wiped.
     pub(super) fn amnesia(&self, now: Instant) -> Duration {
-        let wiped = self.state().wiped;
+        let Some(wiped) = self.suspect().and_then(|state| state.wiped) else {
+            return Duration::ZERO;
+        };
         let forgets_for = self.reckoning.outlived();
-        let left = |wiped| forgets_for.saturating_sub(now.saturating_duration_since(wiped));
-        wiped.map_or(Duration::ZERO, left)
+        forgets_for.saturating_sub(now.saturating_duration_since(wiped))
     }
 
     /// Whether a step was noticed at `sent` or later, and for how much longer the master is in doubt.
     pub(super) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
-        let state = self.state();
+        let state = self.suspect()?;
         state.doubts.last().filter(|doubt| doubt.since >= sent)?;
         Some(state.left(self.reckoning.longest_lease(), Instant::now()))
     }
 
     /// Whether the memory was wiped at `sent` or later, and for how much longer that matters.
     pub(super) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
-        self.state().wiped.filter(|wiped| *wiped >= sent)?;
+        self.suspect()?.wiped.filter(|wiped| *wiped >= sent)?;
         Some(self.amnesia(Instant::now()))
+    }
+
+    /// The state, where there is anything in it that speaks against the master.
+    fn suspect(&self) -> Option<MutexGuard<'_, State>> {
+        self.suspected.load(Ordering::Acquire).then(|| self.state())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
