@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 
 use crate::claim::Claim;
@@ -177,6 +178,12 @@ async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut 
         };
         if over {
             break;
+        }
+    }
+    if tally.obstacle() == Some(Obstacle::Unreachable) {
+        // Nothing is waited for, but what is here tells who was silent.
+        while let Some(Some((place, answer))) = round.next_as_sent().now_or_never() {
+            attempt.votes[place] = read(answer).vote;
         }
     }
     counted

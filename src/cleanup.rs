@@ -129,7 +129,7 @@ impl Books {
         };
         // What may yet be answered is the connection's to do.
         let vote = fault.vote();
-        if !matches!(fault, Fault::Late(_)) && !node::is_done(&Err(fault)) {
+        if !fault.is_late() && !node::is_done(&Err(fault)) {
             let release = Deferred::new(self.claim.clone(), self.notify);
             self.pool.slots[place].defer(release);
         }

@@ -245,10 +245,13 @@ struct Voteless<'a>(&'a Votes);
 
 impl fmt::Display for Voteless<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(late) = Lateness::of(self.0) {
+            return late.fmt(f);
+        }
         let (mut silent, mut failed, mut quarantine) = (false, false, None);
         for node in self.0 {
             match &node.vote {
-                Vote::NotSent { .. } | Vote::Unknown { .. } => silent = true,
+                Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } => silent = true,
                 Vote::Failed { .. } => failed = true,
                 Vote::Quarantined { remaining } => quarantine = quarantine.max(Some(*remaining)),
                 Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {}
@@ -268,6 +271,68 @@ impl fmt::Display for Voteless<'_> {
             (true, _, None) => f.write_str("too few masters answered"),
             (true, _, Some(_)) => f.write_str("too few masters answered that are not in quarantine"),
             (false, false, None) => f.write_str("too few masters had a vote"),
+        }
+    }
+}
+
+/// What the node deadline alone stands in the way of: masters that are there, or may be, and answer later.
+struct Lateness {
+    within: Duration,
+    /// The longest that an answer took, where late ones have come.
+    took: Option<Duration>,
+    /// Not one master answered in time.
+    all: bool,
+}
+
+impl Lateness {
+    /// `None` where anything else stands in the way, or may: some answer, and of the others nothing has
+    /// come at all.
+    fn of(votes: &Votes) -> Option<Self> {
+        let (mut deadline, mut longest, mut all) = (None, None, true);
+        for node in votes {
+            match &node.vote {
+                Vote::Late { within, took } => {
+                    deadline = Some(*within);
+                    longest = longest.max(*took);
+                }
+                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {
+                    all = false;
+                }
+                Vote::NotSent { .. }
+                | Vote::Unknown { .. }
+                | Vote::Failed { .. }
+                | Vote::Quarantined { .. } => return None,
+            }
+        }
+        let late = Self {
+            within: deadline?,
+            took: longest,
+            all,
+        };
+        (all || longest.is_some()).then_some(late)
+    }
+}
+
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.all {
+            "no master answers"
+        } else {
+            "too few masters answer"
+        };
+        let within = Rounded(self.within);
+        match self.took {
+            Some(took) => write!(
+                f,
+                "{who} in time: answers took up to {}, and are awaited for {within}; set \
+                 MastersBuilder::node_timeout to more than they take",
+                Rounded(took)
+            ),
+            None => write!(
+                f,
+                "{who} in time, which is within {within}; where they are up but that far away, set \
+                 MastersBuilder::node_timeout to more than they take"
+            ),
         }
     }
 }
@@ -395,4 +460,70 @@ pub enum UnlockError {
         /// What every master answered.
         votes: Votes,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn late(took: Option<u32>) -> Vote {
+        Vote::Late {
+            within: 50 * MS,
+            took: took.map(|ms| ms * MS + Duration::from_nanos(123_456)),
+        }
+    }
+
+    fn unreachable(votes: &[Vote]) -> String {
+        let nodes: Vec<Arc<str>> = (0..votes.len()).map(|n| format!("m{n}").into()).collect();
+        let votes = Votes::new(nodes.iter(), votes);
+        LockError::Unreachable { votes }.to_string()
+    }
+
+    #[test]
+    fn a_node_deadline_that_is_too_short_is_told_as_what_is_in_the_way() {
+        let set = "set MastersBuilder::node_timeout to more than they take: m0: ";
+        let text = unreachable(&[late(Some(60)), late(Some(75)), late(None)]);
+        let why = "no master answers in time: answers took up to 75ms, and are awaited for 50ms; ";
+        assert!(text.starts_with(&format!("{why}{set}")), "{text}");
+
+        let text = unreachable(&[late(None), late(None)]);
+        let why = "no master answers in time, which is within 50ms; where they are up but that far away, ";
+        assert!(text.starts_with(&format!("{why}{set}")), "{text}");
+
+        let text = unreachable(&[Vote::Granted, late(Some(60)), late(Some(60))]);
+        let why = "too few masters answer in time: answers took up to 60ms, and are awaited for 50ms; ";
+        assert!(text.starts_with(&format!("{why}{set}")), "{text}");
+    }
+
+    /// What may be another's fault is not said to be the deadline's.
+    #[test]
+    fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
+        let gone = || Vote::NotSent {
+            reason: "refused".into(),
+        };
+        let failed = || Vote::Failed { error: "BUSY".into() };
+        for (votes, why) in [
+            (
+                [Vote::Granted, late(None), late(None)],
+                "too few masters answered: m0",
+            ),
+            (
+                [gone(), late(Some(60)), late(Some(60))],
+                "too few masters answered: m0",
+            ),
+            (
+                [failed(), late(Some(60)), late(Some(60))],
+                "too few masters answered: m0",
+            ),
+            (
+                [failed(), failed(), Vote::Pending],
+                "too many masters answered with an error: m0",
+            ),
+        ] {
+            let text = unreachable(&votes);
+            assert!(text.starts_with(why), "{text}");
+        }
+    }
 }

@@ -318,9 +318,12 @@ impl Round {
         });
         let link = |place: usize| self.links[place].as_ref().ok();
         let at_deadline = cause.is_none();
-        let silence = |place: usize| {
-            let took = || link(place).and_then(|link| link.last_took());
-            cause.map_or_else(|| Fault::late(within, took()), |cause| Fault::Late(cause.into()))
+        let silence = |place: usize| match cause {
+            None => Fault::Late {
+                within,
+                took: link(place).and_then(|link| link.last_took()),
+            },
+            Some(cause) => Fault::Unheard(cause.into()),
         };
         for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
             if at_deadline {

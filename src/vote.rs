@@ -31,6 +31,13 @@ pub enum Vote {
         /// Why there is none.
         reason: Arc<str>,
     },
+    /// No answer came within the node deadline after the command was sent: it may be executed yet.
+    Late {
+        /// The deadline, which [`MastersBuilder::node_timeout`](crate::MastersBuilder::node_timeout) sets.
+        within: Duration,
+        /// How long the master's last late answer took, where one has come.
+        took: Option<Duration>,
+    },
     /// No usable answer after the command was sent: it may or may not have been executed.
     Unknown {
         /// What happened instead.
@@ -51,7 +58,11 @@ impl Vote {
     pub(crate) fn may_have_granted(&self) -> bool {
         matches!(
             self,
-            Self::Granted | Self::Quarantined { .. } | Self::Unknown { .. } | Self::Pending
+            Self::Granted
+                | Self::Quarantined { .. }
+                | Self::Late { .. }
+                | Self::Unknown { .. }
+                | Self::Pending
         )
     }
 }
@@ -70,6 +81,20 @@ impl fmt::Display for Vote {
             Self::Revoked => f.write_str("owner was forced out"),
             Self::Failed { error } => write!(f, "failed: {error}"),
             Self::NotSent { reason } => write!(f, "not sent: {reason}"),
+            Self::Late { within, took } => {
+                let within = Rounded(*within);
+                write!(
+                    f,
+                    "no usable answer: none within {within} (MastersBuilder::node_timeout)"
+                )?;
+                match took {
+                    Some(took) => {
+                        let took = Rounded(*took);
+                        write!(f, ", and the last one took {took}, for which it is too short")
+                    }
+                    None => Ok(()),
+                }
+            }
             Self::Unknown { reason } => write!(f, "no usable answer: {reason}"),
             Self::Quarantined { remaining } => {
                 write!(f, "in quarantine for {}", Rounded(*remaining))

@@ -37,7 +37,10 @@ async fn unlock(guard: MultiLockGuard) {
 
 /// An answer of any kind, as opposed to silence.
 fn answered(vote: &Vote) -> bool {
-    !matches!(vote, Vote::NotSent { .. } | Vote::Unknown { .. } | Vote::Pending)
+    !matches!(
+        vote,
+        Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } | Vote::Pending
+    )
 }
 
 async fn scripts_run(server: &Server) -> u64 {
@@ -116,7 +119,7 @@ async fn a_multi_lock_names_the_frozen_master_at_the_deadline() {
         panic!("{error}");
     };
     assert_eq!(votes.granted(), 4, "{votes}");
-    assert!(matches!(vote(votes, 3), Vote::Unknown { .. }), "{votes}");
+    assert!(matches!(vote(votes, 3), Vote::Late { .. }), "{votes}");
     assert_eq!(*votes.iter().nth(3).expect("five votes").node, label(frozen));
     assert!(error.to_string().contains(&label(frozen)), "{error}");
     frozen.thaw().await;
@@ -140,7 +143,10 @@ async fn one_killed_master() {
         panic!("{error}");
     };
     assert!(
-        matches!(vote(votes, 0), Vote::NotSent { .. } | Vote::Unknown { .. }),
+        matches!(
+            vote(votes, 0),
+            Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. }
+        ),
         "{votes}"
     );
     assert_eq!(*votes.iter().next().expect("five votes").node, label(killed));
@@ -323,7 +329,7 @@ async fn one_missed_deadline_does_not_cost_the_connection() {
     for guard in &guards {
         heard_from_all(guard).await;
         assert!(
-            matches!(vote(&guard.votes(), 1), Vote::Unknown { .. }),
+            matches!(vote(&guard.votes(), 1), Vote::Late { .. }),
             "{}",
             guard.votes()
         );

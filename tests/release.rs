@@ -149,7 +149,7 @@ async fn unconfirmed_and_yet_delivered() {
     assert_eq!(free_within, LONG);
     assert_eq!(votes.granted(), 2, "{votes}");
     for place in 0..3 {
-        assert!(matches!(vote(&votes, place), Vote::Unknown { .. }), "{votes}");
+        assert!(matches!(vote(&votes, place), Vote::Late { .. }), "{votes}");
     }
     for server in &cluster.servers()[..3] {
         server.thaw().await;

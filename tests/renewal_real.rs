@@ -175,7 +175,10 @@ async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
         for place in 0..2 {
             let vote = support::vote(&votes, place);
             assert!(
-                matches!(vote, Vote::Unknown { .. } | Vote::NotSent { .. } | Vote::Granted),
+                matches!(
+                    vote,
+                    Vote::Late { .. } | Vote::Unknown { .. } | Vote::NotSent { .. } | Vote::Granted
+                ),
                 "{votes}"
             );
         }

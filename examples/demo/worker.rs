@@ -163,7 +163,7 @@ fn unreachable(votes: &Votes) -> Refusal {
     let silent = votes.iter().enumerate().filter(|(_, answer)| {
         matches!(
             answer.vote,
-            Vote::Failed { .. } | Vote::NotSent { .. } | Vote::Unknown { .. }
+            Vote::Failed { .. } | Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. }
         )
     });
     let (masters, reasons): (Vec<_>, Vec<_>) = silent

@@ -21,8 +21,13 @@ pub(crate) enum Fault {
     Quarantined(Duration),
     /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
     Unknown(Arc<str>),
-    /// Sent, and not waited for any longer. The answer may come yet.
-    Late(Arc<str>),
+    /// Sent, and no answer came within this time. It may come yet; the last one that came late took so long.
+    Late {
+        within: Duration,
+        took: Option<Duration>,
+    },
+    /// Sent where nothing can be waited for. The answer may come yet.
+    Unheard(Arc<str>),
     /// The server answered with an error.
     Server { class: Class, error: Arc<str> },
 }
@@ -97,7 +102,7 @@ impl Fault {
 
     /// Refused, because others may hold for longer than the client had reckoned with.
     pub(crate) fn outdated(longest: Duration) -> Self {
-        let longest = crate::rounded::Rounded(longest);
+        let longest = Rounded(longest);
         Self::Server {
             class: Class::Passing,
             error: format!("leases of up to {longest} are agreed upon here, and it was asked with less")
@@ -160,19 +165,17 @@ impl Fault {
         match self {
             Self::Server { class, .. } => Some(*class),
             Self::Unfit(_) => Some(Class::Denied),
-            Self::NotSent(_) | Self::Quarantined(_) | Self::Unknown(_) | Self::Late(_) => None,
+            Self::NotSent(_)
+            | Self::Quarantined(_)
+            | Self::Unknown(_)
+            | Self::Late { .. }
+            | Self::Unheard(_) => None,
         }
     }
 
-    /// No answer came within this time. Where others came late, the last one took as long as that.
-    pub(crate) fn late(within: Duration, took: Option<Duration>) -> Self {
-        let within = Rounded(within);
-        let took = took.map(|took| {
-            let took = Rounded(took);
-            format!(", and the last one took {took}, for which it is too short")
-        });
-        let took = took.unwrap_or_default();
-        Self::Late(format!("none within {within} (MastersBuilder::node_timeout){took}").into())
+    /// Whether the connection may bring the answer yet.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Late { .. } | Self::Unheard(_))
     }
 
     /// Whether a call for many holds may have failed because of one of them.
@@ -195,7 +198,11 @@ impl Fault {
             Self::Quarantined(remaining) => Vote::Quarantined {
                 remaining: *remaining,
             },
-            Self::Unknown(reason) | Self::Late(reason) => Vote::Unknown {
+            Self::Late { within, took } => Vote::Late {
+                within: *within,
+                took: *took,
+            },
+            Self::Unknown(reason) | Self::Unheard(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
             },
             Self::Server {
