@@ -97,3 +97,68 @@ impl Ends {
         self.lost = decisive.copied().map_or(u64::MAX, ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vote::Vote;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(since_start: u64) -> Moment {
+        Moment::at(ms(since_start))
+    }
+
+    /// A second of validity on the first masters, from `start` on.
+    fn ends(start: Moment, on: usize, needed: usize, steps: &Arc<Steps>) -> Ends {
+        let validity = Validity::of_lease(start, ms(1002), 0.0);
+        let on = Places::of(&vec![Vote::Granted; on], |_| true);
+        Ends::new(validity, on, needed, steps, steps.count())
+    }
+
+    #[test]
+    fn the_quorum_th_latest_end_counts() {
+        let steps = Arc::new(Steps::new(3));
+        let mut ends = ends(at(100), 2, 2, &steps);
+        assert_eq!(ends.remaining(at(100)), ms(1000));
+        steps.note(0, at(200), ms(30));
+        assert_eq!(ends.remaining(at(200)), ms(870));
+        ends.confirm(2, at(99));
+        assert_eq!(ends.remaining(at(200)), ms(870), "of another round");
+        ends.confirm(2, at(100));
+        assert_eq!(ends.remaining(at(200)), ms(900));
+        steps.note(1, at(300), ms(10));
+        assert_eq!(ends.remaining(at(300)), ms(790));
+    }
+
+    #[test]
+    fn too_few_masters_give_nothing_once_a_clock_stepped() {
+        let steps = Arc::new(Steps::new(3));
+        let mut ends = ends(at(100), 1, 2, &steps);
+        steps.note(2, at(200), ms(1));
+        assert_eq!(ends.remaining(at(200)), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_end_at_a_master_comes_earlier_by_its_own_steps() {
+        let steps = Arc::new(Steps::new(2));
+        let ends = ends(at(100), 1, 1, &steps);
+        assert!(ends.stand_on(0, at(1099)) && !ends.stand_on(0, at(1100)));
+        assert!(!ends.stand_on(1, at(100)), "it did not confirm");
+        steps.note(1, at(200), ms(500));
+        steps.note(0, at(200), ms(30));
+        assert!(ends.stand_on(0, at(1069)) && !ends.stand_on(0, at(1070)));
+    }
+
+    #[test]
+    fn the_round_that_lasts_longer_counts() {
+        let steps = Arc::new(Steps::new(1));
+        let mut first = ends(at(100), 1, 1, &steps);
+        first.prolong(ends(at(300), 1, 1, &steps), at(300));
+        assert_eq!(first.remaining(at(300)), ms(1000));
+        first.prolong(ends(at(200), 1, 1, &steps), at(300));
+        assert_eq!(first.remaining(at(300)), ms(1000));
+    }
+}

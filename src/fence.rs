@@ -75,6 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_token_is_its_number() {
+        let token = FencingToken(42);
+        assert_eq!(
+            (token.get(), u64::from(token), token.to_string()),
+            (42, 42, "42".into())
+        );
+    }
+
+    #[test]
     fn proposals_rise_above_all_that_is_known() {
         let tokens = Tokens::default();
         let first = tokens.propose(1000);

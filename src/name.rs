@@ -230,6 +230,28 @@ mod tests {
     }
 
     #[test]
+    fn told_and_counted_together() {
+        let names = Names::from(["b", "a", "c"]);
+        assert_eq!((names.len(), names.to_string()), (3, "a+b+c".to_owned()));
+    }
+
+    #[test]
+    fn some_names_lie_within_others_or_beside_them() {
+        let of = |names: &[&str]| Names::from(names);
+        let both = of(&["a", "b"]);
+        for (other, within, beside) in [
+            (both.clone(), true, false),
+            (of(&["a", "b"]), true, false),
+            (of(&["b"]), true, false),
+            (of(&["b", "c"]), false, false),
+            (of(&["c"]), false, true),
+        ] {
+            assert_eq!(both.contains_all(&other), within, "{other}");
+            assert_eq!(both.overlaps(&other), !beside, "{other}");
+        }
+    }
+
+    #[test]
     fn made_of_what_people_have() {
         let one = [
             Names::from("a"),
@@ -314,9 +336,12 @@ mod tests {
             message("x".repeat(4097).into()),
             Err("name: a name of 4097 bytes is not allowed; allowed: 1 to 4096 bytes".into())
         );
-        assert_eq!(
-            message(Names::from(Vec::<String>::new())),
-            Err("names: 0 names is not allowed; allowed: 1 to 64 names".into())
-        );
+        assert_eq!(message("x".repeat(4096).into()), Ok(()));
+        let so_many = |names: u8| message((0..names).map(|n| n.to_string()).collect());
+        for names in [0, 65, 66] {
+            let told = format!("names: {names} names is not allowed; allowed: 1 to 64 names");
+            assert_eq!(so_many(names), Err(told));
+        }
+        assert_eq!(so_many(64), Ok(()));
     }
 }

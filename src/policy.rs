@@ -90,6 +90,12 @@ mod tests {
     }
 
     #[test]
+    fn told_as_it_is_written() {
+        let told = [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)].map(|policy| policy.to_string());
+        assert_eq!(told, ["RedLock", "MultiLock", "AtLeast(4)"]);
+    }
+
+    #[test]
     fn any_two_quorums_meet() {
         for nodes in 1..=9 {
             for policy in [Policy::RedLock, Policy::MultiLock] {

@@ -298,6 +298,76 @@ mod tests {
     }
 
     #[test]
+    fn replies_to_what_is_asked_beside_holds_are_read() {
+        let agreed = |parts: [i64; 3]| parse_agreed(&Value::Array(parts.map(Value::Int).to_vec()));
+        let in_force = Agreed {
+            longest: Duration::from_secs(60),
+            in_force: Duration::from_secs(40),
+        };
+        assert_eq!(agreed([60_000, 40_000, 5]), Some((in_force, 5)));
+        assert_eq!(
+            (agreed([-1, 40_000, 5]), agreed([60_000, 40_000, -5])),
+            (None, None)
+        );
+
+        let released = |all, listeners| Some(Released { all, listeners });
+        assert_eq!(parse_released(&Value::Int(3)), released(true, 3));
+        let in_part = Value::Array(vec![Value::Int(0), Value::Int(2)]);
+        assert_eq!(parse_released(&in_part), released(false, 2));
+        assert_eq!(parse_released(&Value::Array(vec![Value::Int(0)])), None);
+        assert_eq!(
+            (parse_released(&Value::Int(-1)), parse_released(&Value::Nil)),
+            (None, None)
+        );
+        let each = vec![in_part, Value::Int(1)];
+        assert_eq!(parse_releases(Value::Array(each.clone())), Some(each));
+        assert_eq!(parse_releases(Value::Int(1)), None);
+
+        assert_eq!(parse_forced(&bulk("done")), Some(true));
+        assert_eq!(parse_forced(&Value::SimpleString("late".into())), Some(false));
+        assert_eq!(parse_forced(&bulk("else")), None);
+    }
+
+    #[test]
+    fn what_a_master_keeps_is_read() {
+        let entry = |parts: &[Value]| {
+            let all = Value::Array(vec![Value::Int(7), Value::Array(parts.to_vec())]);
+            parse_report(&all).map(|report| {
+                assert_eq!((report.clock_us, report.entries.len()), (7, 1));
+                report.entries[0].clone()
+            })
+        };
+        let kept = |kind: &str, remaining: Option<u64>| Entry {
+            kind: kind.into(),
+            remaining: remaining.map(Duration::from_millis),
+            fields: Vec::new(),
+            digest: None,
+        };
+        let hash = [
+            bulk("hash"),
+            Value::Int(900),
+            bulk("b:1"),
+            bulk("2"),
+            bulk("b:2"),
+            bulk("1"),
+        ];
+        let fields = vec![("b:1".into(), "2".into()), ("b:2".into(), "1".into())];
+        let held = Entry {
+            fields,
+            ..kept("hash", Some(900))
+        };
+        assert_eq!(entry(&hash), Some(held));
+        let text = Entry {
+            digest: Some("abc".into()),
+            ..kept("string", None)
+        };
+        assert_eq!(entry(&[bulk("string"), Value::Int(-1), bulk("abc")]), Some(text));
+        assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), Some(kept("none", None)));
+        assert_eq!(entry(&[bulk("none")]), None);
+        assert_eq!(parse_report(&Value::Array(vec![Value::Nil])), None);
+    }
+
+    #[test]
     fn a_stamp_tells_the_clock_and_what_the_marker_says() {
         let stamp = |first: Value| {
             let parts =

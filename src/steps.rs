@@ -78,6 +78,8 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -103,5 +105,14 @@ mod tests {
         }
         assert_eq!(steps.since(0, at(0)), Duration::from_millis(100));
         assert_eq!(steps.since(0, at(96)), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn whoever_waits_hears_of_what_was_noticed_meanwhile() {
+        let steps = Steps::new(1);
+        assert_eq!(steps.more().now_or_never(), None);
+        steps.note(0, at(1), Duration::from_millis(1));
+        assert_eq!(steps.more().now_or_never(), Some(()));
+        assert_eq!(steps.more().now_or_never(), None);
     }
 }

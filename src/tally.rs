@@ -86,7 +86,7 @@ impl Tally {
         let answered = self.granted + self.refused();
         if largest >= blocking {
             Some(Obstacle::Held)
-        } else if pending > 0 && largest + pending >= blocking {
+        } else if largest + pending >= blocking {
             None
         } else if answered >= self.needed {
             Some(Obstacle::Split)
@@ -151,6 +151,19 @@ mod tests {
         assert_eq!(tally.obstacle(), Some(Obstacle::Held));
         let tally = after(3, 3, &[Ballot::Granted, Ballot::None, Ballot::Granted]);
         assert_eq!(tally.obstacle(), Some(Obstacle::Unreachable));
+    }
+
+    #[test]
+    fn a_split_is_told_as_soon_as_no_answer_can_change_it() {
+        // Whoever the last master serves, nobody blocks alone.
+        let tally = after(5, 3, &[Ballot::Granted, refused("a"), refused("b"), Ballot::None]);
+        assert_eq!(tally.granted(), 1);
+        assert_eq!(
+            (tally.outcome(), tally.obstacle()),
+            (Outcome::Lost, Some(Obstacle::Split))
+        );
+        let tally = after(5, 3, &[Ballot::Granted, Ballot::Granted, Ballot::None]);
+        assert_eq!((tally.granted(), tally.outcome()), (2, Outcome::Pending));
     }
 
     fn ballot() -> impl Strategy<Value = Ballot> {

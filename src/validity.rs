@@ -78,6 +78,17 @@ mod tests {
         assert_eq!(validity.remaining(start), Duration::from_millis(29_698));
     }
 
+    #[test]
+    fn a_step_harms_the_leases_whose_drift_is_smaller() {
+        let ms = Duration::from_millis;
+        assert_eq!(longest_with_less_drift(ms(302), 0.01), ms(30_000));
+        assert_eq!(longest_with_less_drift(RESOLUTION, 0.01), Duration::ZERO);
+        for lease in [ms(100), ms(30_000)] {
+            let back = longest_with_less_drift(drift(lease, 0.01), 0.01);
+            assert!(back.abs_diff(lease) < Duration::from_micros(1), "{back:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn never_longer_than_the_lease(lease_ms in 0_u64..=u64::MAX / 2_000_000, factor in 0.0_f64..0.5) {

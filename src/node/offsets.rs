@@ -355,4 +355,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_reading_from_before_the_first_tells_nothing() {
+        let mut offsets = Offsets::new(EPOCH_US, at(SECOND), 0.01);
+        let early = offsets.read(EPOCH_US + SECOND, at(0), at(SECOND), WINDOW);
+        assert_eq!(early, None);
+    }
+
+    #[test]
+    fn readings_are_kept_for_the_window() {
+        let mut offsets = first(0.01);
+        // A millisecond more than allowed each time, so that every reading is higher than the last.
+        for reading in 1..=30_u32 {
+            step_ms(
+                &mut offsets,
+                u64::from(reading) * 2 * SECOND,
+                i64::from(reading) * 11_000,
+            );
+        }
+        let kept: Vec<_> = offsets
+            .kept
+            .iter()
+            .map(|reading| reading.to / 2_000_000)
+            .collect();
+        assert_eq!(kept, (15..=30).collect::<Vec<_>>());
+    }
 }
