@@ -122,7 +122,9 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     }
     if pool.is_closed() {
         // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
-        // waits for the attempt, which is released by its guard and once more by its own end.
+        // waits for the attempt, until its guard has sent the release.
+        drop(guard);
+        attempt.settle();
         return Err(LockError::Closed.into());
     }
     attempt.settle();

@@ -77,7 +77,7 @@ impl Masters {
 
 /// Every master is told with others, in batches.
 fn release(pool: &Pool, hold: &Arc<Hold>) {
-    if !hold.lose(LossCause::Closed) {
+    if !hold.lose(LossCause::Closed) || !hold.is_to_release() {
         return;
     }
     let touched = hold.touched();

@@ -448,7 +448,8 @@ pub enum UnlockError {
     /// What was done under it may have overlapped with another holder.
     #[error("the hold was lost before it was released: {votes}")]
     WasLost {
-        /// What every master answered; empty when an inner guard found the hold lost.
+        /// What every master answered: to the release, or last before it where this guard sent none,
+        /// because others are in the hold or because it was released when it was found lost.
         votes: Votes,
     },
     /// Too few masters confirmed the release. They are told again in the background; at the latest

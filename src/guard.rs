@@ -209,13 +209,9 @@ impl MultiLockGuard {
     pub async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = self.is_valid();
         let turn = match self.leave() {
-            Ok(turn) => turn,
             Err(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
-            Err(_) => {
-                return Err(UnlockError::WasLost {
-                    votes: Votes::default(),
-                });
-            }
+            Ok(turn) if self.hold.is_to_release() => turn,
+            _ => return Err(UnlockError::WasLost { votes: self.votes() }),
         };
         let crowd = turn.as_ref().map(Turn::crowd);
         let touched = self.hold.touched();
@@ -301,7 +297,9 @@ impl MultiLockGuard {
 
 impl Drop for MultiLockGuard {
     fn drop(&mut self) {
-        if let Ok(turn) = self.leave() {
+        if let Ok(turn) = self.leave()
+            && self.hold.is_to_release()
+        {
             let crowd = turn.as_ref().map(Turn::crowd);
             let touched = self.hold.touched();
             Release::leave(&self.pool, self.hold.claim(), true, crowd, |place| {

@@ -58,6 +58,8 @@ struct State {
     votes: Sheet,
     /// Where something of it may be kept.
     touched: Places,
+    /// Its release was begun.
+    released: bool,
     /// This process's turn at the names, passed on when the hold ends.
     turn: Option<Turn>,
     /// Under which the watchdog keeps it.
@@ -147,6 +149,7 @@ impl Hold {
                 renewing: 0,
                 max_hold: granted.max_hold,
                 touched: Places::of(&granted.votes, Vote::may_have_granted),
+                released: false,
                 votes: Sheet::new(granted.votes),
                 turn: None,
                 due: None,
@@ -201,6 +204,12 @@ impl Hold {
     /// The masters that may keep something for this hold: they granted, or nobody can tell.
     pub(crate) fn touched(&self) -> Places {
         self.state().touched
+    }
+
+    /// Whether the caller is to release it: the first who asks is. One that was lost is released when that is
+    /// found, and nothing of it is left for its guards to give up.
+    pub(crate) fn is_to_release(&self) -> bool {
+        !std::mem::replace(&mut self.state().released, true)
     }
 
     /// Notes what a master answered last.

@@ -103,7 +103,9 @@ async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<H
 /// A lost hold is released wherever something of it may be left, and passes its turn on.
 fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
-    let touched = hold.touched();
-    Release::leave(pool, hold.claim(), true, None, |place| touched.contains(place));
+    if hold.is_to_release() {
+        let touched = hold.touched();
+        Release::leave(pool, hold.claim(), true, None, |place| touched.contains(place));
+    }
     drop(hold.take_turn());
 }

@@ -239,11 +239,14 @@ impl Master {
     /// Executes what was [kept](Self::keep_abandoned); how many requests that were.
     pub fn deliver_abandoned(&self) -> usize {
         let abandoned = std::mem::take(&mut self.state().abandoned);
-        let requests: Vec<_> = abandoned.into_iter().flat_map(|(_, requests)| requests).collect();
-        for request in &requests {
-            self.execute(request);
+        let mut executed = 0;
+        for (client, requests) in abandoned {
+            for request in &requests {
+                self.execute(client, request);
+            }
+            executed += requests.len();
         }
-        requests.len()
+        executed
     }
 
     /// Denies `CLIENT KILL`, as an ACL may.
@@ -324,11 +327,6 @@ impl Master {
             .collect()
     }
 
-    /// How many connections were made to it, by all clients together.
-    pub fn connections(&self) -> u64 {
-        u64::try_from(self.state().next_client - 1).unwrap_or(0)
-    }
-
     /// How many times each of the crate's scripts was executed.
     pub fn executed(&self) -> BTreeMap<&'static str, u64> {
         self.state().executed.clone()
@@ -378,13 +376,13 @@ impl Master {
     }
 
     /// What is to become of a request that is being sent.
-    pub(super) fn fate(&self, ask: &Ask) -> Fate {
+    pub(super) fn fate(&self, client: i64, ask: &Ask) -> Fate {
         let observer = self.observer();
-        let fate = observer.and_then(|observer| Some(observer.sent(&self.call(ask)?)));
+        let fate = observer.and_then(|observer| Some(observer.sent(&self.call(client, ask)?)));
         fate.unwrap_or_default()
     }
 
-    fn call(&self, ask: &Ask) -> Option<Call> {
+    fn call(&self, client: i64, ask: &Ask) -> Option<Call> {
         let texts = |words: &[Bytes]| {
             let text = |word: &Bytes| String::from_utf8_lossy(word).into_owned();
             words.iter().map(text).collect()
@@ -394,6 +392,7 @@ impl Master {
                 script, keys, args, ..
             } => Some(Call {
                 master: self.inner.place,
+                connection: client,
                 script: script.name,
                 keys: texts(keys),
                 args: texts(args),
@@ -482,10 +481,10 @@ impl Master {
     }
 
     /// Runs one request; `None` when its reply is to be lost.
-    pub(super) fn execute(&self, ask: &Ask) -> Option<Result<Value, String>> {
+    pub(super) fn execute(&self, client: i64, ask: &Ask) -> Option<Result<Value, String>> {
         let (reply, answered) = self.run(ask);
         if let Some(observer) = self.observer()
-            && let Some(call) = self.call(ask)
+            && let Some(call) = self.call(client, ask)
         {
             observer.executed(self, &call, &reply.clone().map(texts));
         }

@@ -11,6 +11,8 @@ use super::master::Master;
 pub struct Call {
     /// The master, counted from 0.
     pub master: usize,
+    /// The connection to that master, counted over all clients.
+    pub connection: i64,
     /// The script, such as `"acquire"`.
     pub script: &'static str,
     /// Its keys and its arguments, as the master gets them.

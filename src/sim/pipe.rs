@@ -147,11 +147,11 @@ impl Pipe {
     }
 
     /// When the next request gets to the master, if requests take so long.
-    fn next_request(&self, master: &Master, delay: Duration) -> Option<Instant> {
+    fn next_request(&self, master: &Master, client: i64, delay: Duration) -> Option<Instant> {
         let mut requests = lock(&self.requests);
         let next = requests.as_mut()?.front_mut()?;
         if next.fate.is_none() {
-            next.fate = Some(master.fate(&next.ask));
+            next.fate = Some(master.fate(client, &next.ask));
         }
         Some(next.arrives(delay))
     }
@@ -267,7 +267,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
         let now = Instant::now();
         let mut due = Due { now, next: None };
         while weather.requests_pass()
-            && let Some(arrives) = pipe.next_request(&master, weather.request_delay)
+            && let Some(arrives) = pipe.next_request(&master, client, weather.request_delay)
             && due.is_due(arrives)
         {
             if pipe.breaks_before_next() {
@@ -277,7 +277,7 @@ pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: 
             let Some(envelope) = pipe.take_request() else {
                 break;
             };
-            let reply = master.execute(&envelope.ask);
+            let reply = master.execute(client, &envelope.ask);
             if envelope.fate == Some(Fate::ResetAfter) {
                 master.reset_connections();
                 return;

@@ -131,7 +131,7 @@ impl Actor {
         let fenced = rng.random_bool(plan.fenced);
         let masters = self.seat.masters();
         let mut lock = masters.lock(names.clone(), policy).fenced(fenced);
-        let mut lease = plan.lease;
+        let (mut lease, mut renews) = (plan.lease, true);
         let mut text = format!("{} under {policy}", names.join("+"));
         if !fenced {
             text += ", unfenced";
@@ -139,9 +139,11 @@ impl Actor {
         if rng.random_bool(0.6) {
             lease = plan.any_lease(rng);
             lock = lock.lease(lease);
+            renews = false;
             let _ = write!(text, ", lease {lease:?}");
         } else if rng.random_bool(0.1) {
             lock = lock.max_hold(lease * 2);
+            renews = false;
         }
         if again || rng.random_bool(0.5) {
             lock = lock.owner(&self.me);
@@ -158,6 +160,7 @@ impl Actor {
             needed,
             fenced,
             min_validity,
+            renews,
             began: 0,
         };
         (lock, names, terms, text)

@@ -96,6 +96,7 @@ impl<'a> Ask<'a> {
                     needed: policy.needed(world.plan.nodes),
                     fenced: true,
                     min_validity: Duration::ZERO,
+                    renews: lease.is_none(),
                     began,
                 };
                 return Some(world.granted(seat.place, terms, &["a".to_owned()], guard));

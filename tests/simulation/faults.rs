@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use tokio::time::{Instant, advance, sleep};
 
 use crate::history::Kind;
-use crate::plan::{Class, Late, ms, pick};
+use crate::plan::{Class, Late, Plan, ms, pick};
 use crate::world::World;
 
 /// A fault that lasts.
@@ -38,8 +38,12 @@ enum Blow {
     FlushAll,
     EvictLock,
     EvictFence,
+    /// Somebody deletes a lock's keys on all masters.
+    DeleteLock(&'static str),
     HostStops(u64),
     ClockForward(u64),
+    /// By less than anybody may notice.
+    ClockSlips(u64),
     ClockBack(u64),
     /// An operator takes back what all clients agreed upon.
     ResetCharter,
@@ -59,6 +63,10 @@ const ERRORS: [&str; 6] = [
     "OOM command not allowed when used memory > 'maxmemory'.",
 ];
 
+/// By how many milliseconds one master's clock slips in all: what a lease of 200 ms has as drift, less what
+/// masters round off.
+const MOST_SLIPPED: u64 = 3;
+
 /// How long requests and replies take, while nothing makes a master slower.
 type Usual = Vec<(Duration, Duration)>;
 
@@ -66,6 +74,7 @@ type Usual = Vec<(Duration, Duration)>;
 pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
     let mut active: Vec<(Instant, usize, Trouble)> = Vec::new();
     let near = prepare(&world, &mut rng);
+    let mut slipped = vec![0; world.plan.nodes];
     let mut usual = near.clone();
     // From rarely to all the time.
     let pace = pick(&mut rng, &[60, 150, 400, 1200]);
@@ -85,7 +94,14 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
             !over
         });
         let struck = rng.random_range(0..world.plan.nodes);
-        match draw(world.plan.class, world.plan.clients, &mut rng) {
+        match draw(&world.plan, &mut rng) {
+            Fault::Sudden(Blow::ClockSlips(time)) => {
+                slipped[struck] += time;
+                // What comes on top may be more than the shortest lease has as drift.
+                if slipped[struck] <= MOST_SLIPPED {
+                    deal(&world, struck, Blow::ClockSlips(time)).await;
+                }
+            }
             Fault::Sudden(blow) => deal(&world, struck, blow).await,
             Fault::Lasting(trouble) => {
                 if active.iter().any(|(_, other, _)| *other == struck) {
@@ -152,8 +168,12 @@ fn settle_in(world: &World, usual: &Usual) {
     }
 }
 
-fn draw(class: Class, clients: usize, rng: &mut StdRng) -> Fault {
+fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
     use Fault::{Lasting, Sudden};
+    let (class, clients) = (plan.class, plan.clients);
+    if rng.random_bool(0.05) {
+        return Sudden(Blow::ClockSlips(rng.random_range(1..=2)));
+    }
     let slow = |rng: &mut StdRng| {
         let most = pick(rng, &[5, 30, 120]);
         Lasting(Trouble::Slow(
@@ -182,6 +202,9 @@ fn draw(class: Class, clients: usize, rng: &mut StdRng) -> Fault {
     }
     if class == Class::Forgetful && rng.random_bool(0.3) {
         return Lasting(Trouble::Crash(Keep::Nothing));
+    }
+    if class == Class::Forced && rng.random_bool(0.1) {
+        return Sudden(Blow::DeleteLock(pick(rng, &plan.names)));
     }
     if class == Class::Reckless && rng.random_bool(0.5) {
         return match rng.random_range(0..9) {
@@ -262,7 +285,19 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::EvictFence => (&[], &at),
         _ => (&[], &[]),
     };
-    note(world, format!("m{place}: {blow:?}"), locks, fences);
+    match blow {
+        Blow::ClockSlips(time) => {
+            let by = ms(time);
+            world.history.note(None, Kind::Slipped { master: place, by });
+        }
+        Blow::DeleteLock(name) => {
+            let keys = world.lock_keys().into_iter();
+            let owners = keys.filter(|(_, key, _)| key == name).map(|(.., owner)| owner);
+            let (name, owners) = (name.to_owned(), owners.collect());
+            world.history.note(None, Kind::Deleted { name, owners });
+        }
+        _ => note(world, format!("m{place}: {blow:?}"), locks, fences),
+    }
     let evict = |key: String| {
         master.evict(&key);
     };
@@ -270,7 +305,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::FlushScripts => master.flush_scripts(),
         Blow::ForgetScript(script) => master.forget_script(script),
         Blow::Reset => master.reset_connections(),
-        Blow::ClockForward(time) => master.set_clock_forward(ms(time)),
+        Blow::ClockForward(time) | Blow::ClockSlips(time) => master.set_clock_forward(ms(time)),
         Blow::ClockBack(time) => master.set_clock_back(ms(time)),
         Blow::LoseReplies(count) => master.lose_replies(count),
         Blow::DeliverAbandoned => {
@@ -283,6 +318,11 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::EvictFence => {
             let fence = |name: &&str| evict(format!("redisson_lock_token:{{{name}}}"));
             world.plan.names.iter().for_each(fence);
+        }
+        Blow::DeleteLock(name) => {
+            for master in world.cluster.iter() {
+                master.evict(name);
+            }
         }
         Blow::ResetCharter => {
             for master in world.cluster.iter() {

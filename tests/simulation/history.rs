@@ -34,6 +34,10 @@ pub(crate) struct Sight {
     /// What the guard says, and how many guards were given out and not taken back.
     pub(crate) count: u64,
     pub(crate) expected: u64,
+    /// Masters that answered last that they do not keep the hold.
+    pub(crate) against: usize,
+    /// Whether any of its guards has it renewed for as long as it is out.
+    pub(crate) renewed: bool,
     /// On the fewest masters that have its field, over all of its names.
     pub(crate) on: usize,
 }
@@ -57,6 +61,16 @@ pub(crate) enum Kind {
         what: String,
         forgets: Vec<usize>,
         forgets_fences: Vec<usize>,
+    },
+    /// A master's clock was set forward by less than anybody may notice.
+    Slipped {
+        master: usize,
+        by: Duration,
+    },
+    /// Somebody deleted a lock's keys on all masters, under which these owners stood.
+    Deleted {
+        name: String,
+        owners: Vec<String>,
     },
     Begun {
         op: usize,
@@ -112,6 +126,8 @@ pub(crate) enum Kind {
     },
     Executed {
         master: usize,
+        /// Over which connection to it.
+        connection: i64,
         script: &'static str,
         /// The owners that it was about, as far as that is needed, parted by spaces.
         owner: String,
@@ -120,8 +136,6 @@ pub(crate) enum Kind {
         failed: bool,
         after: Vec<Stored>,
     },
-    /// How many connections were made to each master.
-    Connections(Vec<u64>),
     /// Whoever had to get a lock within a time after all faults had ended.
     Progress {
         name: String,
@@ -146,6 +160,7 @@ pub(crate) struct Event {
 pub(crate) struct Record {
     pub(crate) nodes: usize,
     pub(crate) longest_lease: Duration,
+    pub(crate) longest_deadline: Duration,
     pub(crate) events: Vec<Event>,
     pub(crate) holds: Vec<HoldFacts>,
 }
@@ -158,10 +173,11 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn begin(nodes: usize, longest_lease: Duration) -> Self {
+    pub(crate) fn begin(nodes: usize, longest_lease: Duration, longest_deadline: Duration) -> Self {
         let record = Record {
             nodes,
             longest_lease,
+            longest_deadline,
             ..Record::default()
         };
         Self {
@@ -240,6 +256,10 @@ impl Record {
         match kind {
             Kind::Phase(phase) => format!("===== {phase}"),
             Kind::Fault { what, .. } => format!("FAULT {what}"),
+            Kind::Slipped { master, by } => format!("FAULT m{master}: clock slips by {by:?}"),
+            Kind::Deleted { name, owners } => {
+                format!("FAULT {name} of {} is deleted on all masters", owners.join(" "))
+            }
             Kind::Begun { op, what } => format!("#{op} begins: {what}"),
             Kind::Granted {
                 op,
@@ -263,12 +283,13 @@ impl Record {
             Kind::Seen(sights) => sights.iter().fold("seen:".to_owned(), |mut text, sight| {
                 let _ = write!(
                     text,
-                    " [{}: {:?} left, count {} of {}, on {} masters, told lost: {}]",
+                    " [{}: {:?} left, count {} of {}, on {} masters, {} against, told lost: {}]",
                     name(&sight.hold),
                     sight.validity,
                     sight.count,
                     sight.expected,
                     sight.on,
+                    sight.against,
                     sight.signalled
                 );
                 text
@@ -282,13 +303,14 @@ impl Record {
             } => format!("#{op} took {name} away by force, confirmed: {confirmed}"),
             Kind::Executed {
                 master,
+                connection,
                 script,
                 owner,
                 reply,
                 after,
                 ..
             } => after.iter().fold(
-                format!("m{master} {script} {owner} = {reply};"),
+                format!("m{master} #{connection} {script} {owner} = {reply};"),
                 |mut text, key| {
                     let _ = write!(
                         text,
@@ -301,7 +323,6 @@ impl Record {
                     text
                 },
             ),
-            Kind::Connections(each) => format!("connections to each master: {each:?}"),
             Kind::Progress { name, error } => match error {
                 None => format!("had {name} after the faults"),
                 Some(error) => format!("never had {name} after the faults: {error}"),

@@ -185,6 +185,12 @@ impl Plan {
         plan
     }
 
+    /// For how long anybody waits for an answer at the most.
+    pub(crate) fn longest_deadline(&self) -> Duration {
+        let each = self.each.iter().map(|client| client.node_timeout);
+        each.chain([self.node_timeout]).max().expect("one at the least")
+    }
+
     /// What one client is like.
     pub(crate) fn client(&self, place: usize) -> ClientPlan {
         let own = self.each.get(place).cloned();

@@ -194,8 +194,6 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     left(world, "on masters after closing", of_crowd);
     sleep(world.plan.max_lease + Duration::from_secs(1)).await;
     left(world, "after the longest lease", keys_left(world));
-    let connections = world.cluster.iter().map(multilock::sim::Master::connections);
-    world.history.note(None, Kind::Connections(connections.collect()));
 }
 
 fn keys_left(world: &World) -> impl Iterator<Item = String> {

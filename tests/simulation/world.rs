@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use multilock::MultiLockGuard;
 use multilock::sim::{Call, Cluster, Fate, Master, Network, Observer};
+use multilock::{MultiLockGuard, Vote};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::task::AbortOnDropHandle;
@@ -30,6 +30,8 @@ pub(crate) struct Mine {
 #[derive(Default)]
 struct Out {
     guards: Vec<Weak<MultiLockGuard>>,
+    /// Those of them that have it renewed.
+    renewing: Vec<Weak<MultiLockGuard>>,
     /// Guards that are in although nobody has them: leaked, or lent to a body.
     unseen: u64,
     /// Until when it is valid that nobody has any more.
@@ -55,6 +57,7 @@ pub(crate) struct Terms {
     pub(crate) needed: usize,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
+    pub(crate) renews: bool,
     pub(crate) began: usize,
 }
 
@@ -62,7 +65,7 @@ impl World {
     pub(crate) fn new(plan: Plan) -> Arc<Self> {
         let cluster = Cluster::new(plan.nodes);
         let networks = (0..plan.clients).map(|_| Network::new(plan.nodes)).collect();
-        let history = History::begin(plan.nodes, plan.max_lease);
+        let history = History::begin(plan.nodes, plan.max_lease, plan.longest_deadline());
         Arc::new(Self {
             history,
             cluster,
@@ -91,6 +94,9 @@ impl World {
         self.out(|out| {
             let out = out.entry(hold).or_default();
             out.guards.push(Arc::downgrade(&guard));
+            if terms.renews {
+                out.renewing.push(Arc::downgrade(&guard));
+            }
             // From here on its validity may be prolonged.
             out.leaked_until = None;
         });
@@ -233,6 +239,8 @@ impl World {
                         signalled: guard.cancellation_token().is_cancelled(),
                         count: guard.hold_count(),
                         expected: count,
+                        against: against(guard),
+                        renewed: entry.renewing.iter().any(|guard| guard.strong_count() > 0),
                         on: 0,
                     });
                 } else if let Some(until) = entry.leaked_until.filter(|until| *until > now) {
@@ -242,6 +250,8 @@ impl World {
                         signalled: true,
                         count,
                         expected: count,
+                        against: 0,
+                        renewed: false,
                         on: 0,
                     });
                 }
@@ -324,6 +334,13 @@ impl World {
     fn out<T>(&self, act: impl FnOnce(&mut BTreeMap<HoldId, Out>) -> T) -> T {
         act(&mut self.out.lock().expect("not poisoned"))
     }
+}
+
+/// How many masters answered last that they do not keep a guard's hold.
+fn against(guard: &MultiLockGuard) -> usize {
+    let votes = guard.votes();
+    let denies = |vote: &Vote| matches!(vote, Vote::NotHeld | Vote::Refused { .. } | Vote::Revoked);
+    votes.iter().filter(|node| denies(&node.vote)).count()
 }
 
 /// Writes down every script call, and meddles with some.
@@ -450,6 +467,7 @@ impl Observer for Tap {
             None,
             Kind::Executed {
                 master: call.master,
+                connection: call.connection,
                 script: call.script,
                 owner,
                 reply,

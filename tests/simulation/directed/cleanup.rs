@@ -7,6 +7,7 @@ use multilock::{Owner, Policy};
 use tokio::time::sleep;
 
 use crate::ask::{Ask, force};
+use crate::history::Kind;
 use crate::plan::Class;
 use crate::scene::{Scene, ms, plan, settle};
 
@@ -72,6 +73,58 @@ async fn a_release_is_owed() {
     scene.leave(0, mine).await;
     sleep(ms(100)).await;
     scene.master(0).answer_with(None);
+    scene.end().await;
+}
+
+/// A master denies what the release does. Asking again brings the same, so the lease frees the name there.
+#[tokio::test(start_paused = true)]
+async fn a_denied_release_is_not_asked_for_again() {
+    let scene = scene().await;
+    let mine = scene.lock(0, Ask::new().lease(ms(2000))).await;
+    settle().await;
+    let denied = "ERR The user executing the script can't run this command or subcommand script: 66, on \
+                  @user_script:3.";
+    scene.master(0).answer_with(Some(denied));
+    scene.leave(0, mine).await;
+    sleep(ms(3000)).await;
+    scene.master(0).answer_with(None);
+    let asked = scene.world.history.with(|record| {
+        let denied = record.events.iter().filter(|event| {
+            let at_0 = |kind: &Kind| {
+                matches!(
+                    kind,
+                    Kind::Executed {
+                        master: 0,
+                        script: "release",
+                        failed: true,
+                        ..
+                    }
+                )
+            };
+            at_0(&event.kind)
+        });
+        denied.count()
+    });
+    assert_eq!(asked, 1);
+    scene.end().await;
+}
+
+/// A hold is released when it is found lost, and its guard is given up after that.
+#[tokio::test(start_paused = true)]
+async fn a_lost_hold_is_released_once() {
+    let scene = scene().await;
+    for unlocks in [false, true] {
+        let mine = scene.lock(0, Ask::new().lease(ms(300))).await.expect("free");
+        sleep(ms(400)).await;
+        assert!(!mine.guard.is_valid(), "it has lapsed");
+        if unlocks {
+            scene.leave(0, Some(mine)).await;
+        } else {
+            drop(scene.world.give_up(0, mine, "drop"));
+        }
+        settle().await;
+    }
+    assert_eq!(scene.executed("release"), 2 * 3);
     scene.end().await;
 }
 

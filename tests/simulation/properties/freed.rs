@@ -16,6 +16,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     for (place, event) in case.record.events.iter().enumerate() {
         match &event.kind {
             Kind::Fault { forgets, .. } => known.retain(|(master, _), _| !forgets.contains(master)),
+            Kind::Deleted { name, .. } => known.retain(|(_, other), _| other != name),
             Kind::Executed { master, after, .. } => {
                 known.extend(
                     after
@@ -31,11 +32,12 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             } => {
                 for hold in former {
                     let owner = &case.record.holds[*hold].owner;
-                    let kept: Vec<usize> = (0..nodes)
-                        .filter_map(|master| known.get(&(master, name.as_str())))
-                        .filter(|(_, key)| key.owners.contains(owner) && key.ends > Some(event.at))
-                        .map(|(at, _)| *at)
-                        .collect();
+                    let keeps = |master: &usize| {
+                        let (at, key) = known.get(&(*master, name.as_str()))?;
+                        let ends = Some(event.at + case.slipped(*master, *at, place));
+                        (key.owners.contains(owner) && key.ends > ends).then_some(*at)
+                    };
+                    let kept: Vec<usize> = (0..nodes).filter_map(|master| keeps(&master)).collect();
                     if nodes - kept.len() < nodes / 2 + 1 {
                         let what = format!("{owner} still has {name} on {} masters", kept.len());
                         return Some((what, kept.into_iter().chain([place]).collect()));

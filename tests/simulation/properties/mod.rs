@@ -4,9 +4,11 @@ mod calm;
 mod exclusion;
 mod forced_out;
 mod freed;
+mod known_loss;
 mod lost_in_time;
 mod nothing_left;
 mod orphans;
+mod polite;
 mod progress;
 mod store;
 mod terms;
@@ -14,6 +16,7 @@ mod tokens;
 mod whole_holds;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::history::{Kind, Record};
 use crate::plan::{Class, Plan};
@@ -34,19 +37,37 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Who was forced out by an operator, and where in the record a master did so first.
+    /// By how much a master's clock slipped between two places of the record: its keys end so much earlier.
+    fn slipped(&self, master: usize, from: usize, to: usize) -> Duration {
+        let between = self.record.events[from..to].iter();
+        let slips = between.filter_map(|event| match &event.kind {
+            Kind::Slipped { master: at, by } if *at == master => Some(*by),
+            _ => None,
+        });
+        slips.sum()
+    }
+
+    /// Who was forced out by an operator, or whose keys were deleted behind its back, and where in the record
+    /// that was done first.
     fn forced(&self) -> BTreeMap<&'a str, usize> {
         let mut forced = BTreeMap::new();
         for (place, event) in self.record.events.iter().enumerate() {
-            if let Kind::Executed {
-                script: "force",
-                owner,
-                ..
-            } = &event.kind
-            {
-                for owner in owner.split_whitespace() {
-                    forced.entry(owner).or_insert(place);
+            match &event.kind {
+                Kind::Executed {
+                    script: "force",
+                    owner,
+                    ..
+                } => {
+                    for owner in owner.split_whitespace() {
+                        forced.entry(owner).or_insert(place);
+                    }
                 }
+                Kind::Deleted { owners, .. } => {
+                    for owner in owners {
+                        forced.entry(owner.as_str()).or_insert(place);
+                    }
+                }
+                _ => {}
             }
         }
         forced
@@ -55,15 +76,17 @@ impl<'a> Case<'a> {
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
-const PROPERTIES: [(&str, Check); 11] = [
+const PROPERTIES: [(&str, Check); 13] = [
     ("mutual exclusion", exclusion::check),
     ("tokens rise", tokens::check),
     ("holds stay whole", whole_holds::check),
     ("terms are kept", terms::check),
     ("lost in time", lost_in_time::check),
+    ("known loss", known_loss::check),
     ("no orphan", orphans::check),
     ("forced out", forced_out::check),
     ("freed by force", freed::check),
+    ("polite", polite::check),
     ("what masters keep", store::check),
     ("progress", progress::check),
     ("nothing is left", nothing_left::check),

@@ -2,7 +2,7 @@
 //! while the owner stays, and a fence that never falls while it exists.
 //!
 //! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
-//! ends; what a fault takes is no fall.
+//! ends, which come nearer by what they slip; what a fault takes is no fall.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 forgets_fences,
                 ..
             } => known.retain(|(master, _), _| !forgets.contains(master) && !forgets_fences.contains(master)),
+            Kind::Deleted { name, .. } => known.retain(|(_, other), _| other != name),
             Kind::Executed {
                 master,
                 script,
@@ -30,9 +31,12 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         return Some((format!("{wrong} at {} on m{master}", key.name), vec![place]));
                     }
                     let slot = (*master, key.name.as_str());
-                    if let Some((before, old)) = known.insert(slot, (place, key))
-                        && let Some(wrong) = compared(old, key, event.at, case.class.keeps_assumptions())
-                    {
+                    let Some((before, old)) = known.insert(slot, (place, key)) else {
+                        continue;
+                    };
+                    let slipped = case.slipped(*master, before, place);
+                    let steady = case.class.keeps_assumptions().then_some(slipped);
+                    if let Some(wrong) = compared(old, key, event.at, steady) {
                         let what = format!("{script}: {wrong} at {} on m{master}", key.name);
                         return Some((what, vec![before, place]));
                     }
@@ -51,9 +55,14 @@ fn alone(key: &Stored) -> Option<&'static str> {
     (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
 }
 
-fn compared(old: &Stored, new: &Stored, now: Duration, steady: bool) -> Option<&'static str> {
+/// `slipped` is what the clock did meanwhile, where it is known.
+fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>) -> Option<&'static str> {
     let same = !old.owners.is_empty() && old.owners == new.owners;
-    if steady && same && new.ends < old.ends && old.ends.is_some_and(|end| end > now) {
+    if let Some(slipped) = slipped
+        && same
+        && new.ends.map(|end| end + slipped) < old.ends
+        && old.ends.is_some_and(|end| end > now + slipped)
+    {
         return Some("the end was brought forward");
     }
     match (old.fence, new.fence) {

@@ -1,0 +1,40 @@
+//! A hold of which so many masters have said that they do not keep it that no quorum is left has ended with the
+//! next renewal: by a third of the longest lease, and what it takes to ask and to put it back.
+//!
+//! Source: the crate's documentation of `lost()`. Needs a hold that is renewed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Case;
+use crate::history::{HoldId, Kind};
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let record = case.record;
+    let within = record.longest_lease / 3 + record.longest_deadline * 2;
+    // Since when no quorum is known to be left.
+    let mut gone: BTreeMap<HoldId, (Duration, usize)> = BTreeMap::new();
+    for (place, event) in record.events.iter().enumerate() {
+        let Kind::Seen(sights) = &event.kind else { continue };
+        for sight in sights {
+            let facts = &record.holds[sight.hold];
+            let is_kept = sight.against <= record.nodes - facts.needed;
+            if is_kept || !sight.renewed || sight.validity.is_zero() {
+                gone.remove(&sight.hold);
+                continue;
+            }
+            let (since, before) = *gone.entry(sight.hold).or_insert((event.at, place));
+            if event.at > since + within {
+                let what = format!(
+                    "{} has {:?} left, and {} masters said {:?} ago that they do not keep it",
+                    facts.owner,
+                    sight.validity,
+                    sight.against,
+                    event.at.saturating_sub(since)
+                );
+                return Some((what, vec![before, place]));
+            }
+        }
+    }
+    None
+}
