@@ -381,4 +381,21 @@ mod tests {
             .collect();
         assert_eq!(kept, (15..=30).collect::<Vec<_>>());
     }
+
+    #[test]
+    fn what_a_clock_of_milliseconds_may_seem_to_step_by_is_no_step() {
+        assert_eq!(step_ms(&mut first(0.01), 0, 1_000), None);
+        let mut offsets = first(0.01);
+        assert_eq!(step_ms(&mut offsets, 0, 1_001), Some((1, 1)));
+        assert_eq!(step_ms(&mut offsets, 0, 1_001), None, "told already");
+    }
+
+    #[test]
+    fn readings_are_kept_apart_by_a_part_of_the_window() {
+        for (now_us, kept) in [(937_499, 1), (937_500, 2)] {
+            let mut offsets = first(0.01);
+            step_ms(&mut offsets, now_us, 50_000);
+            assert_eq!(offsets.kept.len(), kept, "{now_us} µs");
+        }
+    }
 }
