@@ -14,7 +14,7 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-pub use ours::masters;
+pub use ours::{masters, take};
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -150,6 +150,14 @@ impl Client {
             Who::Redsync => Kind::Redsync(redsync::RedsyncLock::connect(urls, settings)?),
         };
         Ok(Self { who, kind })
+    }
+
+    /// This crate without fencing, with an owner of every pair.
+    pub fn owned(masters: multilock::Masters, owner: multilock::Owner) -> Self {
+        Self {
+            who: Who::Ours,
+            kind: Kind::Ours(ours::Ours::owned(masters, owner)),
+        }
     }
 
     /// Waits until it holds the name: this crate by itself, the others by trying again.

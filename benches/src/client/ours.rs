@@ -1,7 +1,8 @@
 //! This crate.
 
 use anyhow::Result;
-use multilock::{Masters, MastersBuilder, MultiLockGuard, Quarantine};
+use futures::future::try_join_all;
+use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Owner, Quarantine};
 
 use super::Settings;
 
@@ -9,6 +10,7 @@ use super::Settings;
 pub struct Ours {
     masters: Masters,
     fenced: bool,
+    owner: Option<Owner>,
 }
 
 /// The masters of a bench have just been started and forget nothing.
@@ -23,10 +25,38 @@ pub fn masters(urls: &[String], settings: Settings) -> MastersBuilder {
 impl Ours {
     pub async fn connect(urls: &[String], settings: Settings, fenced: bool) -> Result<Self> {
         let masters = masters(urls, settings).connect().await?;
-        Ok(Self { masters, fenced })
+        Ok(Self {
+            masters,
+            fenced,
+            owner: None,
+        })
+    }
+
+    /// Whose every pair is the owner's.
+    pub fn owned(masters: Masters, owner: Owner) -> Self {
+        Self {
+            masters,
+            fenced: false,
+            owner: Some(owner),
+        }
     }
 
     pub async fn acquire(&self, name: &str) -> Result<MultiLockGuard> {
-        Ok(self.masters.red_lock(name).fenced(self.fenced).lock().await?)
+        let lock = self.masters.red_lock(name).fenced(self.fenced);
+        Ok(match &self.owner {
+            Some(owner) => lock.owner(owner).lock().await?,
+            None => lock.lock().await?,
+        })
     }
+}
+
+/// Takes very many locks, a hundred at once.
+pub async fn take(holds: usize, lock: impl Fn(usize) -> MultiLock) -> Result<Vec<MultiLockGuard>> {
+    let mut guards = Vec::with_capacity(holds);
+    while guards.len() < holds {
+        let some = guards.len()..holds.min(guards.len() + 100);
+        let locks: Vec<_> = some.map(&lock).collect();
+        guards.extend(try_join_all(locks.iter().map(MultiLock::lock)).await?);
+    }
+    Ok(guards)
 }

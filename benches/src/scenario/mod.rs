@@ -5,6 +5,7 @@ mod dropped;
 mod faults;
 mod growth;
 mod hand_off;
+mod held;
 mod holding;
 mod reentry;
 mod throughput;
@@ -75,6 +76,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S10" => waiting::run,
         "S11" => reentry::run,
         "S13" => growth::run,
+        "S13" => held::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     let path = bench.summary.write()?;

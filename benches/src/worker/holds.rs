@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
-use multilock::{Masters, MultiLock, MultiLockGuard};
+use multilock::MultiLockGuard;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::client::{Settings, masters};
+use crate::client::{Settings, masters, take};
 use crate::cluster::{commands, observers};
 use crate::compare::Beside;
 use crate::usage;
@@ -47,12 +46,16 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let pool = masters(&order.urls, order.settings).connect().await?;
     let clients = Beside::connect(&order.urls, order.settings).await?;
     // What a process needs once is there before it is counted.
-    drop(take(&pool, "warm", 200).await?);
+    let named = |prefix: &'static str| {
+        let pool = &pool;
+        move |number| pool.red_lock(format!("{prefix}-{number:06}")).fenced(false)
+    };
+    drop(take(200, named("warm")).await?);
     let without = Beside::measure(&clients, order.pairs).await?;
     sleep(Duration::from_millis(300)).await;
 
     let (before, begun) = (usage::resident()?, Instant::now());
-    let guards = take(&pool, "held", order.holds).await?;
+    let guards = take(order.holds, named("held")).await?;
     let taken_s = begun.elapsed().as_secs_f64();
     sleep(Duration::from_millis(200)).await;
     let (cpu, calls) = (usage::cpu(), commands(&servers).await?);
@@ -83,18 +86,6 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
         late_ms,
         pairs: [without, with],
     })
-}
-
-async fn take(pool: &Masters, prefix: &str, holds: usize) -> Result<Vec<MultiLockGuard>> {
-    let mut guards = Vec::with_capacity(holds);
-    while guards.len() < holds {
-        let some = guards.len()..holds.min(guards.len() + 100);
-        let locks: Vec<_> = some
-            .map(|number| pool.red_lock(format!("{prefix}-{number:06}")).fenced(false))
-            .collect();
-        guards.extend(try_join_all(locks.iter().map(MultiLock::lock)).await?);
-    }
-    Ok(guards)
 }
 
 /// Watches for so long how little validity is ever left; fails if a hold is lost.
