@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::chance::Chance;
-use crate::clock::Clock;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
+use crate::hold::watchdog;
 use crate::masters::{Masters, Pool};
 use crate::namespace::Namespace;
 use crate::node::{Address, Node, NodeUrl, Server, Slot, Status};
 use crate::policy::Policy;
-use crate::renewal;
+use crate::time::clock::Clock;
+use crate::time::random::Chance;
 
 /// Collects the masters and their options, then [`connect`](Self::connect)s.
 ///
@@ -292,7 +292,7 @@ pub(crate) async fn connect(
 ) -> Result<Masters, ConnectError> {
     let end = Instant::now() + config.connect_timeout;
     let pool = Pool::start(nodes, config, clock, chance);
-    pool.keep(renewal::start(&pool));
+    pool.keep(watchdog::start(&pool));
     let mut reached = 0;
     let mut nodes = Vec::with_capacity(pool.slots.len());
     for slot in &pool.slots {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::namespace::Namespace;
-use crate::reckoning::outlived;
-use crate::validity::drift;
+use crate::protocol::reckoning::outlived;
+use crate::time::validity::drift;
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
 pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);

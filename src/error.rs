@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rounded::Rounded;
-use crate::vote::{Vote, Votes};
+use crate::time::rounded::Rounded;
+use crate::votes::{Vote, Votes};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

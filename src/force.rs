@@ -11,11 +11,11 @@ use futures::future::join_all;
 use crate::error::LockError;
 use crate::inspect::{Holder, look, unexpected};
 use crate::masters::Pool;
-use crate::name::Names;
-use crate::reply::{Entry, Report, parse_forced};
+use crate::names::Names;
+use crate::protocol::calls;
+use crate::protocol::reply::{Entry, Report, parse_forced};
 use crate::round::{Answer, Round, Trust};
-use crate::script;
-use crate::vote::{Vote, Votes};
+use crate::votes::{Vote, Votes};
 
 /// Beside its holders, a Redisson read/write lock keeps in which mode it is held.
 const MODE: &str = "mode";
@@ -144,7 +144,7 @@ fn begin(
 ) -> Round {
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let latest_us = clock_us.saturating_add(patience);
-    let request = script::force(names, latest_us, pool.reckoning.longest_lease(), holders);
+    let request = calls::force(names, latest_us, pool.reckoning.longest_lease(), holders);
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == place)
 }
 

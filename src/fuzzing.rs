@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::builder::MastersBuilder;
 use crate::node;
-use crate::reply;
+use crate::protocol::reply;
 
 /// The first reply in `bytes` and its length, as a connection finds it.
 pub fn first_reply(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {

@@ -6,17 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::cleanup::Release;
-use crate::clock::Moment;
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
-use crate::extension;
-use crate::fence::FencingToken;
-use crate::hold::{Hold, Left};
+use crate::hold::release::Release;
+use crate::hold::{Hold, Left, extend};
 use crate::inspect::Holder;
 use crate::masters::Pool;
 use crate::owner::Owner;
 use crate::queue::Turn;
-use crate::vote::{Vote, Votes};
+use crate::time::clock::Moment;
+use crate::token::FencingToken;
+use crate::votes::{Vote, Votes};
 
 /// Proof of a hold, valid for as long as [`validity`](Self::validity) says.
 ///
@@ -191,7 +190,7 @@ impl MultiLockGuard {
     /// Dropped half-way, the hold keeps the validity that it had.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let lease = self.pool.config.checked_lease(lease)?;
-        extension::extend(&self.pool, &self.hold, lease).await
+        extend::extend(&self.pool, &self.hold, lease).await
     }
 
     /// Leaves the hold. The last guard of a hold releases the names on every master and wakes who

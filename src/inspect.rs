@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::masters::Pool;
-use crate::name::Names;
+use crate::names::Names;
 use crate::node::Slot;
-use crate::reply::{Entry, Report, parse_report};
+use crate::protocol::calls;
+use crate::protocol::reply::{Entry, Report, parse_report};
 use crate::round::{Round, Trust};
-use crate::script;
-use crate::vote::Vote;
+use crate::votes::Vote;
 
 /// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
 /// in part.
@@ -80,7 +80,7 @@ pub struct Inspection {
 /// node deadline.
 pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
-    let mut round = Round::begin(pool, &script::inspect(names), Trust::All, |_| true);
+    let mut round = Round::begin(pool, &calls::inspect(names), Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
         let report = |value| {
             parse_report(&value)

@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::acquisition::acquire;
+use crate::acquire::enter::acquire;
+use crate::acquire::terms::{Hindrance, Plan};
+use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{LockError, RunError};
 use crate::force::{self, Forced};
 use crate::guard::MultiLockGuard;
 use crate::inspect::{self, Inspection};
 use crate::masters::Masters;
-use crate::name::Names;
+use crate::names::Names;
 use crate::owner::Owner;
-use crate::plan::{Hindrance, Plan};
 use crate::policy::Policy;
-use crate::wait::contend;
 
 /// Longer than any process waits or holds.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -14,25 +14,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
-use crate::chance::Chance;
-use crate::clock::Clock;
 use crate::closing::Releasing;
 use crate::config::Config;
-use crate::deadline::Deadlines;
 use crate::error::Unchartered;
-use crate::fence::{FencingToken, Tokens};
-use crate::field::Field;
-use crate::listening::Ears;
-use crate::membership::Membership;
+use crate::hold::schedule::Watchdog;
+use crate::node::channels::Topics;
+use crate::node::trust::membership::Membership;
 use crate::node::{Keeping, Node, Roster, Slot};
-use crate::notice::Topics;
+use crate::protocol::calls::{Memory, Terms};
+use crate::protocol::field::Field;
+use crate::protocol::reckoning::Reckoning;
 use crate::queue::Lines;
-use crate::reckoning::Reckoning;
-use crate::script::{Memory, Terms};
-use crate::steps::Steps;
-use crate::stragglers::Stragglers;
-use crate::vote::{Vote, Votes};
-use crate::watchdog::Watchdog;
+use crate::queue::subscription::Ears;
+use crate::round::late::Stragglers;
+use crate::time::alarms::Deadlines;
+use crate::time::clock::Clock;
+use crate::time::random::Chance;
+use crate::time::steps::Steps;
+use crate::token::{FencingToken, Tokens};
+use crate::votes::{Vote, Votes};
 
 /// N independent Redis masters, their connections and their background work.
 ///

@@ -1,7 +1,7 @@
 //! A prefix of every name, so that applications can share masters without meeting.
 
 use crate::error::InvalidInput;
-use crate::name::Names;
+use crate::names::Names;
 
 /// The longest namespace, in bytes.
 const MAX_BYTES: usize = 128;

@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
-use crate::clock::Moment;
+use crate::hold::holdings::Holdings;
 use crate::hold::{Hold, Term};
-use crate::holdings::Holdings;
-use crate::name::Names;
+use crate::names::Names;
+use crate::time::clock::Moment;
 
 /// An actor of this process that may hold locks: a request, a job, a session.
 ///

@@ -14,12 +14,13 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Notify;
 
-use super::answer::{Answer, Late, ReplyTo};
-use super::{By, Class, Fault, Link};
-use crate::claim::Claim;
-use crate::reply::{parse_released, parse_releases};
-use crate::request::Request;
-use crate::script;
+use super::inbox::{Answer, Late, ReplyTo};
+use super::{By, Link};
+use crate::protocol::calls;
+use crate::protocol::claim::Claim;
+use crate::protocol::command::Request;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::reply::{parse_released, parse_releases};
 
 /// Bytes of claims that a master may be owed before nothing is added to its debts: it is asked for no
 /// new hold until it is owed less.
@@ -188,7 +189,7 @@ impl Deferrals {
             return;
         };
         let claims = batch.iter().map(|deferred| (&deferred.claim, deferred.notify));
-        let request = script::releases(claims, self.retention);
+        let request = calls::releases(claims, self.retention);
         let call = Arc::new(Batch {
             deferrals: Arc::clone(self),
             link: Arc::clone(link),
@@ -239,9 +240,9 @@ impl Queue {
         let mut keys = 0;
         let mut alone = false;
         let fits = self.waiting.iter().enumerate().take_while(|(place, deferred)| {
-            keys += script::released_keys(&deferred.claim);
+            keys += calls::released_keys(&deferred.claim);
             let first = *place == 0;
-            let fits = first || (keys <= script::BATCH && !deferred.alone && !alone);
+            let fits = first || (keys <= calls::BATCH && !deferred.alone && !alone);
             alone |= deferred.alone;
             fits
         });

@@ -1,26 +1,19 @@
 //! One master as the rest of the crate sees it.
 //!
-//! The seam is narrow: a [`Node`] makes a [`Connection`], whose [`Wire`] carries one script call and
-//! brings its reply or a [`Fault`], and carries release notices the other way. A real server stands
-//! behind it, or, for tests, a master in memory that runs the same Lua files. Everything above the
-//! seam (keeping a connection up, what is owed to a master that is out of reach, votes) is the same
-//! code for both.
+//! The seam is narrow: a [`Node`] makes a [`Connection`], whose [`Wire`] carries one script call
+//! and brings its reply or a [`Fault`](crate::protocol::fault::Fault), and carries release notices
+//! the other way. A real server stands behind it, or, for tests, a master in memory that runs the
+//! same Lua files. Everything above the seam (keeping a connection up, what is owed to a master
+//! that is out of reach, votes) is the same code for both.
 
-mod address;
-mod answer;
+pub(crate) mod channels;
+mod connection;
 mod deferred;
-mod fault;
-mod link;
-mod login;
-mod marker;
-mod offsets;
-mod pipe;
-mod resp;
-mod roster;
-mod server;
+mod inbox;
+mod redis;
 mod slot;
-mod stream;
-mod witness;
+mod sync;
+pub(crate) mod trust;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,20 +23,19 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use address::{Address, NodeUrl};
-pub(crate) use answer::{Answer, Inbox, Late, ReplyTo};
-pub(crate) use deferred::{Deferred, is_done};
-pub(crate) use fault::{Class, Fault};
-pub(crate) use link::Link;
-pub(crate) use marker::Marker;
+pub(crate) use self::redis::address::{Address, NodeUrl};
 #[cfg(fuzzing)]
-pub(crate) use resp::first as first_reply;
-pub(crate) use roster::Roster;
-pub(crate) use server::Server;
+pub(crate) use self::redis::resp::first as first_reply;
+pub(crate) use self::redis::server::Server;
+pub(crate) use connection::Link;
+pub(crate) use deferred::{Deferred, is_done};
+pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use slot::{Keeping, Slot, Status};
+pub(crate) use trust::marker::Marker;
+pub(crate) use trust::servers::Roster;
 
 use crate::error::NodeError;
-use crate::request::{Request, Script};
+use crate::protocol::command::{Request, Script};
 
 /// How to reach one master.
 pub(crate) trait Node: fmt::Debug + Send + Sync {

@@ -10,21 +10,22 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use super::connection::Recollection;
 use super::deferred::{Deferrals, Deferred};
-use super::link::Recollection;
-use super::witness::Witness;
-use super::{Answer, By, Class, Connection, Fault, Inbox, Link, Listener, Node, Peer, Roster};
-use crate::chance::Chance;
-use crate::clock::{Clock, Moment};
+use super::trust::clock_check::Witness;
+use super::{Answer, By, Connection, Inbox, Link, Listener, Node, Peer, Roster};
 use crate::error::{NodeError, Unfit};
-use crate::membership::{Belonging, Membership};
-use crate::notice::Topics;
-use crate::reckoning::Reckoning;
-use crate::reply::parse_agreed;
-use crate::request::Request;
-use crate::rounded::Rounded;
-use crate::script;
-use crate::steps::Steps;
+use crate::node::channels::Topics;
+use crate::node::trust::membership::{Belonging, Membership};
+use crate::protocol::calls;
+use crate::protocol::command::Request;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::reckoning::Reckoning;
+use crate::protocol::reply::parse_agreed;
+use crate::time::clock::{Clock, Moment};
+use crate::time::random::Chance;
+use crate::time::rounded::Rounded;
+use crate::time::steps::Steps;
 
 /// Between two attempts to connect, or to send what was refused. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
@@ -325,7 +326,7 @@ impl Slot {
         let Some(agreed) = keeping.reckoning.missing(self.place) else {
             return;
         };
-        let request = script::charter(agreed, keeping.membership.listed(), moved);
+        let request = calls::charter(agreed, keeping.membership.listed(), moved);
         match ask(link, &request).await {
             Ok(answer) => {
                 if let Some((stored, masters)) = parse_agreed(&answer) {

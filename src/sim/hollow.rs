@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::NodeError;
 use crate::node::{By, Connection, Identity, Listener, Node, Peer, ReplyTo, Wire};
-use crate::request::{Request, Script};
+use crate::protocol::command::{Request, Script};
 
 /// One of them.
 #[derive(Debug)]

@@ -19,12 +19,12 @@
 
 mod change;
 mod client;
+mod connection;
 mod hollow;
 mod lua;
 mod master;
 mod network;
 mod observer;
-mod pipe;
 mod store;
 
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub use network::{Direction, Network};
 pub use observer::{Call, Fate, Observer};
 
 use crate::builder::{self, MastersBuilder};
-use crate::chance::Chance;
-use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::masters::Masters;
 use crate::node::Node;
+use crate::time::clock::Clock;
+use crate::time::random::Chance;
 
 impl Masters {
     /// Masters in memory, and the handle by which a test makes them fail. More clients of the same

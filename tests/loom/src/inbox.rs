@@ -10,7 +10,8 @@ use loom::thread;
 use redis::Value;
 
 use crate::explore;
-use crate::node::{Answer, Fault, Inbox, Late};
+use crate::node::{Answer, Inbox, Late};
+use crate::protocol::fault::Fault;
 
 fn granted(place: usize) -> Answer {
     Ok(Value::Int(i64::try_from(place).expect("a few")))

@@ -8,10 +8,10 @@
 
 pub mod inbox;
 mod node;
+mod protocol;
 mod stream;
-mod sync;
 
-pub use node::calls;
+pub use node::redis::calls;
 
 /// Runs a model in every order of its threads' steps, as far as so many preemptions reach.
 fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

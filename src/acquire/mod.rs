@@ -1,0 +1,6 @@
+//! From a call to a guard: enter a hold or attempt a new one, and wait between two attempts.
+
+mod attempt;
+pub(crate) mod enter;
+pub(crate) mod terms;
+pub(crate) mod wait;

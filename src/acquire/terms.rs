@@ -1,0 +1,111 @@
+//! What an acquisition is to do, and why one gave no hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{InvalidInput, LockError, Unchartered};
+use crate::masters::Pool;
+use crate::names::Names;
+use crate::owner::{Owner, Standing};
+use crate::policy::Policy;
+use crate::votes::Vote;
+
+/// The checked options of an acquisition.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) names: Names,
+    pub(crate) policy: Policy,
+    pub(crate) needed: usize,
+    pub(crate) lease: Duration,
+    /// Whether the hold is renewed while its guard lives: the call site set no lease.
+    pub(crate) renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) fenced: bool,
+    pub(crate) min_validity: Duration,
+    /// `None` for one that nobody else can be.
+    pub(crate) owner: Option<Owner>,
+    /// Whether a refused attempt is followed by a wait.
+    pub(crate) waits: bool,
+}
+
+impl Plan {
+    /// Where its owner stands now with the names.
+    pub(crate) fn standing(&self) -> Standing {
+        self.owner.as_ref().map_or(Standing::Outside, |owner| {
+            owner.standing(self.pool.client, &self.names, self.pool.clock.now())
+        })
+    }
+
+    /// Too few of the votes count that were given.
+    pub(crate) fn split(&self, votes: Vec<Vote>) -> Refusal {
+        Refusal {
+            error: LockError::Contended {
+                retry_after: self.pool.config.node_timeout,
+                votes: self.pool.evidence(&votes),
+            },
+            hindrance: Hindrance::Split,
+            votes,
+        }
+    }
+
+    /// So little validity is left that there is nothing to enter.
+    pub(crate) fn too_late(&self, validity: Duration, votes: Vec<Vote>) -> Refusal {
+        Refusal {
+            error: LockError::TooLate {
+                validity,
+                votes: self.pool.evidence(&votes),
+            },
+            hindrance: Hindrance::Split,
+            votes,
+        }
+    }
+}
+
+/// An attempt that gave no hold.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: LockError,
+    pub(crate) hindrance: Hindrance,
+    /// What every master answered, in their order.
+    pub(crate) votes: Vec<Vote>,
+}
+
+/// What has to change before another attempt is worthwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// Somebody has to release, or a lease has to end.
+    Held,
+    /// Contenders have to get out of each other's way.
+    Split,
+    /// Masters have to come back.
+    Unreachable,
+    /// Nothing that waiting would bring.
+    Final,
+}
+
+impl From<InvalidInput> for Refusal {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::from(LockError::from(invalid))
+    }
+}
+
+impl From<Unchartered> for Refusal {
+    /// Masters have to come, to agree to the lease.
+    fn from(unchartered: Unchartered) -> Self {
+        Self {
+            hindrance: Hindrance::Unreachable,
+            ..Self::from(LockError::from(unchartered))
+        }
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        Self {
+            error,
+            hindrance: Hindrance::Final,
+            votes: Vec::new(),
+        }
+    }
+}

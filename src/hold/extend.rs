@@ -1,0 +1,332 @@
+//! Extension: a round that raises what is left of some holds, takes them again where a master has
+//! forgotten them, and never brings one back.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::Value;
+
+use crate::error::{ExtendError, LossCause};
+use crate::hold::Hold;
+use crate::hold::ends::Ends;
+use crate::hold::vote_record::Places;
+use crate::masters::Pool;
+use crate::protocol::calls::{self, Fence, Fencing, Renewal};
+use crate::protocol::command::Request;
+use crate::protocol::fault::Fault;
+use crate::protocol::reply::{Reply, parse_acquired, parse_extended};
+use crate::round::{Round, Trust};
+use crate::time::validity::Validity;
+use crate::votes::{Vote, Votes};
+
+/// One round for any number of holds. Dropped half-way, the holds keep the validity they have.
+pub(crate) struct Extension {
+    pool: Arc<Pool>,
+    round: Round,
+    /// The longest lease that was reckoned with when it began.
+    reckoned: Duration,
+    extended: Vec<Extended>,
+    /// Steps of clocks that had been noticed before it began.
+    steps: u64,
+    apart: FuturesUnordered<BoxFuture<'static, Apart>>,
+}
+
+/// A hold's part of the round.
+struct Extended {
+    hold: Arc<Hold>,
+    lease: Duration,
+    /// What it gains once a quorum has confirmed.
+    validity: Validity,
+    agreed: Places,
+    against: usize,
+    /// Masters that do not have it (any more).
+    forgotten_by: Vec<usize>,
+    confirmed: bool,
+}
+
+/// An answer that is about one hold alone: which hold, which master.
+type Apart = (usize, usize, Vote);
+
+impl Extended {
+    fn renewal(&self) -> Renewal<'_> {
+        Renewal {
+            names: &self.hold.names,
+            owner: self.hold.field.text(),
+            count: self.hold.count(),
+            lease: self.lease,
+            token: self.hold.token,
+        }
+    }
+}
+
+impl Extension {
+    /// Asks every master to let each hold live for its lease from now.
+    pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+        // Before anything is sent.
+        let (steps, now) = (pool.steps.count(), pool.clock.now());
+        let reckoned = pool.reckoning.longest_lease();
+        let extended: Vec<Extended> = holds
+            .into_iter()
+            .map(|(hold, lease)| Extended {
+                validity: Validity::of_lease(now, lease, pool.config.drift_factor),
+                hold,
+                lease,
+                agreed: Places::default(),
+                against: 0,
+                forgotten_by: Vec::new(),
+                confirmed: false,
+            })
+            .collect();
+        let renewals: Vec<_> = extended.iter().map(Extended::renewal).collect();
+        let request = request(pool, &renewals);
+        let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
+        Self {
+            pool: Arc::clone(pool),
+            round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
+            reckoned,
+            extended,
+            steps,
+            apart: FuturesUnordered::new(),
+        }
+    }
+
+    /// Takes in the next answer; false when there are no more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing that was answered is lost.
+    pub(crate) async fn step(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            Some((index, node, vote)) = self.apart.next(), if !self.apart.is_empty() => {
+                self.count(index, node, vote);
+            }
+            Some((node, answer)) = self.round.next() => self.answered(node, answer),
+            else => {
+                self.conclude();
+                return false;
+            }
+        }
+        true
+    }
+
+    fn answered(&mut self, node: usize, answer: Result<Value, Fault>) {
+        let may_concern_one = answer.as_ref().is_err_and(Fault::may_concern_one);
+        if may_concern_one && self.extended.len() > 1 {
+            return self.ask_apart(node);
+        }
+        let replies = answer.map(|value| parse_extended(&value));
+        let doubt = self.round.doubt(node);
+        for index in 0..self.extended.len() {
+            let reply = match &replies {
+                Ok(Some(replies)) => Ok(replies.get(index).cloned()),
+                Ok(None) => Ok(None),
+                Err(fault) => Err(fault.clone()),
+            };
+            let vote = vouched(&self.extended[index].hold, node, doubt, read(reply));
+            self.count(index, node, vote);
+        }
+    }
+
+    /// Asks a master for every hold by itself, after an error that may be about one of them only.
+    fn ask_apart(&mut self, node: usize) {
+        for (index, entry) in self.extended.iter().enumerate() {
+            let request = request(&self.pool, &[entry.renewal()]);
+            let trust = Trust::Kept(entry.hold.needed);
+            let mut round = Round::begin(&self.pool, &request, trust, |place| place == node);
+            let hold = Arc::clone(&entry.hold);
+            self.apart.push(Box::pin(async move {
+                let answer = round.next().await.map(|(_, answer)| answer);
+                let replies = answer.map(|answer| answer.map(|value| parse_extended(&value)));
+                let reply = replies.map(|replies| replies.map(|replies| replies?.into_iter().next()));
+                let vote = vouched(&hold, node, round.doubt(node), reply.map_or(Vote::Pending, read));
+                (index, node, vote)
+            }));
+        }
+    }
+
+    fn count(&mut self, index: usize, node: usize, vote: Vote) {
+        let judged = !self.is_outdated();
+        let entry = &mut self.extended[index];
+        match &vote {
+            Vote::Granted => entry.agreed.insert(node),
+            Vote::NotHeld => entry.forgotten_by.push(node),
+            Vote::Refused { .. } | Vote::Revoked => entry.against += 1,
+            _ => {}
+        }
+        let granted = vote == Vote::Granted;
+        entry.hold.note_vote(node, vote);
+        // One that confirms after a quorum has adds an end of its own. Votes are judged by what is known when
+        // they are counted, so not once more is known.
+        if granted && judged && entry.agreed.len() >= entry.hold.needed {
+            let (on, needed) = (entry.agreed, entry.hold.needed);
+            let ends = Ends::new(entry.validity, on, needed, &self.pool.steps, self.steps);
+            entry.confirmed |= entry.hold.prolong(ends, entry.lease);
+        }
+        if entry.against > self.pool.slots.len() - entry.hold.needed {
+            // So many masters serve somebody else that no quorum is left for this hold.
+            lose(&self.pool, &entry.hold, LossCause::TakenAway);
+        }
+        // One that still has it shows that the hold is alive; only then may it be put back where it
+        // was forgotten.
+        if entry.agreed.len() > 0 {
+            for node in std::mem::take(&mut entry.forgotten_by) {
+                self.retake(index, node);
+            }
+        }
+    }
+
+    /// All answers are in. Where nobody showed that a hold is alive, those that have forgotten it, or
+    /// serve somebody else, do not keep it any more, and others may have it already.
+    fn conclude(&self) {
+        for entry in &self.extended {
+            let gone = entry.against + entry.forgotten_by.len();
+            if gone > self.pool.slots.len() - entry.hold.needed {
+                lose(&self.pool, &entry.hold, LossCause::Forgotten);
+            }
+        }
+    }
+
+    fn retake(&mut self, index: usize, node: usize) {
+        let Extended { hold, lease, .. } = &self.extended[index];
+        let retention = self.pool.config.fence_retention;
+        let round = hold.while_valid(node, |count| {
+            let fence = Fence {
+                token: hold.token,
+                retention,
+            };
+            let request = calls::acquire(
+                &hold.names,
+                &hold.field.text(),
+                count,
+                *lease,
+                fence,
+                self.pool.terms(),
+            );
+            Round::begin(&self.pool, &request, Trust::Quorum(hold.needed), |place| {
+                place == node
+            })
+        });
+        if let Some(mut round) = round {
+            tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
+            self.apart.push(Box::pin(async move {
+                let answer = round.next_as_sent().await.map(|(_, answer)| answer);
+                let reply = answer.map(|answer| answer.map(|value| parse_acquired(&value)));
+                (index, node, reply.map_or(Vote::Pending, read))
+            }));
+        }
+    }
+
+    /// Whether a hold's extension was confirmed by a quorum in time.
+    pub(crate) fn is_confirmed(&self, index: usize) -> bool {
+        self.extended[index].confirmed
+    }
+
+    /// Whether masters have told of longer leases than it had reckoned with, so that it is worth
+    /// trying anew at once.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.pool.reckoning.longest_lease() != self.reckoned
+    }
+
+    /// Begins the same round anew.
+    pub(crate) fn anew(self) -> Self {
+        let holds = self.extended.into_iter().map(|entry| (entry.hold, entry.lease));
+        Self::begin(&self.pool, holds.collect())
+    }
+
+    /// The holds and whether each was confirmed.
+    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Hold>, bool)> {
+        self.extended
+            .into_iter()
+            .map(|entry| (entry.hold, entry.confirmed))
+    }
+}
+
+/// Ends a hold before its time, and has it cleaned up.
+fn lose(pool: &Pool, hold: &Arc<Hold>, cause: LossCause) {
+    if hold.lose(cause) {
+        pool.watchdog.watch(hold);
+    }
+}
+
+/// Extends one hold and goes on as soon as that is certain.
+///
+/// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
+pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+    pool.chartered(lease)?;
+    let reckoned = pool.reckoning.longest_lease();
+    let extended = extend_once(pool, hold, lease).await;
+    if extended.is_err() && pool.reckoning.longest_lease() != reckoned {
+        // With what the masters have told.
+        return extend_once(pool, hold, lease).await;
+    }
+    extended
+}
+
+async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+    if hold.remaining().is_zero() {
+        return Err(ExtendError::Lost {
+            votes: Votes::default(),
+        });
+    }
+    let mut extension = Extension::begin(pool, vec![(Arc::clone(hold), lease)]);
+    let mut over = pin!(hold.ended());
+    loop {
+        tokio::select! {
+            biased;
+            more = extension.step() => {
+                if extension.is_confirmed(0) {
+                    // The rest may still find masters that forgot it.
+                    pool.in_background(async move { while extension.step().await {} });
+                    return Ok(());
+                }
+                if !more || hold.remaining().is_zero() {
+                    break;
+                }
+            }
+            _ = &mut over => break,
+        }
+    }
+    let votes = pool.evidence(&hold.votes());
+    let validity = hold.remaining();
+    if validity.is_zero() {
+        return Err(ExtendError::Lost { votes });
+    }
+    Err(ExtendError::NotExtended { validity, votes })
+}
+
+fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
+    calls::extend(
+        renewals,
+        pool.config.fence_retention,
+        Fencing::KeepUp,
+        pool.terms(),
+    )
+}
+
+/// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been
+/// given the hold anew since. What it says of it counts only where nothing of that can be: where it has kept
+/// the hold without a gap, as far as the steps that are known say, which every end is cut by. So a step that
+/// is small against what is left of the hold there costs no renewal.
+fn vouched(hold: &Hold, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
+    match (vote, doubt) {
+        (Vote::Granted, Some(remaining)) if !hold.is_kept_by(node) => Vote::Quarantined { remaining },
+        (vote, _) => vote,
+    }
+}
+
+fn read(reply: Result<Option<Reply>, Fault>) -> Vote {
+    match reply {
+        Ok(Some(Reply::Granted { .. })) => Vote::Granted,
+        Ok(Some(Reply::Absent)) => Vote::NotHeld,
+        Ok(Some(Reply::Refused { remaining, .. })) => Vote::Refused { remaining },
+        Ok(Some(Reply::Revoked)) => Vote::Revoked,
+        Ok(None) => Vote::Unknown {
+            reason: "unexpected answer to extend".into(),
+        },
+        Err(fault) => fault.vote(),
+    }
+}

@@ -1,0 +1,188 @@
+//! Release wherever an acquire may have landed.
+//!
+//! A release is never given up half-way. Whoever starts one may be dropped at any moment; the rest
+//! goes on in the background with its own deadline, and a master that cannot be told then is told
+//! after it has been reconnected.
+
+use std::sync::Arc;
+
+use redis::Value;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::masters::Pool;
+use crate::node::{self, Deferred};
+use crate::protocol::calls;
+use crate::protocol::claim::Claim;
+use crate::protocol::fault::Fault;
+use crate::protocol::reply::parse_released;
+use crate::queue::Crowd;
+use crate::round::{Forgotten, Round};
+use crate::votes::Vote;
+
+/// A release under way. Dropped, it carries on in the background.
+pub(crate) struct Release {
+    round: Option<Round>,
+    books: Books,
+}
+
+/// Who owes what if it cannot be delivered.
+#[derive(Clone)]
+struct Books {
+    pool: Arc<Pool>,
+    claim: Claim,
+    notify: bool,
+    crowd: Option<Crowd>,
+}
+
+impl Release {
+    /// Sends the release to the masters whose place `asked` accepts; `crowd` learns whether anybody
+    /// listened.
+    pub(crate) fn begin(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        notify: bool,
+        crowd: Option<Crowd>,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let request = calls::release(&claim, notify, pool.config.fence_retention);
+        let round = Round::release(pool, &request, claim.clone(), notify, asked);
+        Self {
+            round: Some(round),
+            books: Books {
+                pool: Arc::clone(pool),
+                claim,
+                notify,
+                crowd,
+            },
+        }
+    }
+
+    /// The same where nobody waits for what the masters say. Where all of them have much to do, nothing but
+    /// the claim is kept until they are told.
+    pub(crate) fn leave(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        notify: bool,
+        crowd: Option<Crowd>,
+        asked: impl Fn(usize) -> bool,
+    ) {
+        let asked_slots = || pool.slots.iter().enumerate().filter(|(place, _)| asked(*place));
+        if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
+            for (_, slot) in asked_slots() {
+                slot.defer(Deferred::new(claim.clone(), notify));
+            }
+            return;
+        }
+        // Dropped at once, so it is carried on in the background.
+        drop(Self::begin(pool, claim, notify, crowd, asked));
+    }
+
+    /// So many masters have to release it.
+    pub(crate) fn worth(mut self, masters: usize) -> Self {
+        self.round = self.round.take().map(|round| round.worth(masters));
+        self
+    }
+
+    /// The next master's vote: *granted* where everything was released.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
+        let (place, answer) = self.round.as_mut()?.next().await?;
+        Some((place, self.books.enter(place, answer)))
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some(crowd) = self.books.crowd.clone()
+            && let Some(time) = crowd.lingers()
+        {
+            self.books.pool.runtime.spawn(async move {
+                tokio::time::sleep(time).await;
+                drop(crowd);
+            });
+        }
+        if let Some(round) = self.round.take() {
+            let books = self.books.clone();
+            let note = move |place, answer| {
+                books.enter(place, answer);
+            };
+            round.leave(Forgotten::SentAgain, Box::new(note));
+        }
+    }
+}
+
+impl Books {
+    fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
+        let fault = match answer {
+            Ok(value) => match parse_released(&value) {
+                Some(released) => {
+                    if let Some(crowd) = &self.crowd {
+                        crowd.heard_by(released.listeners);
+                    }
+                    return if released.all {
+                        Vote::Granted
+                    } else {
+                        Vote::NotHeld
+                    };
+                }
+                None => Fault::Unknown(format!("unexpected answer to release: {value:?}").into()),
+            },
+            Err(fault) => fault,
+        };
+        // What may yet be answered is the connection's to do.
+        let vote = fault.vote();
+        if !fault.is_late() && !node::is_done(&Err(fault)) {
+            let release = Deferred::new(self.claim.clone(), self.notify);
+            self.pool.slots[place].defer(release);
+        }
+        vote
+    }
+}
+
+/// An acquisition in progress: made before the first await, and unless it is settled by then,
+/// whatever ends it rolls it back.
+pub(crate) struct Attempt {
+    pool: Arc<Pool>,
+    claim: Claim,
+    /// Without so many masters there is no quorum: N − Q + 1.
+    blocking: usize,
+    pub(crate) votes: Vec<Vote>,
+    settled: bool,
+    /// Closing waits for the outcome.
+    _under_way: TaskTrackerToken,
+}
+
+impl Attempt {
+    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, blocking: usize) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            claim,
+            blocking,
+            votes: vec![Vote::Pending; pool.slots.len()],
+            settled: false,
+            _under_way: pool.tracker.token(),
+        }
+    }
+
+    /// The attempt has become a hold: nothing is to be rolled back.
+    pub(crate) fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let touched = self.votes.iter().filter(|vote| vote.may_have_granted()).count();
+        if touched == 0 {
+            return;
+        }
+        // A waiter that met this attempt on so many masters took it for a holder and must be woken.
+        // Always waking would set off a storm of contenders that wake each other.
+        let notify = touched >= self.blocking;
+        let votes = &self.votes;
+        let asked = |place: usize| votes[place].may_have_granted();
+        Release::leave(&self.pool, self.claim.clone(), notify, None, asked);
+    }
+}

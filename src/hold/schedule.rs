@@ -1,0 +1,187 @@
+//! When which hold needs something: one queue for all holds of a process, and no timer per hold.
+//!
+//! Due times are rounded down to a grid, so that holds that fall due about the same time are seen to
+//! together, while the grid keeps the work spread over the period.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::hold::{Hold, Upkeep};
+use crate::protocol::field::Field;
+
+/// Moments over which the renewals of one period are spread.
+const SPREAD: u32 = 64;
+/// The shortest time between two tries to renew a hold whose renewal failed.
+const SHORTEST_RETRY: Duration = Duration::from_millis(5);
+
+/// Timers stand still while the host is suspended, and validity does not: while anything is held, the
+/// clocks are compared this often, for all holds at once.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The holds of a process, by when they need something.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    /// Of the grid.
+    origin: Instant,
+    state: Mutex<State>,
+    earlier: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    due: BTreeMap<(Instant, u64), Arc<Hold>>,
+    /// Holds that are being seen to, by the field that each alone has.
+    in_flight: BTreeMap<Field, Arc<Hold>>,
+    next: u64,
+    /// Whether a hold was put there since the task last looked.
+    watched: bool,
+    /// Until when the task sleeps; `None` for as long as nobody wakes it.
+    sleeping_until: Option<Instant>,
+}
+
+impl Watchdog {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            state: Mutex::default(),
+            earlier: Notify::new(),
+        }
+    }
+
+    /// Looks after a hold from now on.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+        self.forget(hold);
+        self.arrange(hold, true);
+    }
+
+    /// Puts a hold where it is found when it next needs something.
+    fn arrange(&self, hold: &Arc<Hold>, confirmed: bool) {
+        let now = Instant::now();
+        let at = match hold.upkeep() {
+            Upkeep::Renewal(lease) if confirmed => {
+                // A third of the lease after the last renewal; at once where little is left.
+                let early = hold.remaining().saturating_sub(lease * 3 / 5).min(lease / 3);
+                on_grid(self.origin, now + early, lease / 3 / SPREAD)
+            }
+            Upkeep::Renewal(lease) => {
+                // Nothing is given away before the validity ends: several more tries fit in.
+                let retry = (hold.remaining() / 8).max(SHORTEST_RETRY).min(lease / 3);
+                tracing::debug!(names = %hold.names, ?retry, "renewal not confirmed");
+                now + retry
+            }
+            Upkeep::Look(left) => now + left,
+            Upkeep::Burial => now,
+            Upkeep::Nothing => return,
+        };
+        self.schedule(hold, at);
+    }
+
+    /// Looks after it no longer.
+    pub(crate) fn forget(&self, hold: &Hold) {
+        if let Some(due) = hold.set_due(None) {
+            self.state().due.remove(&due);
+        }
+    }
+
+    /// Every hold that is looked after.
+    pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
+        let state = self.state();
+        state
+            .due
+            .values()
+            .chain(state.in_flight.values())
+            .cloned()
+            .collect()
+    }
+
+    fn schedule(&self, hold: &Arc<Hold>, at: Instant) {
+        let mut state = self.state();
+        state.next += 1;
+        let due = (at, state.next);
+        if let Some(before) = hold.set_due(Some(due)) {
+            state.due.remove(&before);
+        }
+        state.due.insert(due, Arc::clone(hold));
+        state.watched = true;
+        let sooner = state.sleeping_until.is_none_or(|until| at < until);
+        if sooner {
+            state.sleeping_until = Some(at);
+            drop(state);
+            self.earlier.notify_one();
+        }
+    }
+
+    /// The holds that need something now, and when to look again: when the next one does, or after the
+    /// longest sleep. They are being seen to until [`seen_to`](Self::seen_to).
+    ///
+    /// Where many holds are short, one after the other, the task sleeps on between them: it would cost as
+    /// much as half a round to be woken for each.
+    pub(crate) fn take_due(&self) -> (Vec<Arc<Hold>>, Option<Instant>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let later = state.due.split_off(&(now, u64::MAX));
+        let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
+        for hold in &due {
+            hold.set_due(None);
+            state.in_flight.insert(hold.field, Arc::clone(hold));
+        }
+        let next = state.due.keys().next().map(|(at, _)| *at);
+        let recently = std::mem::take(&mut state.watched);
+        state.sleeping_until = (recently || next.is_some()).then(|| {
+            let longest = now + LONGEST_SLEEP;
+            next.map_or(longest, |next| next.min(longest))
+        });
+        (due, state.sleeping_until)
+    }
+
+    /// Looks at every hold again, whose end may have come nearer, also before it falls due.
+    pub(crate) fn look_again(&self) {
+        let now = Instant::now();
+        let (waiting, in_flight): (Vec<_>, Vec<_>) = {
+            let state = self.state();
+            let waiting = state.due.iter().map(|((at, _), hold)| (*at, Arc::clone(hold)));
+            (waiting.collect(), state.in_flight.values().cloned().collect())
+        };
+        for (at, hold) in waiting {
+            hold.rouse();
+            if now + hold.remaining() <= at {
+                self.arrange(&hold, true);
+            }
+        }
+        for hold in in_flight {
+            hold.rouse();
+        }
+    }
+
+    /// Puts a hold back that was due.
+    pub(crate) fn seen_to(&self, hold: &Arc<Hold>, renewed: bool) {
+        self.state().in_flight.remove(&hold.field);
+        self.arrange(hold, renewed);
+    }
+
+    /// A hold that was due needs nothing any more.
+    pub(crate) fn buried(&self, hold: &Arc<Hold>) {
+        self.state().in_flight.remove(&hold.field);
+    }
+
+    /// Resolves when a hold has come that is due before all others were.
+    pub(crate) async fn earlier(&self) {
+        self.earlier.notified().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last moment of the grid that is not after `at`.
+fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
+    let since = at.saturating_duration_since(origin);
+    let step = step.max(Duration::from_millis(1)).as_nanos();
+    let rest = u64::try_from(since.as_nanos() % step).unwrap_or(0);
+    at.checked_sub(Duration::from_nanos(rest)).unwrap_or(at)
+}

@@ -1,0 +1,110 @@
+//! The watchdog at work: renews the holds of a process, and buries those that are lost.
+//!
+//! One task for all holds. Those that are due together travel in one script call per master; a
+//! master that is slow or gone delays nobody: a hold is prolonged when the quorum-th answer is in.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::hold::extend::Extension;
+use crate::hold::release::Release;
+use crate::hold::{Hold, Upkeep};
+use crate::masters::Pool;
+use crate::protocol::calls;
+use crate::time::clock::Moment;
+
+/// More than two clocks that run differ by in that time.
+const SUSPENSION: Duration = Duration::from_millis(50);
+
+/// Looks after the holds of the pool for as long as there is one.
+pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(pool.runtime.spawn(run(Arc::downgrade(pool))))
+}
+
+async fn run(pool: Weak<Pool>) {
+    let shared = |pool: Arc<Pool>| (Arc::clone(&pool.watchdog), Arc::clone(&pool.steps));
+    let Some((watchdog, steps)) = pool.upgrade().map(shared) else {
+        return;
+    };
+    let mut renewals = FuturesUnordered::new();
+    let mut awake = None;
+    loop {
+        let next = {
+            let Some(pool) = pool.upgrade() else { return };
+            let now = (pool.clock.now(), Instant::now());
+            if awake.replace(now).is_some_and(|before| suspended(before, now)) {
+                watchdog.look_again();
+            }
+            let (due, next) = watchdog.take_due();
+            // Holds under one policy travel together: whose votes count depends on it.
+            let mut due = sort_out(&pool, due);
+            due.sort_by_key(|(hold, _)| hold.needed);
+            for policy in due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
+                for batch in calls::batches(policy, |(hold, _)| calls::extended_keys(&hold.names, hold.token))
+                {
+                    renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
+                }
+            }
+            next
+        };
+        // In this order: each branch ends after finitely many turns, and what is due is looked for first
+        // in every turn.
+        tokio::select! {
+            biased;
+            Some(outcome) = renewals.next(), if !renewals.is_empty() => {
+                for (hold, confirmed) in outcome {
+                    watchdog.seen_to(&hold, confirmed);
+                }
+            }
+            () = steps.more() => watchdog.look_again(),
+            () = watchdog.earlier() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+        }
+    }
+}
+
+/// Whether the clock of leases has gone on between two looks while timers stood still.
+fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
+    now.0.since(before.0).saturating_sub(now.1 - before.1) > SUSPENSION
+}
+
+/// Buries what is lost, puts back what is not due yet; what remains is to be renewed.
+fn sort_out(pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
+    let mut renewals = Vec::new();
+    for hold in due {
+        match hold.upkeep() {
+            Upkeep::Renewal(lease) => renewals.push((hold, lease)),
+            Upkeep::Burial => {
+                bury(pool, &hold);
+                pool.watchdog.buried(&hold);
+            }
+            Upkeep::Look(_) | Upkeep::Nothing => pool.watchdog.seen_to(&hold, true),
+        }
+    }
+    renewals
+}
+
+async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
+    let mut extension = Extension::begin(&pool, holds);
+    while extension.step().await {}
+    if extension.is_outdated() {
+        // With what the masters have told.
+        extension = extension.anew();
+        while extension.step().await {}
+    }
+    extension.outcome().collect()
+}
+
+/// A lost hold is released wherever something of it may be left, and passes its turn on.
+fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
+    tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
+    if hold.is_to_release() {
+        let touched = hold.touched();
+        Release::leave(pool, hold.claim(), true, None, |place| touched.contains(place));
+    }
+    drop(hold.take_turn());
+}

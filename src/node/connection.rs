@@ -1,0 +1,271 @@
+//! A live connection to a master, and the count of how often it kept silent.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::trust::clock_check::Witness;
+use super::{By, Inbox, Marker, ReplyTo, Wire};
+use crate::protocol::command::{Request, Script};
+use crate::protocol::fault::Fault;
+use crate::protocol::reckoning::Reckoning;
+use crate::protocol::reply::Stamp;
+use crate::time::clock::Moment;
+
+/// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
+/// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
+const SILENT_ROUNDS: u32 = 3;
+
+/// Bytes of calls without an answer, above which releases are kept back, to be sent together.
+const BACKED_UP: usize = 1 << 20;
+
+/// A connection in use.
+#[derive(Debug)]
+pub(crate) struct Link {
+    wire: Box<dyn Wire>,
+    /// When it was set up.
+    since: Instant,
+    recollection: Recollection,
+    /// So much is owed to the master that nothing may be added to it.
+    full: Arc<AtomicBool>,
+    /// A master that is far takes several times as long to set up, and is not dead for being silent so long.
+    patience: Duration,
+    closed: AtomicBool,
+    silence: Mutex<Silence>,
+    /// Rings when the answer to a release is overdue.
+    overdue: Notify,
+    /// How long the last answer took that came late.
+    took: Mutex<Option<Duration>>,
+    hang_up: Notify,
+}
+
+/// Deadlines that the master missed in a row, without a sign of life.
+#[derive(Debug, Default)]
+struct Silence {
+    deadlines: u32,
+    /// When the last one passed.
+    last: Option<Instant>,
+}
+
+/// What a connection knows of its master's memory.
+#[derive(Debug)]
+pub(super) struct Recollection {
+    /// How far it reached back when the connection was set up.
+    pub(super) memory: Duration,
+    /// What the master's clock showed then, in microseconds since 1970.
+    pub(super) clock_us: u64,
+    pub(super) marker: Option<Marker>,
+    /// How far it must reach back for the master's votes to count.
+    pub(super) reckoning: Arc<Reckoning>,
+    pub(super) witness: Arc<Witness>,
+}
+
+impl Link {
+    /// Over a connection whose set-up took so long.
+    pub(super) fn new(
+        wire: Box<dyn Wire>,
+        recollection: Recollection,
+        set_up: Duration,
+        full: &Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            wire,
+            since: Instant::now(),
+            recollection,
+            full: Arc::clone(full),
+            patience: set_up * 2,
+            closed: AtomicBool::new(false),
+            silence: Mutex::default(),
+            overdue: Notify::new(),
+            took: Mutex::new(None),
+            hang_up: Notify::new(),
+        }
+    }
+
+    /// One script call.
+    pub(crate) fn call(&self, request: &Request, by: By, reply: ReplyTo) {
+        match self.closed() {
+            Some(fault) => reply.give(Err(fault)),
+            None if self.full.load(Ordering::Relaxed) && request.script.leaves_something() => {
+                reply.give(Err(Fault::NotSent(
+                    "too many releases wait to be sent there".into(),
+                )));
+            }
+            None => self.wire.call(request, by, reply),
+        }
+    }
+
+    /// Whether so much waits for answers that releases had better go together.
+    pub(crate) fn is_backed_up(&self) -> bool {
+        self.wire.waiting() > BACKED_UP
+    }
+
+    /// Whether any call has no answer yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wire.waiting() > 0
+    }
+
+    /// When the master gave a sign of life last.
+    pub(super) fn heard(&self) -> Instant {
+        self.wire.heard().unwrap_or(self.since)
+    }
+
+    /// For how long a master that is well may be silent.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Makes the master know a script again.
+    pub(crate) fn load(&self, script: &'static Script) -> Inbox {
+        self.answered_by(|reply| self.wire.load(script, reply))
+    }
+
+    /// Asks for the release notices of some channels; answered when the master has confirmed.
+    pub(crate) fn subscribe(&self, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.subscribe(channels, reply))
+    }
+
+    /// Asks for them no longer.
+    pub(crate) fn unsubscribe(&self, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.unsubscribe(channels, reply))
+    }
+
+    fn answered_by(&self, ask: impl FnOnce(ReplyTo)) -> Inbox {
+        let (inbox, reply) = Inbox::single();
+        match self.closed() {
+            Some(fault) => reply.give(Err(fault)),
+            None => ask(reply),
+        }
+        inbox
+    }
+
+    /// For how much longer than `now` the master has no vote, by what is known now of the leases that it
+    /// may have forgotten; zero when it has one.
+    pub(crate) fn quarantine(&self, now: Instant) -> Duration {
+        self.amnesia(now).max(self.doubt(now))
+    }
+
+    /// The same, as far as its clock's steps are concerned.
+    pub(crate) fn doubt(&self, now: Instant) -> Duration {
+        self.recollection.witness.doubt(now)
+    }
+
+    /// The same, as far as a restart or a wiped memory is.
+    pub(crate) fn amnesia(&self, now: Instant) -> Duration {
+        let Recollection {
+            memory,
+            reckoning,
+            witness,
+            ..
+        } = &self.recollection;
+        let forgotten = witness.amnesia(now);
+        let missing = reckoning.quarantine().saturating_sub(*memory);
+        if missing.is_zero() {
+            return forgotten;
+        }
+        let remaining = missing.saturating_sub(now.saturating_duration_since(self.since));
+        remaining.max(forgotten)
+    }
+
+    /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before
+    /// `begun`.
+    pub(crate) fn testify(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
+        let Recollection { marker, witness, .. } = &self.recollection;
+        witness.hear(stamp.clock_us, begun, now);
+        if marker
+            .as_ref()
+            .is_some_and(|marker| marker.as_str() != stamp.marker)
+        {
+            witness.wiped();
+            // The next connection marks the memory anew.
+            self.replace();
+        }
+    }
+
+    /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have
+    /// stepped.
+    pub(crate) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
+        self.recollection.witness.doubted_since(sent)
+    }
+
+    /// The same, if its memory was seen to have been wiped.
+    pub(crate) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
+        self.recollection.witness.wiped_since(sent)
+    }
+
+    /// What a fencing token must be above, for all that the master may have forgotten: that was stored
+    /// before its start, by clients whose clocks are at most half a quarantine ahead.
+    pub(crate) fn floor(&self) -> u64 {
+        let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let Recollection {
+            memory,
+            clock_us,
+            reckoning,
+            ..
+        } = &self.recollection;
+        let started = clock_us.saturating_sub(us(*memory));
+        started.saturating_add(us(reckoning.quarantine()))
+    }
+
+    /// Notes that a call sent at `sent` got no answer by its deadline. That counts when nothing else was
+    /// heard either since it was sent: a master that answers late is there. Calls that were under way
+    /// together count once: one hiccup under load is not a dead connection.
+    pub(crate) fn kept_silent(&self, sent: Instant) {
+        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.wire.heard().is_some_and(|heard| heard >= sent) {
+            *silence = Silence::default();
+            return;
+        }
+        if silence.last.is_some_and(|last| sent < last) {
+            return;
+        }
+        let now = Instant::now();
+        silence.deadlines += 1;
+        silence.last = Some(now);
+        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.heard()) >= self.patience {
+            self.replace();
+        }
+    }
+
+    /// Notes that a release has no answer: nobody may ask this master for anything else for long, and it
+    /// is to be known whether it is there.
+    pub(crate) fn owes_an_answer(&self) {
+        self.overdue.notify_one();
+    }
+
+    pub(super) async fn overdue(&self) {
+        self.overdue.notified().await;
+    }
+
+    /// Notes that an answer came late, so long after it was asked for.
+    pub(crate) fn took(&self, elapsed: Duration) {
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(elapsed);
+    }
+
+    /// How long the last answer took that came late.
+    pub(crate) fn last_took(&self) -> Option<Duration> {
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for another connection in place of this one.
+    pub(crate) fn replace(&self) {
+        self.hang_up.notify_one();
+    }
+
+    pub(super) async fn replacement_wanted(&self) {
+        self.hang_up.notified().await;
+    }
+
+    /// From here on calls answer *not sent*.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    fn closed(&self) -> Option<Fault> {
+        let closed = self.closed.load(Ordering::Acquire);
+        closed.then(|| Fault::NotSent("connection closed".into()))
+    }
+}

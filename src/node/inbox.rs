@@ -1,0 +1,301 @@
+//! Where the answers to one question arrive.
+//!
+//! Whoever asks keeps the [`Inbox`], each master that is asked gets a [`ReplyTo`] to it. All of a round's
+//! answers share one allocation and one lock, and the asker is woken only when there may be something to
+//! decide: by the assent that makes a quorum, by anything else that is said, and by the last answer.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use redis::Value;
+
+use crate::node::sync::{Mutex, MutexGuard};
+use crate::protocol::fault::Fault;
+
+/// What a master says to a call, or why it says nothing.
+pub(crate) type Answer = Result<Value, Fault>;
+
+/// Takes in the answers that come when nobody waits for them any more.
+pub(crate) trait Late: fmt::Debug + Send + Sync {
+    /// What the master at a place says, or that its connection has ended.
+    fn answered(self: Arc<Self>, place: usize, answer: Answer);
+}
+
+/// The asker's side. Dropped, it takes in nothing more.
+#[derive(Debug)]
+pub(crate) struct Inbox(Arc<Shared>);
+
+/// The way back for one answer. Dropped, it tells that the connection has ended.
+#[derive(Debug)]
+pub(crate) struct ReplyTo {
+    shared: Option<Arc<Shared>>,
+    place: usize,
+}
+
+#[derive(Debug)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// One a master.
+    places: Vec<Place>,
+    awaited: usize,
+    /// Answers that have arrived and have not been taken.
+    here: usize,
+    /// Those of them that assent.
+    assents: usize,
+    /// Fewer of these do not wake the asker.
+    worth: usize,
+    asker: Option<Waker>,
+    late: Option<Arc<dyn Late>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Nothing is expected, or no longer.
+    Closed,
+    Awaited,
+    Here(Answer),
+}
+
+impl Inbox {
+    /// For the answers of so many masters; none is expected yet.
+    pub(crate) fn new(places: usize) -> Self {
+        Self(Arc::new(Shared(Mutex::new(State {
+            places: (0..places).map(|_| Place::Closed).collect(),
+            awaited: 0,
+            here: 0,
+            assents: 0,
+            worth: 1,
+            asker: None,
+            late: None,
+        }))))
+    }
+
+    /// For one answer.
+    pub(crate) fn single() -> (Self, ReplyTo) {
+        let inbox = Self::new(1);
+        let reply = inbox.expect(0);
+        (inbox, reply)
+    }
+
+    /// The way back for the answer of one master, from which none is awaited at the moment.
+    pub(crate) fn expect(&self, place: usize) -> ReplyTo {
+        let mut state = self.0.state();
+        state.places[place] = Place::Awaited;
+        state.awaited += 1;
+        ReplyTo {
+            shared: Some(Arc::clone(&self.0)),
+            place,
+        }
+    }
+
+    /// So many assents are wanted: fewer wake nobody.
+    pub(crate) fn worth(&self, assents: usize) {
+        self.0.state().worth = assents;
+    }
+
+    /// The next answer and whose it is.
+    pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<(usize, Answer)> {
+        let mut state = self.0.state();
+        if state.here > 0 {
+            for place in 0..state.places.len() {
+                if let Place::Here(_) = state.places[place]
+                    && let Place::Here(answer) = std::mem::replace(&mut state.places[place], Place::Closed)
+                {
+                    state.here -= 1;
+                    if assents(&answer) {
+                        state.assents -= 1;
+                        state.worth = state.worth.saturating_sub(1);
+                    }
+                    return Poll::Ready((place, answer));
+                }
+            }
+        }
+        match &state.asker {
+            Some(asker) if asker.will_wake(cx.waker()) => {}
+            _ => state.asker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Answers in place of every master that has not; which ones these are. What they say in the end goes
+    /// to `late`.
+    pub(crate) fn give_up(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
+        let mut state = self.0.state();
+        state.late = Some(late);
+        let mut silent = Vec::new();
+        for (place, entry) in state.places.iter_mut().enumerate() {
+            if let Place::Awaited = entry {
+                *entry = Place::Here(Err(fault(place)));
+                silent.push(place);
+            }
+        }
+        state.here += silent.len();
+        state.awaited = 0;
+        silent
+    }
+
+    /// The answer, where one is expected.
+    pub(crate) async fn answer(self) -> Answer {
+        poll_fn(|cx| self.poll_take(cx)).await.1
+    }
+}
+
+/// Whether a master says no more than that it did what it was asked. What else there is to say comes as a
+/// list.
+fn assents(answer: &Answer) -> bool {
+    matches!(answer, Ok(value) if !matches!(value, Value::Array(_)))
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.asker = None;
+        for place in &mut state.places {
+            *place = Place::Closed;
+        }
+    }
+}
+
+impl ReplyTo {
+    pub(crate) fn give(mut self, answer: Answer) {
+        self.deliver(answer);
+    }
+
+    /// The way back for an answer that nobody waits for.
+    pub(crate) fn left_to(late: Arc<dyn Late>, place: usize) -> Self {
+        let inbox = Inbox::new(place + 1);
+        inbox.0.state().late = Some(late);
+        Self {
+            shared: Some(Arc::clone(&inbox.0)),
+            place,
+        }
+    }
+
+    fn deliver(&mut self, answer: Answer) {
+        let Some(shared) = self.shared.take() else {
+            return;
+        };
+        let asker = {
+            let mut state = shared.state();
+            let Place::Awaited = state.places[self.place] else {
+                let late = state.late.clone();
+                drop(state);
+                if let Some(late) = late {
+                    late.answered(self.place, answer);
+                }
+                return;
+            };
+            let assents = assents(&answer);
+            state.places[self.place] = Place::Here(answer);
+            state.awaited -= 1;
+            state.here += 1;
+            state.assents += usize::from(assents);
+            if !assents || state.assents >= state.worth || state.awaited == 0 {
+                state.asker.take()
+            } else {
+                None
+            }
+        };
+        if let Some(asker) = asker {
+            asker.wake();
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        if self.shared.is_some() {
+            self.deliver(Err(Fault::Unknown("connection closed".into())));
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Asker(AtomicUsize);
+
+    impl Wake for Asker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[derive(Debug, Default)]
+    struct Listener(Mutex<Vec<(usize, Answer)>>);
+
+    impl Late for Listener {
+        fn answered(self: Arc<Self>, place: usize, answer: Answer) {
+            self.0.lock().expect("not poisoned").push((place, answer));
+        }
+    }
+
+    /// How often it is woken by each of these answers, when it takes none.
+    fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
+        let inbox = Inbox::new(answers.len());
+        inbox.worth(worth);
+        let replies: Vec<_> = (0..answers.len()).map(|place| inbox.expect(place)).collect();
+        let asker = Arc::new(Asker::default());
+        let waker = Waker::from(Arc::clone(&asker));
+        assert!(inbox.poll_take(&Context::from_waker(&waker)).is_pending());
+        let give = |(reply, answer): (ReplyTo, Answer)| {
+            reply.give(answer);
+            asker.0.load(Ordering::SeqCst)
+        };
+        replies.into_iter().zip(answers).map(give).collect()
+    }
+
+    #[test]
+    fn only_what_may_decide_wakes() {
+        let granted = || Ok(Value::Int(1));
+        assert_eq!(wakes(2, vec![granted(), granted(), granted()]), [0, 1, 1]);
+        let closed = Err(Fault::Unknown("closed".into()));
+        assert_eq!(wakes(3, vec![closed, granted(), granted()]), [1, 1, 1]);
+        let refused = Ok(Value::Array(vec![]));
+        assert_eq!(wakes(3, vec![granted(), refused, granted()]), [0, 1, 1]);
+        assert_eq!(wakes(9, vec![granted(), granted()]), [0, 1], "no more will come");
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_while_it_is_awaited() {
+        let inbox = Inbox::new(3);
+        let cx = Context::from_waker(Waker::noop());
+        let (first, late, lost) = (inbox.expect(0), inbox.expect(1), inbox.expect(2));
+        drop(lost);
+        assert!(matches!(
+            inbox.poll_take(&cx),
+            Poll::Ready((2, Err(Fault::Unknown(_))))
+        ));
+        first.give(Ok(Value::Int(1)));
+        let silence = Fault::Unknown("none".into());
+        let listener = Arc::new(Listener::default());
+        assert_eq!(
+            inbox.give_up(Arc::clone(&listener) as _, |_| silence.clone()),
+            [1]
+        );
+        late.give(Ok(Value::Int(1)));
+        assert_eq!(
+            *listener.0.lock().expect("not poisoned"),
+            [(1, Ok(Value::Int(1)))]
+        );
+        assert_eq!(inbox.poll_take(&cx), Poll::Ready((0, Ok(Value::Int(1)))));
+        assert_eq!(inbox.poll_take(&cx), Poll::Ready((1, Err(silence))));
+        assert!(inbox.poll_take(&cx).is_pending());
+        assert_eq!(inbox.give_up(listener, |_| Fault::Unknown("again".into())), []);
+    }
+}

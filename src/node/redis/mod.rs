@@ -1,0 +1,8 @@
+//! A real Redis server: its address, the set-up of a connection, and the bytes on it.
+
+pub(super) mod address;
+mod pipeline;
+pub(super) mod resp;
+pub(super) mod server;
+mod setup;
+mod socket;

@@ -1,0 +1,185 @@
+use std::sync::Mutex as StdMutex;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::timeout;
+
+use super::*;
+
+/// A pipe, the server's end of its stream, and the channels that were heard of.
+struct Line {
+    pipe: Arc<Pipe>,
+    driver: AbortOnDropHandle<()>,
+    server: DuplexStream,
+    heard: Arc<StdMutex<Vec<String>>>,
+}
+
+impl Line {
+    /// Over a stream that holds so many bytes.
+    fn open(room: usize) -> Self {
+        let (client, server) = duplex(room);
+        let heard: Arc<StdMutex<Vec<String>>> = Arc::default();
+        let note = Arc::clone(&heard);
+        let listener = move |channel: &str| note.lock().expect("not poisoned").push(channel.to_owned());
+        let (pipe, driver) = Pipe::start(Box::new(client), Arc::new(listener));
+        Self {
+            pipe,
+            driver,
+            server,
+            heard,
+        }
+    }
+
+    fn call(&self, packed: &str, replies: usize) -> impl Future<Output = Answer> + use<> {
+        let (inbox, reply) = Inbox::single();
+        self.pipe.send(packed.as_bytes(), replies, reply);
+        inbox.answer()
+    }
+
+    async fn receives(&mut self, expected: &str) {
+        let mut bytes = vec![0; expected.len()];
+        let read = timeout(Duration::from_secs(5), self.server.read_exact(&mut bytes)).await;
+        read.expect("in time").expect("open");
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    }
+
+    async fn says(&mut self, bytes: &str) {
+        self.server.write_all(bytes.as_bytes()).await.expect("open");
+    }
+}
+
+fn unknown(answer: &Answer) -> bool {
+    matches!(answer, Err(Fault::Unknown(_)))
+}
+
+fn not_sent(answer: &Answer) -> bool {
+    matches!(answer, Err(Fault::NotSent(_)))
+}
+
+#[tokio::test]
+async fn answers_come_to_calls_in_order_however_the_bytes_fall() {
+    let mut line = Line::open(1024);
+    let calls = [line.call("one ", 1), line.call("two ", 1), line.call("three", 1)];
+    line.receives("one two three").await;
+    for piece in [":1", "\r\n$3\r", "\nt", "wo\r\n-OOM no", " memory\r\n"] {
+        line.says(piece).await;
+        tokio::task::yield_now().await;
+    }
+    let [one, two, three] = calls;
+    assert_eq!(one.await, Ok(Value::Int(1)));
+    assert_eq!(two.await, Ok(Value::BulkString(b"two".to_vec())));
+    let refused = three.await.expect_err("an error");
+    assert_eq!(refused.class(), Some(crate::protocol::fault::Class::Passing));
+    // The next one finds a driver that sleeps.
+    let four = line.call("four", 1);
+    line.receives("four").await;
+    line.says("_\r\n").await;
+    assert_eq!(four.await, Ok(Value::Nil));
+}
+
+/// A subscription is answered once for each channel, or refused once; messages are nobody's answer.
+#[tokio::test]
+async fn channels_are_confirmed_one_by_one() {
+    let mut line = Line::open(1024);
+    let (both, denied, after) = (line.call("s", 2), line.call("s", 2), line.call("c", 1));
+    line.receives("ssc").await;
+    let confirmed =
+        |channel: &str, count: usize| format!(">3\r\n$9\r\nsubscribe\r\n$1\r\n{channel}\r\n:{count}\r\n");
+    let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
+    line.says(&confirmed("a", 1)).await;
+    line.says(message).await;
+    line.says(&confirmed("b", 2)).await;
+    assert!(both.await.is_ok());
+    line.says("-NOPERM no\r\n:7\r\n").await;
+    assert!(denied.await.is_err());
+    assert_eq!(after.await, Ok(Value::Int(7)));
+    assert_eq!(*line.heard.lock().expect("not poisoned"), ["a"]);
+}
+
+/// Requests that the peer is slow to take are all sent, whole and in order.
+#[tokio::test]
+async fn a_slow_peer_gets_everything_in_order() {
+    let mut line = Line::open(7);
+    let words: Vec<String> = (0..200).map(|number| format!("request {number};")).collect();
+    let calls: Vec<_> = words.iter().map(|word| line.call(word, 1)).collect();
+    line.receives(&words.concat()).await;
+    for number in 0..calls.len() {
+        line.says(&format!(":{number}\r\n")).await;
+    }
+    for (number, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await, Ok(Value::Int(i64::try_from(number).expect("small"))));
+    }
+}
+
+#[tokio::test]
+async fn an_end_answers_every_call_and_takes_no_more() {
+    let mut line = Line::open(1024);
+    let call = line.call("one", 1);
+    line.receives("one").await;
+    drop(line.server);
+    assert!(unknown(&call.await), "it may have been executed");
+    line.driver.await.expect("no panic");
+    let (inbox, reply) = Inbox::single();
+    line.pipe.send(b"late", 1, reply);
+    assert!(not_sent(&inbox.answer().await), "nothing was sent any more");
+}
+
+/// A connection that is given up must not write another byte: what comes later must not be overtaken.
+#[tokio::test]
+async fn nothing_is_written_once_the_driver_is_gone() {
+    let mut line = Line::open(1024);
+    let sent = line.call("sent", 1);
+    line.receives("sent").await;
+    let queued = line.call("queued", 1);
+    line.driver.abort();
+    let _ = line.driver.await;
+    assert!(unknown(&sent.await) && unknown(&queued.await));
+    let mut rest = String::new();
+    line.server.read_to_string(&mut rest).await.expect("closed");
+    assert_eq!(rest, "");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_ends_the_connection() {
+    for bytes in [":1\r\nHTTP/1.1 400 Bad Request\r\n", ":1\r\n:2\r\n"] {
+        let mut line = Line::open(1024);
+        let call = line.call("one", 1);
+        line.receives("one").await;
+        line.says(bytes).await;
+        assert_eq!(call.await, Ok(Value::Int(1)), "what came before it counts");
+        timeout(Duration::from_secs(5), line.driver)
+            .await
+            .expect("it ends")
+            .expect("no panic");
+    }
+}
+
+#[tokio::test]
+async fn a_burst_is_refused_where_it_would_never_end() {
+    let mut line = Line::open(1024);
+    let large = "c".repeat(MOST / 16);
+    let calls: Vec<_> = (0..16).map(|_| line.call(&large, 1)).collect();
+    assert_eq!(line.pipe.waiting(), MOST);
+    assert!(not_sent(&line.call("c", 1).await));
+    line.receives(&large).await;
+    line.says("+OK\r\n").await;
+    let mut calls = calls.into_iter();
+    assert_eq!(calls.next().expect("sixteen").await, Ok(Value::Okay));
+    assert_eq!(
+        line.pipe.waiting(),
+        MOST - large.len(),
+        "what was answered waits no longer"
+    );
+    assert!(line.pipe.heard().is_some());
+}
+
+/// A long reply makes room for itself, and gives it back.
+#[tokio::test]
+async fn a_long_reply_is_read_whole() {
+    let mut line = Line::open(4096);
+    let call = line.call("info", 1);
+    line.receives("info").await;
+    let long = "x".repeat(5 * BUFFER);
+    line.says(&format!("${}\r\n{long}\r\n", long.len())).await;
+    assert_eq!(call.await, Ok(Value::BulkString(long.into_bytes())));
+}

@@ -1,0 +1,186 @@
+//! How a connection introduces itself to a server.
+
+use redis::{Cmd, RedisConnectionInfo, Value};
+
+use super::pipeline::Pipe;
+use crate::error::{NodeError, Unfit};
+use crate::protocol::fault::{Class, Fault};
+
+/// The user whose password a URL without a user gives.
+const DEFAULT_USER: &str = "default";
+
+/// Logs in; whether the server speaks RESP3, without which it sends no notices.
+pub(super) async fn log_in(pipe: &Pipe, settings: &RedisConnectionInfo) -> Result<bool, NodeError> {
+    let secrets = Secrets::of(settings);
+    let resp3 = match pipe.ask(&hello(settings)).await {
+        Err(fault) if is_unknown_command(&fault) => false,
+        answer => {
+            answer.map_err(|fault| judge(secrets.without(fault)))?;
+            true
+        }
+    };
+    if let (false, Some(password)) = (resp3, settings.password()) {
+        let mut auth = redis::cmd("AUTH");
+        auth.arg(settings.username()).arg(password);
+        pipe.ask(&auth)
+            .await
+            .map_err(|fault| match secrets.without(fault) {
+                Fault::Server { error, .. } => Unfit::Denied {
+                    error: error.to_string(),
+                }
+                .into(),
+                other => judge(other),
+            })?;
+    }
+    if settings.db() != 0 {
+        let mut select = redis::cmd("SELECT");
+        select.arg(settings.db());
+        ask(pipe, &select).await?;
+    }
+    for (what, value) in [("LIB-NAME", "multilock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
+        let mut name = redis::cmd("CLIENT");
+        name.arg("SETINFO").arg(what).arg(value);
+        // Not known before Redis 7.2.
+        let _ = pipe.ask(&name).await;
+    }
+    Ok(resp3)
+}
+
+/// What a server must not be quoted with. Some repeat in an error what they were sent, whole or cut off.
+struct Secrets<'a> {
+    user: Option<&'a str>,
+    password: Option<&'a str>,
+}
+
+/// So many characters of a password in a row are taken for a part of it.
+const TELLING: usize = 3;
+
+impl<'a> Secrets<'a> {
+    fn of(settings: &'a RedisConnectionInfo) -> Self {
+        Self {
+            user: settings.username(),
+            password: settings.password(),
+        }
+    }
+
+    /// The answer to a command that carried them. Only its code is left of an error that may hold a part
+    /// of them.
+    fn without(&self, fault: Fault) -> Fault {
+        let Fault::Server { class, error } = fault else {
+            return fault;
+        };
+        let (code, words) = error.split_once(' ').unwrap_or(("", &error));
+        if !self.may_be_in(words) {
+            return Fault::Server { class, error };
+        }
+        let known =
+            !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase()) && !self.may_be_in(code);
+        let code = if known { code } else { "an error" };
+        let error = format!("{code} (its text is left out, for it may repeat user or password)");
+        Fault::Server {
+            class,
+            error: error.into(),
+        }
+    }
+
+    fn may_be_in(&self, text: &str) -> bool {
+        let text = text.to_lowercase();
+        let user = self.user.filter(|user| !user.is_empty());
+        user.is_some_and(|user| text.contains(&user.to_lowercase()))
+            || self
+                .password
+                .is_some_and(|password| has_part(&text, &password.to_lowercase()))
+    }
+}
+
+/// Whether a part of the secret is in the text that one would know again, or all of it.
+fn has_part(text: &str, secret: &str) -> bool {
+    let characters: Vec<char> = secret.chars().collect();
+    let mut parts = characters.windows(TELLING.min(characters.len()).max(1));
+    parts.any(|part| text.contains(&part.iter().collect::<String>()))
+}
+
+/// Asks what has to be answered before the server can be used.
+pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
+    pipe.ask(command).await.map_err(judge)
+}
+
+fn hello(settings: &RedisConnectionInfo) -> Cmd {
+    let mut hello = redis::cmd("HELLO");
+    hello.arg(3);
+    if let Some(password) = settings.password() {
+        let user = settings.username().unwrap_or(DEFAULT_USER);
+        hello.arg("AUTH").arg(user).arg(password);
+    }
+    hello
+}
+
+/// Whether somebody has to change a configuration before the server can be used.
+fn judge(fault: Fault) -> NodeError {
+    match fault {
+        Fault::Server {
+            class: Class::Denied,
+            error,
+        } => Unfit::Denied {
+            error: error.to_string(),
+        }
+        .into(),
+        Fault::Server { error, .. } => NodeError::Unavailable(error.to_string()),
+        other => NodeError::Unavailable(other.vote().to_string()),
+    }
+}
+
+/// As opposed to one that is not let in.
+fn is_unknown_command(fault: &Fault) -> bool {
+    matches!(fault, Fault::Server { error, .. } if error.to_ascii_lowercase().contains("unknown command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(user: Option<&str>, password: &str, error: &str) -> String {
+        let secrets = Secrets {
+            user,
+            password: Some(password),
+        };
+        let fault = Fault::Server {
+            class: Class::Denied,
+            error: error.into(),
+        };
+        judge(secrets.without(fault)).to_string()
+    }
+
+    #[test]
+    fn a_server_is_quoted_where_it_repeats_nothing() {
+        let usual = "WRONGPASS invalid username-password pair or user is disabled.";
+        assert_eq!(
+            said(Some("app"), "s3cret", usual),
+            format!("it denies access: {usual}")
+        );
+        let echoed = "ERR unknown command 'AUTH', with args beginning with: 'app' 's3c";
+        assert_eq!(
+            said(None, "s3cret", echoed),
+            "it denies access: ERR (its text is left out, for it may repeat user or password)"
+        );
+        assert!(!said(Some("app"), "other", echoed).contains("app"));
+        assert!(said(None, "s3cret", "s3cret").starts_with("it denies access: an error ("));
+    }
+
+    proptest! {
+        /// However a server repeats what it was sent, and however much of it: nothing is left that one
+        /// would know again.
+        #[test]
+        fn nothing_is_repeated(password in "[QXZ0-9!'\" äß]{3,12}", cut in 0_usize..12, code in "ERR|NOAUTH|[A-P]{3}") {
+            let length = password.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(password.len());
+            let echo = format!("{code} what is '{}'?", &password[..length]);
+            let said = said(None, &password, &echo);
+            if cut >= TELLING {
+                prop_assert!(!has_part(&said, &password), "{password}: {said}");
+            } else {
+                prop_assert!(!said.contains(&*password), "{password}: {said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Notices a master that may have forgotten what it granted while it went on running: its clock was
+//! set forward, so that keys expired early, or its memory was wiped.
+//!
+//! Every answer that counts in a vote tells the master's wall clock, whose steps `offsets` finds. A step
+//! harms two kinds of leases. Those of this client end earlier there by its size (see `ends`). Those of
+//! others the master may have forgotten: if a lease's drift is less than twice the step, the other half
+//! being what the rates of the clocks may have added. So the master has no vote until the longest such
+//! lease has ended that can have been granted before the step was noticed. That it concerns other
+//! clients' leases is also why this client's own, and the lease that it asks for, say nothing about it.
+//!
+//! A client can only notice a step between two answers that it has heard itself, and only one of more
+//! than the rates may have added between them: leases that are shorter than the time since it last
+//! heard from the master are not covered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::offsets::{Offsets, Step};
+use crate::protocol::reckoning::Reckoning;
+use crate::time::clock::Moment;
+use crate::time::rounded::Rounded;
+use crate::time::steps::Steps;
+use crate::time::validity::longest_with_less_drift;
+
+/// The drift that every client's leases have at the least, whatever this one's have.
+const LEAST_DRIFT_FACTOR: f64 = 0.01;
+
+/// Doubts that are kept apart.
+const KEPT: usize = 8;
+
+/// What is known of one run of one master.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    node: Arc<str>,
+    reckoning: Arc<Reckoning>,
+    steps: Arc<Steps>,
+    /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
+    /// answer since, sees it.
+    suspected: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Where it has been seen. Its grants may stand in a hold under each of these.
+    places: Vec<usize>,
+    offsets: Option<Offsets>,
+    /// A later one is over earlier, or it would stand for both.
+    doubts: Vec<Doubt>,
+    wiped: Option<Instant>,
+}
+
+/// A step was noticed.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    since: Instant,
+    /// The longest lease that it harms.
+    harmed: Duration,
+}
+
+impl Doubt {
+    fn left(self, longest_lease: Duration, now: Instant) -> Duration {
+        let lasts = self.harmed.min(longest_lease);
+        lasts.saturating_sub(now.saturating_duration_since(self.since))
+    }
+}
+
+impl Witness {
+    pub(in crate::node) fn new(node: Arc<str>, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
+        Self {
+            node,
+            reckoning,
+            steps,
+            suspected: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Takes in that the master is found at this place, too.
+    pub(in crate::node) fn seen_at(&self, place: usize) {
+        let mut state = self.state();
+        if !state.places.contains(&place) {
+            state.places.push(place);
+        }
+    }
+
+    /// Takes in what an answer told of the master's clock.
+    pub(in crate::node) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
+        let mut state = self.state();
+        let Some(step) = state.hear(&self.reckoning, clock_us, sent, heard) else {
+            return;
+        };
+        let harmed = state.doubt(step, Instant::now());
+        self.suspected.store(true, Ordering::Release);
+        // With the state locked, so that no later answer is counted before what this one shows.
+        if !step.gained.is_zero() {
+            let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
+            let by = Rounded(step.gained);
+            tracing::warn!(node = %self.node, %by, %no_vote_for, "master's clock stepped against this host's");
+            for place in &state.places {
+                self.steps.note(*place, heard, step.gained);
+            }
+        }
+    }
+
+    /// Takes in that the master's memory was wiped.
+    pub(in crate::node) fn wiped(&self) {
+        tracing::warn!(node = %self.node, "master's memory was wiped; it has no vote for now");
+        let mut state = self.state();
+        state.wiped = Some(Instant::now());
+        self.suspected.store(true, Ordering::Release);
+    }
+
+    /// For how much longer than `now` the master has no vote because its clock stepped.
+    pub(in crate::node) fn doubt(&self, now: Instant) -> Duration {
+        let left = |state: &State| state.left(self.reckoning.longest_lease(), now);
+        self.suspect().as_deref().map_or(Duration::ZERO, left)
+    }
+
+    /// For how much longer than `now` the master has no vote because its memory was wiped.
+    pub(in crate::node) fn amnesia(&self, now: Instant) -> Duration {
+        let Some(wiped) = self.suspect().and_then(|state| state.wiped) else {
+            return Duration::ZERO;
+        };
+        let forgets_for = self.reckoning.outlived();
+        forgets_for.saturating_sub(now.saturating_duration_since(wiped))
+    }
+
+    /// Whether a step was noticed at `sent` or later, and for how much longer the master is in doubt.
+    pub(in crate::node) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
+        let state = self.suspect()?;
+        state.doubts.last().filter(|doubt| doubt.since >= sent)?;
+        Some(state.left(self.reckoning.longest_lease(), Instant::now()))
+    }
+
+    /// Whether the memory was wiped at `sent` or later, and for how much longer that matters.
+    pub(in crate::node) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
+        self.suspect()?.wiped.filter(|wiped| *wiped >= sent)?;
+        Some(self.amnesia(Instant::now()))
+    }
+
+    /// The state, where there is anything in it that speaks against the master.
+    fn suspect(&self) -> Option<MutexGuard<'_, State>> {
+        self.suspected.load(Ordering::Acquire).then(|| self.state())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hear(&mut self, reckoning: &Reckoning, clock_us: u64, sent: Moment, heard: Moment) -> Option<Step> {
+        if let Some(offsets) = &mut self.offsets {
+            return offsets.read(clock_us, sent, heard, reckoning.longest_lease());
+        }
+        self.offsets = Some(Offsets::new(clock_us, sent, reckoning.drift_factor()));
+        None
+    }
+
+    /// Doubts the master for as long as the longest lease can live that the step harms; that long.
+    fn doubt(&mut self, step: Step, since: Instant) -> Duration {
+        let mut harmed = longest_with_less_drift(step.largest * 2, LEAST_DRIFT_FACTOR);
+        if harmed.is_zero() {
+            return harmed;
+        }
+        while let Some(last) = self.doubts.last() {
+            let left = last.left(Duration::MAX, since);
+            if left > harmed && self.doubts.len() < KEPT {
+                break;
+            }
+            harmed = harmed.max(left);
+            self.doubts.pop();
+        }
+        self.doubts.push(Doubt { since, harmed });
+        harmed
+    }
+
+    fn left(&self, longest_lease: Duration, now: Instant) -> Duration {
+        let left = self.doubts.iter().map(|doubt| doubt.left(longest_lease, now));
+        left.max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::time::validity::{Validity, drift};
+
+    const EPOCH_US: u64 = 1_700_000_000_000_000;
+
+    fn reckoning() -> Reckoning {
+        Reckoning::new(&Config::default(), 3)
+    }
+
+    fn at(time: Duration) -> Moment {
+        Moment::at(time)
+    }
+
+    /// Answers that take no time.
+    struct Readings {
+        state: State,
+        start: Instant,
+    }
+
+    impl Readings {
+        fn new() -> Self {
+            Self {
+                state: State::default(),
+                start: Instant::now(),
+            }
+        }
+
+        fn hear(&mut self, now_us: u64, clock_us: u64) {
+            let now = Duration::from_micros(now_us);
+            if let Some(step) = self
+                .state
+                .hear(&reckoning(), EPOCH_US + clock_us, at(now), at(now))
+            {
+                self.state.doubt(step, self.start + now);
+            }
+        }
+
+        fn doubt(&self, now_us: u64) -> Duration {
+            let now = self.start + Duration::from_micros(now_us);
+            self.state.left(reckoning().longest_lease(), now)
+        }
+    }
+
+    #[test]
+    fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
+        for (step_us, doubt_ms) in [(1_000, 0), (5_000, 800), (50_000, 9_800), (302_000, 30_000)] {
+            let mut readings = Readings::new();
+            readings.hear(0, 0);
+            readings.hear(1, 1 + step_us);
+            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+            // The same step, shown again.
+            readings.hear(500_000, 500_000 + step_us);
+            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+        }
+    }
+
+    #[test]
+    fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
+        let mut readings = Readings::new();
+        readings.hear(0, 0);
+        readings.hear(1, 1 + 100_000);
+        for second in 2..15 {
+            readings.hear(second * 1_000_000, second * 1_000_000 + 100_000);
+        }
+        readings.hear(15_000_000, 15_000_000 + 105_000);
+        assert_eq!(readings.doubt(1).as_millis(), 19_800);
+    }
+
+    proptest! {
+        /// One master is common to two quorums. Leases of one client expire there by its clock, which steps
+        /// and runs fast; another is granted what has expired, unless it doubts the master.
+        #[test]
+        fn never_two_valid(
+            lease_ms in prop_oneof![200_u64..2_000, 2_000_u64..30_000],
+            rate in 0_u64..=5_000,
+            events in prop::collection::vec((1_u64..100_000, 0_u64..20, 0_u64..=300), 1..400),
+        ) {
+            let lease = Duration::from_millis(lease_ms);
+            let drift_us = u64::try_from(drift(lease, 0.01).as_micros()).expect("small");
+            let mut readings = Readings::new();
+            let (mut now_us, mut stepped_us) = (0, 0);
+            let mut granted: Option<(Validity, u64)> = None;
+            for (pause_us, what, size) in events {
+                now_us += pause_us;
+                if what == 0 {
+                    // Up to three times the drift.
+                    stepped_us += drift_us * size / 100;
+                }
+                let clock_us = now_us + now_us / 1_000_000 * rate + stepped_us;
+                readings.hear(now_us, clock_us);
+                let free = granted.is_none_or(|(_, expires_us)| expires_us <= clock_us);
+                if free && readings.doubt(now_us).is_zero() {
+                    let moment = at(Duration::from_micros(now_us));
+                    if let Some((validity, _)) = granted {
+                        prop_assert!(validity.remaining(moment).is_zero(), "two hold at {now_us} µs");
+                    }
+                    let validity = Validity::of_lease(moment, lease, 0.01);
+                    granted = Some((validity, clock_us + lease_ms * 1000));
+                }
+            }
+        }
+    }
+}

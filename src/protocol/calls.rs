@@ -1,0 +1,329 @@
+//! The Lua files and the calls of them.
+
+use std::iter::once;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::names::{CHARTER, Key, MARKER, MASTERS, Names, channel, fence, revocation_mark};
+use crate::protocol::claim::Claim;
+use crate::protocol::command::{Encoder, Request, Script};
+use crate::protocol::reckoning::Agreed;
+use crate::token::FencingToken;
+
+macro_rules! script {
+    ($constant:ident, $name:literal) => {
+        static $constant: Script = Script::new(
+            $name,
+            include_str!(concat!("../../lua/", $name, ".lua")),
+            || redis::Script::new($constant.source).get_hash().to_owned(),
+        );
+    };
+}
+
+script!(ACQUIRE, "acquire");
+script!(EXTEND, "extend");
+script!(RELEASE, "release");
+script!(INSPECT, "inspect");
+script!(FORCE, "force");
+script!(CHARTER_SCRIPT, "charter");
+
+/// All scripts, to be loaded when a connection is set up.
+pub(crate) static ALL: [&Script; 6] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE, &CHARTER_SCRIPT];
+
+/// Keys in one script call for many holds: a server is blocked for less than a millisecond.
+pub(crate) const BATCH: usize = 576;
+
+/// Splits what goes into calls for many holds, each with so many keys as a server can take at once. What
+/// has more keys than that goes by itself.
+pub(crate) fn batches<T>(mut rest: &[T], keys: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = rest.iter().take_while(|item| {
+            sum += keys(item);
+            sum <= BATCH
+        });
+        let (batch, left) = rest.split_at(fits.count().max(1).min(rest.len()));
+        rest = left;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+/// Names and, after each, its revocation mark.
+fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
+    for name in names.iter() {
+        encoder.word(name);
+        encoder.keys([revocation_mark(name)]);
+    }
+}
+
+/// A fencing token as the scripts take it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    pub(crate) token: FencingToken,
+    /// How long a master remembers it.
+    pub(crate) retention: Duration,
+}
+
+impl Fence {
+    fn is_wanted(self) -> bool {
+        self.token != FencingToken::NONE
+    }
+
+    /// The keys it needs: none for a lock that is not fenced.
+    fn keys(self, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
+        let wanted = if self.is_wanted() { names.len() } else { 0 };
+        names.iter().take(wanted).map(fence)
+    }
+}
+
+/// Whether the masters' memory is marked, so that an answer tells when it was wiped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Unmarked,
+    Marked,
+}
+
+impl Memory {
+    fn key(self) -> Option<&'static str> {
+        (self == Self::Marked).then_some(MARKER)
+    }
+}
+
+/// What a client tells with everything that counts in a vote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) memory: Memory,
+    /// The longest lease that it reckons with.
+    pub(crate) reckoned: Duration,
+}
+
+impl Terms {
+    /// The keys that go with them.
+    fn keys(self) -> impl Iterator<Item = &'static str> {
+        once(CHARTER).chain(self.memory.key())
+    }
+}
+
+/// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
+pub(crate) fn acquire(
+    names: &Names,
+    owner: &str,
+    count: u64,
+    lease: Duration,
+    fence: Fence,
+    Terms { memory, reckoned }: Terms,
+) -> Arc<Request> {
+    let fences = fence.keys(names);
+    let keys = 2 * names.len() + 1 + fences.len() + usize::from(memory.key().is_some());
+    let mut call = Encoder::new(&ACQUIRE, keys, once(names));
+    keys_and_marks(&mut call, names);
+    call.word(CHARTER);
+    call.keys(fences);
+    call.words(memory.key());
+    call.word(owner);
+    call.number(count);
+    call.ms(lease);
+    call.flag(memory == Memory::Marked);
+    call.ms(reckoned);
+    if fence.is_wanted() {
+        call.number(fence.token.get());
+        call.ms(fence.retention);
+    }
+    call.done()
+}
+
+/// One hold's part of `lua/extend.lua`.
+#[derive(Debug)]
+pub(crate) struct Renewal<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) owner: String,
+    pub(crate) count: u64,
+    pub(crate) lease: Duration,
+    pub(crate) token: FencingToken,
+}
+
+/// How many keys a hold has in `lua/extend.lua`.
+pub(crate) fn extended_keys(names: &Names, token: FencingToken) -> usize {
+    let fenced = token != FencingToken::NONE;
+    names.len() * if fenced { 3 } else { 2 }
+}
+
+/// Whether the fence is to move or to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    /// The token must be above all that is stored.
+    Raise,
+    /// The token was accepted before; the master is to have it, and to remember it.
+    KeepUp,
+}
+
+/// `lua/extend.lua`, for any number of holds.
+pub(crate) fn extend(
+    renewals: &[Renewal<'_>],
+    retention: Duration,
+    fencing: Fencing,
+    terms: Terms,
+) -> Arc<Request> {
+    let fence = |renewal: &Renewal<'_>| Fence {
+        token: renewal.token,
+        retention,
+    };
+    let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
+    let keys = renewals.iter().map(keys).sum::<usize>() + terms.keys().count();
+    let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
+    for renewal in renewals {
+        keys_and_marks(&mut call, renewal.names);
+        call.keys(fence(renewal).keys(renewal.names));
+    }
+    call.words(terms.keys());
+    call.ms(retention);
+    call.flag(terms.memory == Memory::Marked);
+    call.ms(terms.reckoned);
+    for renewal in renewals {
+        call.word(&renewal.owner);
+        call.number(renewal.count);
+        call.ms(renewal.lease);
+        call.number(renewal.names.len() as u64);
+        call.number(renewal.token.get());
+        call.flag(fencing == Fencing::Raise);
+    }
+    call.done()
+}
+
+/// How many keys a hold has in `lua/release.lua`.
+pub(crate) fn released_keys(claim: &Claim) -> usize {
+    claim.names.len() * if claim.token == FencingToken::NONE { 1 } else { 2 }
+}
+
+/// `lua/release.lua`, for one hold.
+pub(crate) fn release(claim: &Claim, notify: bool, retention: Duration) -> Arc<Request> {
+    let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
+    keys_to_release(&mut call, claim);
+    call.word(&claim.field.text());
+    call.flag(notify);
+    call.number(claim.token.get());
+    call.ms(retention);
+    call.keys(claim.names.iter().map(channel));
+    call.done()
+}
+
+/// The same for any number of holds, each with whether its waiters are told.
+pub(crate) fn releases<'a>(
+    claims: impl ExactSizeIterator<Item = (&'a Claim, bool)> + Clone,
+    retention: Duration,
+) -> Arc<Request> {
+    if claims.len() == 1
+        && let Some((claim, notify)) = claims.clone().next()
+    {
+        return release(claim, notify, retention);
+    }
+    let keys = claims.clone().map(|(claim, _)| released_keys(claim)).sum();
+    let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|(claim, _)| &claim.names));
+    for (claim, _) in claims.clone() {
+        keys_to_release(&mut call, claim);
+    }
+    call.number(0);
+    call.ms(retention);
+    for (claim, notify) in claims {
+        call.word(&claim.field.text());
+        call.flag(notify);
+        call.number(claim.token.get());
+        call.number(claim.names.len() as u64);
+        call.keys(claim.names.iter().map(channel));
+    }
+    call.done()
+}
+
+fn keys_to_release(call: &mut Encoder, claim: &Claim) {
+    call.words(claim.names.iter());
+    let fence = Fence {
+        token: claim.token,
+        retention: Duration::ZERO,
+    };
+    call.keys(fence.keys(&claim.names));
+}
+
+/// `lua/inspect.lua`.
+pub(crate) fn inspect(names: &Names) -> Arc<Request> {
+    let mut call = Encoder::new(&INSPECT, names.len(), once(names));
+    call.words(names.iter());
+    call.done()
+}
+
+/// `lua/force.lua`, with the holders that were seen on any master, for each name; after `latest_us` of
+/// the master's clock it does nothing.
+pub(crate) fn force(
+    names: &Names,
+    latest_us: u64,
+    mark_lifetime: Duration,
+    holders: &[Vec<Arc<str>>],
+) -> Arc<Request> {
+    let mut call = Encoder::new(&FORCE, 2 * names.len(), once(names));
+    keys_and_marks(&mut call, names);
+    call.number(latest_us);
+    call.ms(mark_lifetime);
+    call.keys(names.iter().map(channel));
+    for holders in holders {
+        call.number(holders.len() as u64);
+        call.words(holders.iter().map(AsRef::as_ref));
+    }
+    call.done()
+}
+
+/// `lua/charter.lua`: what is agreed upon, to be stored where less is, and of how many masters the set is;
+/// with `moved` also where another number is stored.
+pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool) -> Arc<Request> {
+    let mut call = Encoder::new(&CHARTER_SCRIPT, 2, std::iter::empty());
+    call.words([CHARTER, MASTERS]);
+    call.ms(agreed.longest);
+    call.ms(agreed.in_force);
+    call.number(masters as u64);
+    call.flag(moved);
+    call.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_bounded_by_keys() {
+        let sizes =
+            |keys: &[usize]| -> Vec<usize> { batches(keys, |keys| *keys).map(<[usize]>::len).collect() };
+        assert_eq!(sizes(&[]), []);
+        assert_eq!(sizes(&[3; 500]), [192, 192, 116]);
+        assert_eq!(sizes(&[192; 7]), [3, 3, 1]);
+        assert_eq!(sizes(&[3, 1000, 3, 3]), [1, 1, 2]);
+    }
+
+    #[test]
+    fn keys_come_before_arguments() {
+        let fence = Fence {
+            token: FencingToken(5),
+            retention: Duration::from_secs(9),
+        };
+        let (name, second) = ("a".into(), Duration::from_secs(1));
+        let terms = |memory| Terms {
+            memory,
+            reckoned: Duration::from_secs(30),
+        };
+        let request = acquire(&name, "me:1", 1, second, fence, terms(Memory::Unmarked));
+        let words = |request: &Request| -> Vec<String> {
+            let texts = request.words().into_iter().map(String::from_utf8);
+            texts.collect::<Result<_, _>>().expect("text")
+        };
+        let fenced = words(&request);
+        let own = ["4", "a", "multilock_revoked:{a}", "multilock_charter"];
+        assert_eq!(fenced[2..6], own);
+        assert_eq!(fenced[6], "redisson_lock_token:{a}");
+        assert_eq!(fenced[7..], ["me:1", "1", "1000", "0", "30000", "5", "9000"]);
+        let unfenced = Fence {
+            token: FencingToken::NONE,
+            ..fence
+        };
+        let request = acquire(&name, "me:1", 1, second, unfenced, terms(Memory::Marked));
+        assert_eq!(words(&request)[2..6], own);
+        assert_eq!(words(&request)[6], "multilock_marker");
+        assert_eq!(words(&request)[7..], ["me:1", "1", "1000", "1", "30000"]);
+    }
+}

@@ -1,0 +1,14 @@
+//! What a hold or an attempt has, or may have, on the masters.
+
+use crate::names::Names;
+use crate::protocol::field::Field;
+use crate::token::FencingToken;
+
+/// Names under an owner field: all that it takes to release them.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) names: Names,
+    pub(crate) field: Field,
+    /// The hold's token; none for an attempt that has not got one.
+    pub(crate) token: FencingToken,
+}

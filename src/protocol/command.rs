@@ -1,0 +1,252 @@
+//! One script call, as the bytes that go to every master of a round.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::names::{Key, Names};
+
+/// One Lua file.
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) source: &'static str,
+    sha: LazyLock<String>,
+}
+
+impl Script {
+    pub(crate) const fn new(name: &'static str, source: &'static str, sha: fn() -> String) -> Self {
+        Self {
+            name,
+            source,
+            sha: LazyLock::new(sha),
+        }
+    }
+
+    /// Whether a call of it may leave something on a master that has to be released.
+    pub(crate) fn leaves_something(&self) -> bool {
+        self.name == "acquire"
+    }
+
+    /// `SCRIPT LOAD source`
+    pub(crate) fn load(&self) -> redis::Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.source);
+        command
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// One script call, packed once for all masters.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) script: &'static Script,
+    bytes: Vec<u8>,
+    /// Where `EVALSHA sha numkeys key… arg…` begins, and so many words it has.
+    start: usize,
+    words: usize,
+    /// Where what follows the digest begins.
+    tail: usize,
+}
+
+impl Request {
+    /// As it is sent.
+    pub(crate) fn packed(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Its words, taken apart again.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn words(&self) -> Vec<Vec<u8>> {
+        words(self.packed())
+    }
+
+    /// The same call with the script's text, for a server that has forgotten it.
+    pub(crate) fn with_source(&self) -> Vec<u8> {
+        let tail = &self.bytes[self.tail..];
+        let mut packed = Vec::with_capacity(2 * HEADER + self.script.source.len() + tail.len());
+        header(&mut packed, b'*', self.words);
+        word(&mut packed, &["EVAL"]);
+        word(&mut packed, &[self.script.source]);
+        packed.extend_from_slice(tail);
+        packed
+    }
+}
+
+/// Room for a length in front of what it counts.
+const HEADER: usize = 24;
+/// Room for what does not depend on the names: the script's digest, or an owner and numbers.
+const WORDS: usize = 128;
+
+/// Puts a call together, its keys before its arguments.
+pub(crate) struct Encoder {
+    script: &'static Script,
+    bytes: Vec<u8>,
+    words: usize,
+    tail: usize,
+}
+
+impl Encoder {
+    /// For so many keys, with room for some holds on these names.
+    pub(crate) fn new<'a>(
+        script: &'static Script,
+        keys: usize,
+        names: impl Iterator<Item = &'a Names>,
+    ) -> Self {
+        let room: usize = names
+            // The name itself and what derives from it: at most two keys and a channel.
+            .map(|names| {
+                WORDS
+                    + names
+                        .iter()
+                        .map(|name| 3 * (name.len() + Key::LONGEST_PREFIX))
+                        .sum::<usize>()
+            })
+            .sum();
+        let mut bytes = Vec::with_capacity(HEADER + WORDS + room);
+        // How many words there are is known at the end.
+        bytes.resize(HEADER, 0);
+        let mut encoder = Self {
+            script,
+            bytes,
+            words: 0,
+            tail: 0,
+        };
+        encoder.word("EVALSHA");
+        encoder.word(&script.sha);
+        encoder.tail = encoder.bytes.len();
+        encoder.number(keys as u64);
+        encoder
+    }
+
+    pub(crate) fn word(&mut self, text: &str) {
+        self.words += 1;
+        word(&mut self.bytes, &[text]);
+    }
+
+    pub(crate) fn words<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) {
+        for text in texts {
+            self.word(text);
+        }
+    }
+
+    pub(crate) fn keys<'a>(&mut self, keys: impl IntoIterator<Item = Key<'a>>) {
+        for key in keys {
+            self.words += 1;
+            word(&mut self.bytes, &key.parts());
+        }
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        self.word(itoa::Buffer::new().format(number));
+    }
+
+    pub(crate) fn flag(&mut self, flag: bool) {
+        self.word(if flag { "1" } else { "0" });
+    }
+
+    pub(crate) fn ms(&mut self, duration: Duration) {
+        // What is longer than a server can count was refused long before.
+        self.number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn done(mut self) -> Arc<Request> {
+        let mut count = Vec::with_capacity(HEADER);
+        header(&mut count, b'*', self.words);
+        let start = HEADER - count.len();
+        self.bytes[start..HEADER].copy_from_slice(&count);
+        Arc::new(Request {
+            script: self.script,
+            bytes: self.bytes,
+            start,
+            words: self.words,
+            tail: self.tail,
+        })
+    }
+}
+
+/// One bulk string, of these parts.
+fn word(bytes: &mut Vec<u8>, parts: &[&str]) {
+    let length = parts.iter().map(|part| part.len()).sum();
+    bytes.reserve(HEADER + length);
+    header(bytes, b'$', length);
+    for part in parts {
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+}
+
+fn header(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    // Nearly every length has one digit or two.
+    match u8::try_from(length) {
+        Ok(length @ ..10) => bytes.extend_from_slice(&[kind, b'0' + length, b'\r', b'\n']),
+        Ok(length @ ..100) => {
+            let (tens, ones) = (b'0' + length / 10, b'0' + length % 10);
+            bytes.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+#[cfg(any(test, feature = "test-util"))]
+fn words(packed: &[u8]) -> Vec<Vec<u8>> {
+    let word = |word| match word {
+        redis::Value::BulkString(bytes) => bytes,
+        _ => Vec::new(),
+    };
+    match redis::parse_redis_value(packed) {
+        Ok(redis::Value::Array(words)) => words.into_iter().map(word).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SCRIPT: Script = Script::new("test", "return 1", || "digest".into());
+
+    fn texts(packed: &[u8]) -> Vec<String> {
+        let texts = words(packed).into_iter().map(String::from_utf8);
+        texts.collect::<Result<_, _>>().expect("text")
+    }
+
+    #[test]
+    fn a_forgotten_script_is_sent_whole_with_the_same_words() {
+        let names = Names::from("a");
+        let mut call = Encoder::new(&SCRIPT, 2, std::iter::once(&names));
+        call.word("a");
+        call.keys([crate::names::channel("a")]);
+        call.ms(Duration::from_secs(30));
+        call.flag(true);
+        let request = call.done();
+        let tail = ["2", "a", "redisson_lock__channel:{a}", "30000", "1"];
+        assert_eq!(
+            texts(request.packed()),
+            [&["EVALSHA", "digest"], &tail[..]].concat()
+        );
+        assert_eq!(
+            texts(&request.with_source()),
+            [&["EVAL", "return 1"], &tail[..]].concat()
+        );
+    }
+
+    #[test]
+    fn any_number_of_words_fits_its_header() {
+        for count in [0, 1, 10, 1000] {
+            let mut call = Encoder::new(&SCRIPT, 0, std::iter::empty());
+            for number in 0..count {
+                call.number(number);
+            }
+            assert_eq!(call.done().words().len() as u64, count + 3);
+        }
+    }
+}

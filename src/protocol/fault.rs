@@ -1,0 +1,280 @@
+//! Why a call to a master gave no reply, and what that means for its vote.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::protocol::command::Script;
+use crate::protocol::permissions;
+use crate::time::rounded::Rounded;
+use crate::votes::Vote;
+
+/// A call without a usable reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There was no connection to send it on.
+    NotSent(Arc<str>),
+    /// Nor will there be one until somebody changes a configuration.
+    Unfit(Arc<str>),
+    /// Answered, but by a master that has no vote for so long.
+    Quarantined(Duration),
+    /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
+    Unknown(Arc<str>),
+    /// Sent, and no answer came within this time. It may come yet; the last one that came late took so long.
+    Late {
+        within: Duration,
+        took: Option<Duration>,
+    },
+    /// Sent where nothing can be waited for. The answer may come yet.
+    Unheard(Arc<str>),
+    /// The server answered with an error.
+    Server { class: Class, error: Arc<str> },
+}
+
+/// What a server's error says about the call and about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Not executed; will pass by itself.
+    Passing,
+    /// Not executed; the server is not (any more) a master that takes writes.
+    NotMaster,
+    /// Not executed; the server has forgotten the script.
+    NoScript,
+    /// Not executed, and will not be until somebody changes the configuration.
+    Denied,
+    /// A key of ours was replaced by something else: this call fails until somebody removes that key.
+    Spoilt,
+    /// The same, but a script met it half-way: it may have been executed in part.
+    DeniedInside,
+    /// None of the errors that the protocol knows: it may have been executed in part.
+    Unforeseen,
+}
+
+/// Error codes and what they say. Each of these is raised before a script's first write.
+const CODES: [(&str, Class); 16] = [
+    ("OOM", Class::Passing),
+    ("MISCONF", Class::Passing),
+    ("NOREPLICAS", Class::Passing),
+    ("BUSY", Class::Passing),
+    ("LOADING", Class::Passing),
+    ("READONLY", Class::NotMaster),
+    ("MASTERDOWN", Class::NotMaster),
+    ("NOSCRIPT", Class::NoScript),
+    ("NOAUTH", Class::Denied),
+    ("WRONGPASS", Class::Denied),
+    ("NOPERM", Class::Denied),
+    ("MOVED", Class::Denied),
+    ("ASK", Class::Denied),
+    ("CROSSSLOT", Class::Denied),
+    ("CLUSTERDOWN", Class::Denied),
+    // Our scripts look at keys of other types through pcall; only a key of ours that was replaced by
+    // something else can raise it, and before anything is written of its hold.
+    ("WRONGTYPE", Class::Spoilt),
+];
+
+/// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
+const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+
+impl Fault {
+    fn from_server(code: &str, detail: &str) -> Self {
+        // Redis 6 reports an error raised inside a script as "ERR Error running script … -CODE …".
+        let inner = detail
+            .split([' ', ':'])
+            .map(|word| word.trim_start_matches('-'))
+            .find(|word| CODES.iter().any(|(known, _)| known == word));
+        let code_inside = if code == "ERR" {
+            inner.unwrap_or(code)
+        } else {
+            code
+        };
+        let known = CODES.iter().find(|(known, _)| *known == code_inside);
+        let class = match known.map(|(_, class)| *class) {
+            Some(Class::Denied) if code_inside != code => Class::DeniedInside,
+            None if DENIED_INSIDE.iter().any(|words| detail.starts_with(words)) => Class::DeniedInside,
+            class => class.unwrap_or(Class::Unforeseen),
+        };
+        Self::Server {
+            class,
+            error: format!("{code} {detail}").trim_end().into(),
+        }
+    }
+
+    /// Refused, because others may hold for longer than the client had reckoned with.
+    pub(crate) fn outdated(longest: Duration) -> Self {
+        let longest = Rounded(longest);
+        Self::Server {
+            class: Class::Passing,
+            error: format!("leases of up to {longest} are agreed upon here, and it was asked with less")
+                .into(),
+        }
+    }
+
+    /// From a server's error line, such as `OOM command not allowed …`.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn from_line(line: &str) -> Self {
+        let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
+        Self::from_server(code, detail)
+    }
+
+    /// A reply that is itself a server's error is one.
+    pub(crate) fn check(value: Value) -> Result<Value, Self> {
+        match value {
+            Value::ServerError(error) => Err(Self::from_server(
+                error.code(),
+                error.details().unwrap_or_default(),
+            )),
+            value => Ok(value),
+        }
+    }
+
+    /// Nobody may do what a script does there until a configuration is changed.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.class(), Some(Class::Denied | Class::DeniedInside))
+    }
+
+    /// With the commands of the script's line that is denied, where the server tells only the line.
+    pub(crate) fn inside(self, script: &Script) -> Self {
+        let Self::Server {
+            class: class @ Class::DeniedInside,
+            error,
+        } = self
+        else {
+            return self;
+        };
+        let line = error
+            .split("@user_script:")
+            .nth(1)
+            .unwrap_or_default()
+            .trim_start();
+        let line = line
+            .split(|digit: char| !digit.is_ascii_digit())
+            .next()
+            .unwrap_or_default();
+        let commands = line.parse().map(|line| permissions::in_line(script.source, line));
+        let commands = commands.unwrap_or_default().join(" or ");
+        let error = if commands.is_empty() {
+            error
+        } else {
+            format!("{error} ({commands} in {script:?})").into()
+        };
+        Self::Server { class, error }
+    }
+
+    pub(crate) fn class(&self) -> Option<Class> {
+        match self {
+            Self::Server { class, .. } => Some(*class),
+            Self::Unfit(_) => Some(Class::Denied),
+            Self::NotSent(_)
+            | Self::Quarantined(_)
+            | Self::Unknown(_)
+            | Self::Late { .. }
+            | Self::Unheard(_) => None,
+        }
+    }
+
+    /// Whether the connection may bring the answer yet.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Late { .. } | Self::Unheard(_))
+    }
+
+    /// Whether a call for many holds may have failed because of one of them.
+    pub(crate) fn may_concern_one(&self) -> bool {
+        matches!(
+            self,
+            Self::Server {
+                class: Class::Spoilt | Class::Denied | Class::DeniedInside | Class::Unforeseen,
+                ..
+            }
+        )
+    }
+
+    /// How the fault counts in an acquire, extend or release.
+    pub(crate) fn vote(&self) -> Vote {
+        match self {
+            Self::NotSent(reason) | Self::Unfit(reason) => Vote::NotSent {
+                reason: Arc::clone(reason),
+            },
+            Self::Quarantined(remaining) => Vote::Quarantined {
+                remaining: *remaining,
+            },
+            Self::Late { within, took } => Vote::Late {
+                within: *within,
+                took: *took,
+            },
+            Self::Unknown(reason) | Self::Unheard(reason) => Vote::Unknown {
+                reason: Arc::clone(reason),
+            },
+            Self::Server {
+                class: Class::Unforeseen | Class::DeniedInside,
+                error,
+            } => Vote::Unknown {
+                reason: Arc::clone(error),
+            },
+            Self::Server { error, .. } => Vote::Failed {
+                error: Arc::clone(error),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(code: &str, detail: &str) -> Option<Class> {
+        Fault::from_server(code, detail).class()
+    }
+
+    #[test]
+    fn codes_are_read_on_redis_7_and_inside_redis_6_wrapping() {
+        assert_eq!(class("OOM", "command not allowed"), Some(Class::Passing));
+        let wrapped = "Error running script (call to f_ab): @user_script:9: -OOM command not allowed";
+        assert_eq!(class("ERR", wrapped), Some(Class::Passing));
+        assert_eq!(class("READONLY", "You can't write"), Some(Class::NotMaster));
+        assert_eq!(class("NOPERM", "no permissions"), Some(Class::Denied));
+        assert_eq!(class("WRONGTYPE", "Operation against a key"), Some(Class::Spoilt));
+        assert_eq!(class("ERR", "something new"), Some(Class::Unforeseen));
+    }
+
+    /// What was done before the command that is denied stands, so the vote is not certain.
+    #[test]
+    fn what_is_denied_inside_a_script_is_denied_and_may_have_been_done_in_part() {
+        for detail in [
+            "The user executing the script can't run this command or subcommand script: 66, on @user_script:3.",
+            "The user executing the script can't access at least one of the keys mentioned",
+            "ACL failure in script: User app has no permissions to run the 'pexpire' command",
+            "Error running script (call to f_ab): @user_script:3: @user_script: 3: -NOPERM The user",
+        ] {
+            let fault = Fault::from_server("ERR", detail);
+            assert_eq!(fault.class(), Some(Class::DeniedInside), "{detail}");
+            assert!(fault.is_denied() && fault.vote().may_have_granted(), "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_script_that_is_denied_is_told_by_its_commands() {
+        let script = Script::new("test", "--\n--\ncall('hset', 1)", || "digest".into());
+        let told = |detail| {
+            Fault::from_server("ERR", detail)
+                .inside(&script)
+                .vote()
+                .to_string()
+        };
+        let of_redis_7 =
+            "The user executing the script can't run this command script: 66, on @user_script:3.";
+        assert!(told(of_redis_7).ends_with("on @user_script:3. (hset in test)"));
+        let of_redis_6 = "Error running script (call to f_ab): @user_script: 3: -NOPERM The user executing";
+        assert!(told(of_redis_6).ends_with("(hset in test)"));
+        let without = "ACL failure in script: User app has no permissions";
+        assert!(told(without).ends_with("no permissions"));
+    }
+
+    #[test]
+    fn only_what_surely_did_not_run_is_a_failed_vote() {
+        let failed = Fault::from_server("BUSY", "Redis is busy").vote();
+        assert!(matches!(failed, Vote::Failed { .. }) && !failed.may_have_granted());
+        let unforeseen = Fault::from_server("ERR", "something new").vote();
+        assert!(matches!(unforeseen, Vote::Unknown { .. }) && unforeseen.may_have_granted());
+    }
+}

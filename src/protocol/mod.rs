@@ -1,0 +1,11 @@
+//! What is said to a master and what it answers: scripts, calls, replies, and the count of votes.
+
+pub(crate) mod calls;
+pub(crate) mod claim;
+pub(crate) mod command;
+pub(crate) mod fault;
+pub(crate) mod field;
+pub(crate) mod permissions;
+pub(crate) mod reckoning;
+pub(crate) mod reply;
+pub(crate) mod tally;

@@ -1,0 +1,120 @@
+//! The commands that the scripts run: all of them, in one place, for whoever has to allow them.
+
+use redis::{Cmd, Value};
+
+use crate::names::revocation_mark;
+
+/// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
+/// anything that `del`, the first one, does not take away.
+const NEEDED: [&str; 17] = [
+    "del $",
+    "hdel $ field",
+    "time",
+    "exists $",
+    "type $",
+    "pttl $",
+    "get $",
+    "hexists $ field",
+    "hlen $",
+    "hkeys $",
+    "hgetall $",
+    "zscore $ member",
+    "zremrangebyscore $ 0 1",
+    "pexpire $ 1",
+    "set $ value xx",
+    "hset $ field 1",
+    "zadd $ 1 member",
+];
+
+const PROBE: &str = include_str!("../../lua/probe.lua");
+
+/// Asks which commands are denied to the user. The key is the revocation mark of no name.
+pub(crate) fn probe() -> Cmd {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(PROBE)
+        .arg(1)
+        .arg(revocation_mark("").text())
+        .arg(&NEEDED);
+    eval
+}
+
+/// The commands that are denied, by what the probe has answered. One that could not be run, say because
+/// its key is denied, tells nothing.
+pub(crate) fn denied(answer: &Value) -> Vec<String> {
+    let Value::Array(names) = answer else {
+        return Vec::new();
+    };
+    let name = |name: &Value| match name {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    names.iter().filter_map(name).collect()
+}
+
+/// The commands in a line of a script, counted from 1.
+pub(crate) fn in_line(source: &str, line: usize) -> Vec<&str> {
+    let line = line.checked_sub(1).and_then(|line| source.lines().nth(line));
+    let calls = line.unwrap_or_default().split("call('").skip(1);
+    calls.filter_map(|call| call.split('\'').next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::protocol::calls;
+
+    fn needed() -> BTreeSet<&'static str> {
+        let name = |command: &'static str| command.split(' ').next();
+        NEEDED.into_iter().filter_map(name).collect()
+    }
+
+    /// Without `publish` waiters wake by their timers; the scripts call it so that it may fail.
+    const WANTED: &str = "publish";
+
+    #[test]
+    fn every_command_of_every_script_is_probed_for() {
+        let mut used = BTreeSet::new();
+        for script in calls::ALL {
+            for line in 1..=script.source.lines().count() {
+                used.extend(in_line(script.source, line));
+            }
+        }
+        assert!(used.remove(WANTED));
+        assert_eq!(used, needed());
+    }
+
+    #[test]
+    fn nothing_is_written_before_it_is_known_that_it_can_be_deleted() {
+        assert_eq!(NEEDED[0], "del $");
+    }
+
+    /// The commands inside the scripts that README tells an operator to allow.
+    #[test]
+    fn the_readme_names_them_all() {
+        let readme = include_str!("../../README.md");
+        let acl = readme.split("ACL SETUSER").nth(1).expect("an ACL");
+        let inside = acl
+            .lines()
+            .find(|line| line.contains("+hset"))
+            .expect("those of the scripts");
+        let named: BTreeSet<&str> = inside
+            .split_whitespace()
+            .map(|word| word.trim_start_matches('+'))
+            .collect();
+        let mut all = needed();
+        all.insert(WANTED);
+        // It is needed outside of them, too.
+        all.remove("time");
+        assert_eq!(named, all);
+    }
+
+    #[test]
+    fn a_line_tells_its_commands() {
+        let source = "local call = redis.call\ncall('hset', 1) redis.pcall('hdel', 2)\n";
+        assert_eq!(in_line(source, 2), ["hset", "hdel"]);
+        assert_eq!(in_line(source, 0), [""; 0]);
+        assert_eq!(in_line(source, 9), [""; 0]);
+    }
+}

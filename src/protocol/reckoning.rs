@@ -1,0 +1,298 @@
+//! The longest lease of anybody, as far as this client knows: quarantine, revocation marks and doubt
+//! about a clock are as long as that, and not as long as this client's own leases.
+//!
+//! Leases of up to 30 s need no agreement: every client reckons with them. Longer ones are agreed upon
+//! first, by a key on the masters, the charter: it says how long a lease anybody may come to ask for, and
+//! which one all masters have stored, which is then *in force*. A master refuses the vote to a client
+//! that reckons with less than is stored there; the client takes the value over and asks again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::config::{Config, MAX_LEASE, Quarantine};
+use crate::time::validity::drift;
+
+/// Servers tell their uptime in whole seconds.
+const UPTIME_RESOLUTION: Duration = Duration::from_secs(1);
+
+/// What clients have agreed upon, as it is stored on every master. It is only ever raised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The longest lease that anybody may come to ask for; zero where none needs to be agreed upon.
+    pub(crate) longest: Duration,
+    /// The longest lease that may be asked for, because every master has stored it.
+    pub(crate) in_force: Duration,
+}
+
+impl Agreed {
+    fn raise(&mut self, other: Self) {
+        self.longest = self.longest.max(other.longest);
+        self.in_force = self.in_force.max(other.in_force);
+    }
+
+    fn covers(self, other: Self) -> bool {
+        self.longest >= other.longest && self.in_force >= other.in_force
+    }
+}
+
+/// What a client reckons with. It is only ever raised.
+#[derive(Debug)]
+pub(crate) struct Reckoning {
+    quarantine: Quarantine,
+    drift_factor: f64,
+    /// The longest lease that needs no agreement.
+    free: Duration,
+    longest_ms: AtomicU64,
+    /// Kept apart, because it is asked for with every vote.
+    quarantine_us: AtomicU64,
+    in_force_ms: AtomicU64,
+    charter: Mutex<Charter>,
+    news: Notify,
+}
+
+/// What is known of the agreement.
+#[derive(Debug)]
+struct Charter {
+    agreed: Agreed,
+    /// What every master has stored, as it told on the connection that stands.
+    stored: Vec<Option<Agreed>>,
+}
+
+impl Reckoning {
+    pub(crate) fn new(config: &Config, nodes: usize) -> Self {
+        let wanted = config.longest_lease();
+        let longest = if wanted > config.lease_without_charter {
+            wanted
+        } else {
+            Duration::ZERO
+        };
+        let agreed = Agreed {
+            longest,
+            in_force: Duration::ZERO,
+        };
+        let reckoning = Self {
+            quarantine: config.quarantine,
+            drift_factor: config.drift_factor,
+            free: config.lease_without_charter,
+            longest_ms: AtomicU64::new(0),
+            quarantine_us: AtomicU64::new(0),
+            in_force_ms: AtomicU64::new(0),
+            charter: Mutex::new(Charter {
+                agreed,
+                stored: vec![None; nodes],
+            }),
+            news: Notify::new(),
+        };
+        reckoning.reckon_with(config.reckoned_lease());
+        reckoning
+    }
+
+    /// The longest lease that anybody may have.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.longest_ms.load(Ordering::Acquire))
+    }
+
+    /// The part of its leases that this client does not trust.
+    pub(crate) fn drift_factor(&self) -> f64 {
+        self.drift_factor
+    }
+
+    /// How long a master's memory must reach back for its votes to count.
+    pub(crate) fn quarantine(&self) -> Duration {
+        Duration::from_micros(self.quarantine_us.load(Ordering::Acquire))
+    }
+
+    /// The time after which nothing is alive any more that a master may have forgotten now.
+    pub(crate) fn outlived(&self) -> Duration {
+        outlived(self.longest_lease(), self.drift_factor)
+    }
+
+    /// What a master is told: who has no quarantine rests on no reckoning, and is refused by none.
+    pub(crate) fn told(&self) -> Duration {
+        if self.takes_part() {
+            self.longest_lease()
+        } else {
+            MAX_LEASE
+        }
+    }
+
+    /// Whether this client agrees with others at all, or its masters are thrown away.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.quarantine != Quarantine::Off
+    }
+
+    /// Whether a lease may be asked for.
+    pub(crate) fn allows(&self, lease: Duration) -> bool {
+        lease <= self.free
+            || lease <= Duration::from_millis(self.in_force_ms.load(Ordering::Acquire))
+            || !self.takes_part()
+    }
+
+    /// Whether a master has stored that leases of this length may be asked for.
+    pub(crate) fn is_confirmed(&self, place: usize, lease: Duration) -> bool {
+        self.charter().stored[place].is_some_and(|stored| stored.longest >= lease)
+    }
+
+    /// What a master is to store, where that is more than it has.
+    pub(crate) fn missing(&self, place: usize) -> Option<Agreed> {
+        let charter = self.charter();
+        let stored = charter.stored[place].is_some_and(|stored| stored.covers(charter.agreed));
+        (self.takes_part() && !stored).then_some(charter.agreed)
+    }
+
+    /// Takes in what a master has stored.
+    pub(crate) fn stored(&self, place: usize, stored: Agreed) {
+        let mut charter = self.charter();
+        charter.stored[place] = Some(stored);
+        let everywhere = charter
+            .stored
+            .iter()
+            .map(|stored| stored.map(|stored| stored.longest));
+        let in_force = everywhere.min().flatten().unwrap_or_default();
+        charter.agreed.raise(stored);
+        charter.agreed.raise(Agreed {
+            longest: in_force,
+            in_force,
+        });
+        let agreed = charter.agreed;
+        drop(charter);
+        self.reckon_with(agreed.longest);
+        self.in_force_ms
+            .fetch_max(whole_ms(agreed.in_force), Ordering::AcqRel);
+        self.news.notify_waiters();
+    }
+
+    /// A master's connection has ended: what it stores from now on is not known.
+    pub(crate) fn out_of_sight(&self, place: usize) {
+        self.charter().stored[place] = None;
+    }
+
+    /// Takes in that somebody may have leases of this length.
+    pub(crate) fn learn(&self, lease: Duration) {
+        self.charter().agreed.raise(Agreed {
+            longest: lease,
+            in_force: Duration::ZERO,
+        });
+        self.reckon_with(lease);
+        self.news.notify_waiters();
+    }
+
+    /// Resolves when there may be more to store, from the moment it is enabled.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+
+    fn reckon_with(&self, lease: Duration) {
+        self.longest_ms.fetch_max(whole_ms(lease), Ordering::AcqRel);
+        let quarantine = match self.quarantine {
+            Quarantine::Auto => self.outlived(),
+            Quarantine::For(quarantine) => quarantine.max(self.outlived()),
+            Quarantine::Off => Duration::ZERO,
+        };
+        let us = u64::try_from(quarantine.as_micros()).unwrap_or(u64::MAX);
+        self.quarantine_us.fetch_max(us, Ordering::AcqRel);
+    }
+
+    fn charter(&self) -> MutexGuard<'_, Charter> {
+        self.charter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time after which a lease of this length has ended by every clock: the lease by the fastest one,
+/// and a second because servers tell their uptime in whole ones.
+pub(crate) fn outlived(lease: Duration, drift_factor: f64) -> Duration {
+    lease
+        .saturating_add(drift(lease, drift_factor))
+        .saturating_add(UPTIME_RESOLUTION)
+}
+
+fn whole_ms(lease: Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn agreed(longest: u64, in_force: u64) -> Agreed {
+        Agreed {
+            longest: seconds(longest),
+            in_force: seconds(in_force),
+        }
+    }
+
+    fn reckoning(lease: u64, quarantine: Quarantine) -> Reckoning {
+        let config = Config {
+            lease: seconds(lease),
+            quarantine,
+            ..Config::default()
+        };
+        Reckoning::new(&config, 3)
+    }
+
+    #[test]
+    fn a_client_with_short_leases_reckons_with_those_that_need_no_charter() {
+        let short = reckoning(10, Quarantine::Auto);
+        assert_eq!(short.longest_lease(), seconds(30));
+        assert_eq!(short.quarantine(), Duration::from_millis(31_302));
+        let lowered = Config {
+            lease: seconds(10),
+            lease_without_charter: seconds(1),
+            ..Config::default()
+        };
+        assert_eq!(Reckoning::new(&lowered, 3).longest_lease(), seconds(10));
+    }
+
+    #[test]
+    fn what_is_learnt_only_raises() {
+        let reckoning = reckoning(60, Quarantine::For(seconds(100)));
+        assert_eq!(reckoning.quarantine(), seconds(100));
+        reckoning.learn(seconds(300));
+        reckoning.learn(seconds(40));
+        assert_eq!(reckoning.longest_lease(), seconds(300));
+        assert_eq!(reckoning.quarantine(), Duration::from_millis(304_002));
+        assert_eq!(reckoning.missing(0), Some(agreed(300, 0)));
+    }
+
+    #[test]
+    fn a_long_lease_is_in_force_once_every_master_has_stored_it() {
+        let reckoning = reckoning(60, Quarantine::Auto);
+        assert!(reckoning.allows(seconds(30)) && !reckoning.allows(seconds(60)));
+        reckoning.stored(0, agreed(60, 0));
+        reckoning.stored(1, agreed(300, 0));
+        assert!(reckoning.is_confirmed(0, seconds(60)) && !reckoning.is_confirmed(2, seconds(60)));
+        // Another is to be asked for what the first had stored.
+        reckoning.out_of_sight(0);
+        reckoning.stored(2, agreed(300, 0));
+        assert!(!reckoning.allows(seconds(60)));
+        reckoning.stored(0, agreed(60, 0));
+        assert!(reckoning.allows(seconds(60)) && !reckoning.allows(seconds(61)));
+        // Both are put where they are missing.
+        assert_eq!(reckoning.missing(0), Some(agreed(300, 60)));
+        assert_eq!(reckoning.longest_lease(), seconds(300));
+    }
+
+    #[test]
+    fn what_is_in_force_elsewhere_is_in_force() {
+        let reckoning = reckoning(60, Quarantine::Auto);
+        reckoning.stored(1, agreed(300, 60));
+        assert!(reckoning.allows(seconds(60)) && !reckoning.allows(seconds(300)));
+    }
+
+    #[test]
+    fn masters_that_are_thrown_away_store_nothing() {
+        let reckoning = reckoning(300, Quarantine::Off);
+        assert_eq!(reckoning.quarantine(), Duration::ZERO);
+        assert_eq!(reckoning.outlived(), Duration::from_millis(304_002));
+        assert!(reckoning.allows(seconds(300)));
+        assert_eq!((reckoning.missing(0), reckoning.told()), (None, MAX_LEASE));
+    }
+}

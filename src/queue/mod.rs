@@ -1,0 +1,334 @@
+//! One contender per process and name.
+//!
+//! Tasks of one process that want the same names stand in a line; only its head asks the masters. The
+//! turn stays with whoever holds, so behind a local holder nobody asks at all; when it releases, the
+//! next in line asks over the same connections, right behind the release.
+//!
+//! That would let one process keep a name for ever. So a line counts how often it passed a name on
+//! among its own tasks, and when others are listening for a release it steps back after
+//! [`MOST_IN_A_ROW`] and waits until its turn comes again (see [`turns`](crate::queue::turns)).
+
+pub(crate) mod subscription;
+mod turns;
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::names::Names;
+use crate::queue::subscription::{Heard, Listening};
+use crate::queue::turns::Rota;
+
+/// Grants that a process may pass on to its own tasks while another process waits.
+const MOST_IN_A_ROW: u32 = 2;
+
+/// The shortest time left to others, and the longest: a round may have been long by accident.
+const STEP_BACK: Duration = Duration::from_millis(5);
+const LONGEST_STEP_BACK: Duration = Duration::from_millis(500);
+
+/// The lines of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    lines: Mutex<HashSet<ByNames>>,
+}
+
+/// A line where it is found by its names, which are not kept twice: a process may have very many.
+#[derive(Debug)]
+struct ByNames(Arc<Line>);
+
+impl Borrow<Names> for ByNames {
+    fn borrow(&self) -> &Names {
+        &self.0.names
+    }
+}
+
+impl Hash for ByNames {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.names.hash(state);
+    }
+}
+
+impl PartialEq for ByNames {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.names == other.0.names
+    }
+}
+
+impl Eq for ByNames {}
+
+#[derive(Debug)]
+struct Line {
+    names: Names,
+    /// How many stand in it; changed by whoever has the lines locked.
+    standing: AtomicUsize,
+    /// One permit; first come, first served.
+    turn: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    in_a_row: u32,
+    /// Made when the first of another process is met: most lines never meet one, and a process may have
+    /// very many lines.
+    sharing: Option<Box<Sharing>>,
+}
+
+/// What a line knows of other processes.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// Shared by all who stand in line, one after the other.
+    listening: Option<Arc<Listening>>,
+    rota: Rota,
+    /// What had been heard when the last turn was over.
+    since: Option<Heard>,
+    /// Of the last attempt.
+    round_trip: Duration,
+    /// Whether somebody else listened to the last release, by what is known of it so far, and to the
+    /// one before it.
+    others_wait: bool,
+    others_waited: bool,
+    /// Processes that listened to the last release, or had the names; and those of the one before it.
+    sharers: u32,
+    shared: u32,
+}
+
+impl State {
+    fn sharing(&mut self) -> &mut Sharing {
+        self.sharing.get_or_insert_default()
+    }
+
+    /// The turn goes to others; whether this process's own last release has been heard.
+    fn pass(&mut self, release_heard: bool) {
+        let turn = std::mem::take(&mut self.in_a_row);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| turn > 0) {
+            sharing.since = sharing.listening.as_ref().map(|listening| listening.heard());
+            let sharers = sharing.sharers.max(sharing.shared);
+            let patience = sharing.patience();
+            sharing.rota.pass(turn, sharers, patience, release_heard);
+        }
+    }
+}
+
+impl Sharing {
+    fn others_wait(&self) -> bool {
+        self.others_wait || self.others_waited
+    }
+
+    /// The time in which somebody who hears of a release surely asks.
+    fn patience(&self) -> Duration {
+        (self.round_trip * 4).clamp(STEP_BACK, LONGEST_STEP_BACK)
+    }
+}
+
+/// A place in a line. Dropping it leaves the line.
+#[derive(Debug)]
+pub(crate) struct Place {
+    lines: Arc<Lines>,
+    line: Arc<Line>,
+}
+
+/// The head of a line. Dropping it passes the turn on.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    place: Place,
+}
+
+impl Lines {
+    /// Joins the end of the line for `names`.
+    pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
+        let mut lines = self.lines();
+        let line = if let Some(ByNames(line)) = lines.get(names) {
+            Arc::clone(line)
+        } else {
+            let line = Arc::new(Line::new(names.clone()));
+            lines.insert(ByNames(Arc::clone(&line)));
+            line
+        };
+        line.standing.fetch_add(1, Ordering::Relaxed);
+        Place {
+            lines: Arc::clone(self),
+            line,
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashSet<ByNames>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// The turn, if nobody is ahead.
+    pub(crate) fn try_turn(self) -> Result<Turn, Self> {
+        // Given back by the turn.
+        let first = self.line.turn.try_acquire().map(SemaphorePermit::forget);
+        if first.is_ok() {
+            Ok(Turn { place: self })
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Waits until everybody ahead has had the turn.
+    pub(crate) async fn turn(self) -> Turn {
+        match self.line.turn.acquire().await {
+            // Given back by the turn.
+            Ok(permit) => permit.forget(),
+            // A semaphore that nobody closes does not fail.
+            Err(_) => std::future::pending().await,
+        }
+        Turn { place: self }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = self.lines.lines();
+        let last = self.line.standing.fetch_sub(1, Ordering::Relaxed) == 1;
+        let empty = last.then(|| lines.take(&self.line.names));
+        // What a line listened with takes locks of its own when it falls.
+        drop(lines);
+        drop(empty);
+    }
+}
+
+impl Turn {
+    /// What the line listens with, if it does.
+    pub(crate) fn listening(&self) -> Option<Arc<Listening>> {
+        self.state().sharing.as_ref()?.listening.clone()
+    }
+
+    pub(crate) fn listen_with(&self, listening: Arc<Listening>) {
+        let mut state = self.state();
+        let sharing = state.sharing();
+        // A turn may have been passed on before there was anything to hear with.
+        sharing.since.get_or_insert_with(|| listening.heard());
+        sharing.listening = Some(listening);
+    }
+
+    /// Whether this process has had the names so often in a row that others come first.
+    pub(crate) fn must_step_back(&self) -> bool {
+        let mut state = self.state();
+        let others_wait = state
+            .sharing
+            .as_ref()
+            .is_some_and(|sharing| sharing.others_wait());
+        let others_first = others_wait && state.in_a_row >= MOST_IN_A_ROW;
+        if others_first {
+            // It was sent just now.
+            state.pass(false);
+        }
+        others_first
+    }
+
+    /// The time in which somebody who hears of a release surely asks.
+    pub(crate) fn patience(&self) -> Duration {
+        self.state().sharing().patience()
+    }
+
+    /// The time that was left to others has run out.
+    pub(crate) fn waited(&self) {
+        self.state().sharing().rota.waited();
+    }
+
+    /// What had been heard when this process last had the names.
+    pub(crate) fn waits_since(&self, listening: &Listening) -> Heard {
+        let mut state = self.state();
+        let since = state.sharing().since.get_or_insert_with(|| listening.heard());
+        since.clone()
+    }
+
+    /// So many releases were heard since: how long to leave the names to others.
+    pub(crate) fn heard(&self, releases: u64) -> Duration {
+        self.state().sharing().rota.heard(releases, Instant::now())
+    }
+
+    /// The names were had. That took so long.
+    pub(crate) fn granted(&self, round_trip: Duration) {
+        let mut state = self.state();
+        state.in_a_row += 1;
+        if let Some(sharing) = &mut state.sharing {
+            sharing.round_trip = round_trip;
+            sharing.since = None;
+            sharing.rota.granted();
+        }
+    }
+
+    /// Others have them. To learn so took so long.
+    pub(crate) fn refused(&self, round_trip: Duration) {
+        let mut state = self.state();
+        state.sharing().round_trip = round_trip;
+        // It came before the refusal.
+        state.pass(true);
+        state.sharing().rota.refused();
+    }
+
+    /// For the release, which learns whether others wait.
+    pub(crate) fn crowd(&self) -> Crowd {
+        if let Some(sharing) = &mut self.state().sharing {
+            sharing.others_waited = std::mem::take(&mut sharing.others_wait);
+            sharing.shared = std::mem::take(&mut sharing.sharers);
+        }
+        Crowd(Arc::new(self.place.lines.join(&self.place.line.names)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.place.line.state()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Before the place is left, so that the next in line still finds the line.
+        self.place.line.turn.add_permits(1);
+    }
+}
+
+/// Tells a line whether others wait for its names. It keeps the line, and with it the count, for as
+/// long as the release is under way: a task that takes the names again at once meets it.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd(Arc<Place>);
+
+impl Crowd {
+    /// For how long the count is worth keeping after the release, if others wait: a task that takes
+    /// the names again within that time is in their way.
+    pub(crate) fn lingers(&self) -> Option<Duration> {
+        let state = self.0.line.state();
+        let sharing = state.sharing.as_ref().filter(|sharing| sharing.others_wait())?;
+        Some(sharing.patience())
+    }
+
+    /// So many connections heard of the release on one master.
+    pub(crate) fn heard_by(&self, listeners: usize) {
+        if listeners == 0 {
+            return;
+        }
+        let mut state = self.0.line.state();
+        let sharing = state.sharing();
+        let ours = usize::from(sharing.listening.is_some());
+        sharing.others_wait |= listeners > ours;
+        let sharers = u32::try_from(listeners + 1 - ours).unwrap_or(u32::MAX);
+        sharing.sharers = sharing.sharers.max(sharers);
+    }
+}
+
+impl Line {
+    fn new(names: Names) -> Self {
+        Self {
+            names,
+            standing: AtomicUsize::new(0),
+            turn: Semaphore::new(1),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,178 @@
+//! Listening for releases on the masters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use tokio::runtime::Handle;
+use tokio::time::{Duration, timeout};
+
+use crate::names::{Names, channel};
+use crate::node::channels::{Topic, Topics};
+use crate::node::{Inbox, Slot};
+use crate::votes::Vote;
+
+/// What listening needs of the pool of masters.
+#[derive(Clone, Debug)]
+pub(crate) struct Ears {
+    pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) runtime: Handle,
+    pub(crate) node_timeout: Duration,
+}
+
+/// A subscription to the releases of some names, on every master. Dropping the last one of a channel
+/// unsubscribes.
+pub(crate) struct Listening {
+    ears: Arc<Ears>,
+    topics: Vec<(String, Arc<Topic>)>,
+}
+
+/// What had been heard at some moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    notices: Vec<u64>,
+    gaps: u64,
+}
+
+impl Listening {
+    /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
+    /// deadline. What is lost meanwhile is made up for by timers.
+    pub(crate) async fn begin(ears: &Arc<Ears>, names: &Names) -> Self {
+        let mut listening = Self {
+            ears: Arc::clone(ears),
+            topics: Vec::with_capacity(names.len()),
+        };
+        let mut calls = Vec::new();
+        for name in names.iter() {
+            let channel = channel(name).text();
+            let topic = ears
+                .topics
+                .join(&channel, || calls.extend(ears.subscribe(&channel)));
+            listening.topics.push((channel, topic));
+        }
+        let confirmed = join_all(calls.into_iter().map(Inbox::answer));
+        let _ = timeout(ears.node_timeout, confirmed).await;
+        listening
+    }
+
+    /// What has been heard by now. Taken before an attempt is sent, it tells afterwards what was
+    /// heard since.
+    pub(crate) fn heard(&self) -> Heard {
+        Heard {
+            notices: (0..self.ears.slots.len())
+                .map(|node| self.notices(node))
+                .collect(),
+            gaps: self.gaps(),
+        }
+    }
+
+    /// Waits until a quorum has become possible: until so many masters that granted, or that have a
+    /// vote, refused and have announced a release since, or until listening was interrupted.
+    pub(crate) async fn quorum_possible(&self, since: &Heard, votes: &[Vote], needed: usize) {
+        self.until(since.gaps, || {
+            let announced = |node: usize| {
+                let old = since.notices.get(node);
+                old.is_some_and(|old| self.notices(node) > *old)
+            };
+            // A master in quarantine announces this waiter's own rollbacks, and has no vote anyway.
+            let open = votes.iter().enumerate().filter(|(node, vote)| match vote {
+                Vote::Granted => true,
+                Vote::Quarantined { .. } => false,
+                _ => announced(*node),
+            });
+            open.count() >= needed
+        })
+        .await;
+    }
+
+    /// How many releases so many masters have announced since, each of them.
+    pub(crate) fn releases(&self, since: &Heard, needed: usize) -> u64 {
+        let mut releases: Vec<u64> = since
+            .notices
+            .iter()
+            .enumerate()
+            .map(|(node, old)| self.notices(node).saturating_sub(*old))
+            .collect();
+        releases.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
+        releases.get(needed - 1).copied().unwrap_or(0)
+    }
+
+    /// Waits until there are more of them, or listening was interrupted.
+    pub(crate) async fn more_releases(&self, since: &Heard, needed: usize, than: u64) {
+        // A gap before this call says nothing about what is missed now.
+        self.until(self.gaps(), || self.releases(since, needed) > than)
+            .await;
+    }
+
+    /// Waits until it was heard, or listening was interrupted more often.
+    async fn until(&self, gaps: u64, mut heard: impl FnMut() -> bool) {
+        loop {
+            // Bells first, so that none is missed between the look and the wait.
+            let mut bells: Vec<_> = self
+                .topics
+                .iter()
+                .map(|(_, topic)| Box::pin(topic.bell()))
+                .collect();
+            for bell in &mut bells {
+                bell.as_mut().enable();
+            }
+            if heard() || self.gaps() > gaps {
+                return;
+            }
+            futures::future::select_all(bells).await;
+        }
+    }
+
+    fn notices(&self, node: usize) -> u64 {
+        self.topics.iter().map(|(_, topic)| topic.heard(node)).sum()
+    }
+
+    fn gaps(&self) -> u64 {
+        self.topics.iter().map(|(_, topic)| topic.gaps()).sum()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut calls = Vec::new();
+        for (channel, _) in &self.topics {
+            self.ears
+                .topics
+                .leave(channel, || calls.extend(self.ears.unsubscribe(channel)));
+        }
+        if !calls.is_empty() {
+            let within = self.ears.node_timeout;
+            // The timer is made by the task, since this may be dropped outside of a runtime.
+            self.ears
+                .runtime
+                .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });
+        }
+    }
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.topics.iter().map(|(channel, _)| channel))
+            .finish()
+    }
+}
+
+impl Ears {
+    fn subscribe(&self, channel: &str) -> Vec<Inbox> {
+        let channels = [channel.to_owned()];
+        self.slots
+            .iter()
+            .filter_map(|slot| Some(slot.link().ok()?.subscribe(&channels)))
+            .collect()
+    }
+
+    fn unsubscribe(&self, channel: &str) -> Vec<Inbox> {
+        let channels = [channel.to_owned()];
+        self.slots
+            .iter()
+            .filter_map(|slot| Some(slot.link().ok()?.unsubscribe(&channels)))
+            .collect()
+    }
+}

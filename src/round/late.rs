@@ -1,0 +1,226 @@
+//! Hears the answers that come after a decision.
+//!
+//! Whoever asked has gone on, but the answers still tell what became of a hold on a master, and what
+//! the master owes or is owed. An answer, or a deadline, puts its round on a list that is gone through
+//! every few milliseconds, for all rounds at once: a task for each round, woken by each answer, would cost
+//! more than the round. A round without news costs nothing.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::Notify;
+use tokio::task::coop::unconstrained;
+use tokio::time::sleep;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::protocol::fault::Fault;
+use crate::round::{Forgotten, Round};
+
+/// How often the list is gone through, for as long as there is news.
+const PERIOD: Duration = Duration::from_millis(4);
+
+/// The rounds of a pool that nobody waits for any more.
+#[derive(Debug, Default)]
+pub(crate) struct Stragglers {
+    left: Mutex<Left>,
+    some: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Left {
+    entries: Vec<Entry>,
+    /// Entries without a round.
+    free: Vec<usize>,
+    /// Entries of whose rounds there is news.
+    news: Vec<usize>,
+    /// Whether the list is to be gone through, so that nobody has to be told of more.
+    gathering: bool,
+    /// The runtime is gone, and every answer with it.
+    over: bool,
+}
+
+/// Where a round is kept. Entries are used again, and with them their wakers.
+#[derive(Debug)]
+struct Entry {
+    rest: Option<Rest>,
+    waker: Waker,
+    /// Whether it is among the news.
+    listed: bool,
+    /// Whether it belongs to a round, which may be looked at elsewhere at the moment.
+    taken: bool,
+}
+
+/// What is left of a round.
+pub(crate) struct Rest {
+    pub(crate) round: Round,
+    pub(crate) forgotten: Forgotten,
+    /// Takes in each answer.
+    pub(crate) note: Note,
+    /// Closing waits for them.
+    pub(crate) _under_way: TaskTrackerToken,
+}
+
+pub(crate) type Note = Box<dyn FnMut(usize, Result<Value, Fault>) + Send>;
+
+impl Rest {
+    /// Takes in what has come; whether more is to come, of which `waker` is told.
+    fn gather(&mut self, waker: &Waker) -> bool {
+        let hearing = poll_fn(|cx| {
+            while let Some((place, answer)) = ready!(self.round.poll_next(cx, self.forgotten)) {
+                (self.note)(place, answer);
+            }
+            Poll::Ready(())
+        });
+        // Many rounds are looked at in one go, more than a task's budget.
+        let hearing = std::pin::pin!(unconstrained(hearing));
+        hearing.poll(&mut Context::from_waker(waker)).is_pending()
+    }
+}
+
+impl Stragglers {
+    /// Leaves a round to be heard to its end.
+    pub(crate) fn leave(self: &Arc<Self>, mut rest: Rest) {
+        let Some((place, waker)) = self.enter() else {
+            // A round keeps its pool, and the pool would keep it.
+            return;
+        };
+        // The task that waited until now is not to be woken by what is still to come.
+        let more = rest.gather(&waker);
+        drop(self.put_back(place, rest, more));
+    }
+
+    /// An entry for a round, and what tells of news of it; none where the runtime is gone.
+    fn enter(self: &Arc<Self>) -> Option<(usize, Waker)> {
+        let mut left = self.left();
+        if left.over {
+            return None;
+        }
+        let place = left.free.pop().unwrap_or_else(|| {
+            let place = left.entries.len();
+            let stragglers = Arc::downgrade(self);
+            left.entries.push(Entry {
+                rest: None,
+                waker: Waker::from(Arc::new(News { stragglers, place })),
+                listed: false,
+                taken: false,
+            });
+            place
+        });
+        let entry = &mut left.entries[place];
+        entry.taken = true;
+        Some((place, entry.waker.clone()))
+    }
+
+    /// Keeps a round of which more is to come; else gives it back.
+    fn put_back(&self, place: usize, rest: Rest, more: bool) -> Option<Rest> {
+        let mut left = self.left();
+        if left.over {
+            return Some(rest);
+        }
+        if more {
+            left.entries[place].rest = Some(rest);
+            return None;
+        }
+        left.entries[place].taken = false;
+        left.free.push(place);
+        Some(rest)
+    }
+
+    fn list(&self, place: usize) {
+        let mut left = self.left();
+        let entry = left.entries.get_mut(place);
+        // One that is over may have had news that nobody waits for.
+        let Some(entry) = entry.filter(|entry| entry.taken && !entry.listed) else {
+            return;
+        };
+        entry.listed = true;
+        left.news.push(place);
+        if !std::mem::replace(&mut left.gathering, true) {
+            drop(left);
+            self.some.notify_one();
+        }
+    }
+
+    /// Gathers, for ever.
+    pub(crate) async fn gather(self: Arc<Self>) {
+        let _end = End(&self);
+        let mut listed = Vec::new();
+        loop {
+            self.some.notified().await;
+            loop {
+                sleep(PERIOD).await;
+                std::mem::swap(&mut listed, &mut self.left().news);
+                for place in listed.drain(..) {
+                    self.look(place);
+                }
+                let mut left = self.left();
+                left.gathering = !left.news.is_empty();
+                if !left.gathering {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn look(&self, place: usize) {
+        let (rest, waker) = {
+            let mut left = self.left();
+            let entry = &mut left.entries[place];
+            entry.listed = false;
+            (entry.rest.take(), entry.waker.clone())
+        };
+        match rest {
+            Some(mut rest) => {
+                let more = rest.gather(&waker);
+                drop(self.put_back(place, rest, more));
+            }
+            // It is being left at this moment; or it is over.
+            None => self.list(place),
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells that there is news of a round.
+struct News {
+    stragglers: Weak<Stragglers>,
+    place: usize,
+}
+
+impl Wake for News {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(stragglers) = self.stragglers.upgrade() {
+            stragglers.list(self.place);
+        }
+    }
+}
+
+/// Nothing is gathered any more.
+struct End<'a>(&'a Stragglers);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut left = self.0.left();
+        left.over = true;
+        let entries = std::mem::take(&mut left.entries);
+        drop(left);
+        drop(entries);
+    }
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest").finish_non_exhaustive()
+    }
+}

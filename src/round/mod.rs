@@ -1,0 +1,398 @@
+//! One round: a request to every master at once, answers as they come, one deadline for all.
+
+pub(crate) mod late;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{Instant, timeout};
+
+use crate::masters::Pool;
+use crate::node::{self, By, Deferred, Inbox, Late, Link, ReplyTo, Slot};
+use crate::policy::forgetful_allowed;
+use crate::protocol::claim::Claim;
+use crate::protocol::command::Request;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::reply::{Stamp, parse_outdated};
+use crate::round::late::{Note, Rest};
+use crate::time::alarms::Alarm;
+use crate::time::clock::Moment;
+
+/// A master's answer: its place in the pool, and a reply or why there is none.
+pub(crate) type Answer = (usize, Result<Value, Fault>);
+
+/// A round under way. Dropping it takes back nothing that was sent.
+pub(crate) struct Round {
+    pool: Arc<Pool>,
+    request: Arc<Request>,
+    /// By the clock of leases, before anything was sent.
+    begun: Moment,
+    /// Steps of clocks that had been noticed by then.
+    steps: u64,
+    sent: Instant,
+    trust: Trust,
+    /// What it releases, and whether it tells who waits: that is done even where nobody hears of it.
+    release: Option<(Claim, bool)>,
+    /// One a master.
+    links: Links,
+    inbox: Inbox,
+    /// Calls whose answer has not been given out.
+    outstanding: usize,
+    /// Whether any has been.
+    heard: bool,
+    /// For how much longer which masters have no vote, where that matters.
+    quarantined: Option<Vec<Duration>>,
+    deadline: Instant,
+    alarm: Option<Alarm>,
+}
+
+type Links = Vec<Result<Arc<Link>, Fault>>;
+
+/// What is done for a master that has forgotten the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// It gets the request with the script's text, over the same connection and so in order.
+    SentAgain,
+    /// It gets the script alone, for the next request: else a master that always answers late would
+    /// never know it again. For a request that must not be sent later than it was begun.
+    Loaded,
+}
+
+/// Whose answers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Everybody's.
+    All,
+    /// In a vote for this many grants, those of masters that remember.
+    Quorum(usize),
+    /// The same, but what a master whose clock stepped says of a hold that it knows is left to whoever
+    /// asked.
+    Kept(usize),
+}
+
+impl Trust {
+    /// For how much longer each master has no vote, if that matters to this one.
+    fn quarantined(self, links: &Links, now: Instant) -> Option<Vec<Duration>> {
+        let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
+            Self::All => return None,
+            Self::Quorum(needed) => (needed, Link::quarantine),
+            Self::Kept(needed) => (needed, Link::amnesia),
+        };
+        let left =
+            |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| of_link(link, now));
+        let count = links.iter().filter(|link| !left(link).is_zero()).count();
+        (count > forgetful_allowed(needed, links.len())).then(|| links.iter().map(left).collect())
+    }
+}
+
+impl Round {
+    /// Asks the masters whose place `asked` accepts. Everything is sent before this returns, so what
+    /// is begun later comes later on every master; who has no live connection answers *not sent*.
+    /// Works outside a runtime, too.
+    pub(crate) fn begin(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        trust: Trust,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        Self::send_to(pool, request, trust, None, asked)
+    }
+
+    /// The same with a release, which every master is told that it is owed.
+    pub(crate) fn release(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        claim: Claim,
+        notify: bool,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        Self::send_to(pool, request, Trust::All, Some((claim, notify)), asked)
+    }
+
+    fn send_to(
+        pool: &Arc<Pool>,
+        request: &Arc<Request>,
+        trust: Trust,
+        release: Option<(Claim, bool)>,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let steps = pool.steps.count();
+        let (begun, sent) = (pool.clock.now(), Instant::now());
+        let links: Links = pool.slots.iter().map(|slot| slot.link()).collect();
+        let mut round = Self {
+            pool: Arc::clone(pool),
+            request: Arc::clone(request),
+            begun,
+            steps,
+            sent,
+            trust,
+            release,
+            quarantined: trust.quarantined(&links, sent),
+            inbox: Inbox::new(links.len()),
+            links,
+            outstanding: 0,
+            heard: false,
+            deadline: sent + pool.config.node_timeout,
+            alarm: None,
+        };
+        for place in (0..round.links.len()).filter(|place| asked(*place)) {
+            round.send(place, By::Sha);
+            round.outstanding += 1;
+        }
+        round
+    }
+
+    /// Before anything was sent.
+    pub(crate) fn begun(&self) -> Moment {
+        self.begun
+    }
+
+    /// Steps of clocks that had been noticed before the round began.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// For how much longer a master has no vote, if its clock was seen to have stepped while it can have
+    /// run the request.
+    pub(crate) fn doubt(&self, place: usize) -> Option<Duration> {
+        let link = self.links[place].as_ref().ok()?;
+        let standing = || Some(link.doubt(self.sent)).filter(|left| !left.is_zero());
+        link.doubted_since(self.sent).or_else(standing)
+    }
+
+    /// Time since everything was sent.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
+    /// When masters that have not answered are given up.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
+    /// anything else, and nobody is in quarantine, whose assent is none.
+    pub(crate) fn worth(self, assents: usize) -> Self {
+        if self.quarantined.is_none() {
+            self.inbox.worth(assents);
+        }
+        self
+    }
+
+    /// Ends at that deadline instead: that of the round before it, where both are parts of one attempt.
+    pub(crate) fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The next answer; `None` when every master that was asked has answered. At the deadline those
+    /// that have not are answered for: *unknown*.
+    pub(crate) async fn next(&mut self) -> Option<Answer> {
+        poll_fn(|cx| self.poll_next(cx, Forgotten::SentAgain)).await
+    }
+
+    /// As [`next`](Self::next), but the request is not sent again.
+    pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
+        poll_fn(|cx| self.poll_next(cx, Forgotten::Loaded)).await
+    }
+
+    /// Goes on without the caller, to hear what the rest answers.
+    pub(crate) fn leave(mut self, forgotten: Forgotten, mut note: Note) {
+        if self.outstanding == 0 {
+            return;
+        }
+        let pool = Arc::clone(&self.pool);
+        if !self.heard {
+            // Nothing is decided yet, so nothing of it is late.
+            pool.in_background(async move {
+                while let Some((place, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
+                    note(place, answer);
+                }
+            });
+            return;
+        }
+        pool.stragglers.leave(Rest {
+            round: self,
+            forgotten,
+            note,
+            _under_way: pool.tracker.token(),
+        });
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, forgotten: Forgotten) -> Poll<Option<Answer>> {
+        loop {
+            let Some((place, answer)) = ready!(self.poll_arrived(cx)) else {
+                return Poll::Ready(None);
+            };
+            if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript)
+                && let Ok(link) = &self.links[place]
+            {
+                match forgotten {
+                    Forgotten::SentAgain => {
+                        self.send(place, By::Source);
+                        continue;
+                    }
+                    Forgotten::Loaded => {
+                        let within = self.pool.config.node_timeout;
+                        let loaded = link.load(self.request.script).answer();
+                        self.pool.in_background(async move {
+                            let _ = timeout(within, loaded).await;
+                        });
+                    }
+                }
+            }
+            self.outstanding -= 1;
+            self.heard = true;
+            return Poll::Ready(Some((place, self.weigh(place, answer))));
+        }
+    }
+
+    /// What a master answers does not count while it is in quarantine, nor when it shows by its
+    /// answers since the round began that it may have forgotten.
+    ///
+    /// A step that is noticed while a round is under way may have come before the master ran the
+    /// request, whichever answer shows it. Then it may have granted what is another client's still, so
+    /// its grant is void, however long the lease that was asked for.
+    fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+        let Ok(link) = &self.links[place] else {
+            return answer;
+        };
+        let answer = answer.map_err(|fault| fault.inside(self.request.script));
+        heed(link, &answer);
+        let outdated = answer.as_ref().ok().and_then(parse_outdated);
+        if let Some(longest) = outdated {
+            self.pool.reckoning.learn(longest);
+        }
+        if let (Trust::Quorum(_) | Trust::Kept(_), Ok(value)) = (self.trust, &answer)
+            && let Some(stamp) = Stamp::of(value)
+        {
+            link.testify(stamp, self.begun, self.pool.clock.now());
+            let noticed = match self.trust {
+                Trust::Quorum(_) => link.doubted_since(self.sent),
+                _ => None,
+            };
+            if let Some(remaining) = link.wiped_since(self.sent).or(noticed) {
+                return Err(Fault::Quarantined(remaining));
+            }
+        }
+        if let Some(longest) = outdated {
+            return Err(Fault::outdated(longest));
+        }
+        match self.quarantined.as_ref().map(|quarantined| quarantined[place]) {
+            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),
+            _ => answer,
+        }
+    }
+
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        if self.outstanding == 0 {
+            return Poll::Ready(None);
+        }
+        // Answers first: one that is here counts, even at the deadline.
+        if let Poll::Ready(answer) = self.inbox.poll_take(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        if !self.alarm.as_mut().is_some_and(|alarm| alarm.wake(cx)) {
+            self.alarm = self.pool.deadlines.set(self.deadline, cx);
+        }
+        if self.alarm.is_none() {
+            self.give_up(Some("awaited outside of a tokio runtime"));
+            return self.poll_arrived(cx);
+        }
+        if Instant::now() < self.deadline {
+            return Poll::Pending;
+        }
+        self.give_up(None);
+        self.poll_arrived(cx)
+    }
+
+    /// Waits no longer for those that have not answered: at the deadline, or because of something else.
+    fn give_up(&mut self, cause: Option<&str>) {
+        let within = self.pool.config.node_timeout;
+        let late = Arc::new(Overdue {
+            slots: self.release.as_ref().map(|_| self.pool.slots.clone()),
+            links: self.links.clone(),
+            request: Arc::clone(&self.request),
+            sent: self.sent,
+            release: self.release.clone(),
+        });
+        let link = |place: usize| self.links[place].as_ref().ok();
+        let at_deadline = cause.is_none();
+        let silence = |place: usize| match cause {
+            None => Fault::Late {
+                within,
+                took: link(place).and_then(|link| link.last_took()),
+            },
+            Some(cause) => Fault::Unheard(cause.into()),
+        };
+        for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
+            if at_deadline {
+                link.kept_silent(self.sent);
+            }
+            if self.release.is_some() {
+                link.owes_an_answer();
+            }
+        }
+    }
+
+    fn send(&self, place: usize, by: By) {
+        let reply = self.inbox.expect(place);
+        match &self.links[place] {
+            Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
+                if let Some((claim, notify)) = &self.release {
+                    let release = Deferred::new(claim.clone(), *notify).answered_to(reply);
+                    self.pool.slots[place].defer(release);
+                }
+            }
+            Ok(link) => link.call(&self.request, by, reply),
+            Err(fault) => reply.give(Err(fault.clone())),
+        }
+    }
+}
+
+/// Acts on what an answer says about the server, beside what it says about the request.
+fn heed(link: &Link, answer: &Result<Value, Fault>) {
+    // Its role has changed: connect again and look who it is now.
+    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NotMaster) {
+        link.replace();
+    }
+}
+
+/// What was sent, and had no answer by the deadline. A release stays the connection's to answer: only where
+/// that ends without, or the answer is an error that will pass, the master is told again.
+#[derive(Debug)]
+struct Overdue {
+    slots: Option<Vec<Arc<Slot>>>,
+    links: Links,
+    request: Arc<Request>,
+    sent: Instant,
+    release: Option<(Claim, bool)>,
+}
+
+impl Late for Overdue {
+    fn answered(self: Arc<Self>, place: usize, answer: node::Answer) {
+        let Ok(link) = &self.links[place] else { return };
+        heed(link, &answer);
+        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+        if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
+            link.took(self.sent.elapsed());
+        }
+        match (&self.release, &self.slots) {
+            (Some(_), _) if forgotten => {
+                link.call(
+                    &self.request,
+                    By::Source,
+                    ReplyTo::left_to(Arc::clone(&self) as _, place),
+                );
+            }
+            (Some((claim, notify)), Some(slots)) if !node::is_done(&answer) => {
+                slots[place].defer(Deferred::new(claim.clone(), *notify));
+            }
+            (None, _) if forgotten => drop(link.load(self.request.script)),
+            _ => {}
+        }
+    }
+}

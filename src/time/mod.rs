@@ -1,0 +1,8 @@
+//! Time: clocks, what a lease is still worth, timers, and chance.
+
+pub(crate) mod alarms;
+pub(crate) mod clock;
+pub(crate) mod random;
+pub(crate) mod rounded;
+pub(crate) mod steps;
+pub(crate) mod validity;

@@ -1,0 +1,118 @@
+//! What the masters' clocks stepped by against this client's, as far as it noticed.
+//!
+//! A lease that a master counts from before a step ends there earlier by the step. Steps are rare and
+//! holds are many, so nobody is told at once: who looks at a validity compares one number, and reckons
+//! anew when that has moved.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::time::clock::Moment;
+
+/// Steps that are kept apart for each master; the oldest of more are taken together.
+const KEPT: usize = 32;
+
+/// The steps of all masters of a pool.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    count: AtomicU64,
+    masters: Vec<Mutex<Vec<Noticed>>>,
+    news: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Noticed {
+    at: Moment,
+    by: Duration,
+}
+
+impl Steps {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            masters: (0..masters).map(|_| Mutex::default()).collect(),
+            news: Notify::new(),
+        }
+    }
+
+    /// How many were noticed. Where it is what it was when a round began, none was noticed since.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Takes in that a master's clock was seen at `at` to have stepped.
+    pub(crate) fn note(&self, place: usize, at: Moment, by: Duration) {
+        let mut noticed = self.of(place);
+        if noticed.len() == KEPT {
+            let oldest = noticed.remove(0);
+            noticed[0].by += oldest.by;
+        }
+        noticed.push(Noticed { at, by });
+        drop(noticed);
+        self.count.fetch_add(1, Ordering::Release);
+        self.news.notify_one();
+    }
+
+    /// What a master's clock stepped by that was noticed at `start` or later. The step itself may have
+    /// come before it: then a lease loses what it need not.
+    pub(crate) fn since(&self, place: usize, start: Moment) -> Duration {
+        let noticed = self.of(place);
+        let later = noticed
+            .iter()
+            .filter(|step| step.at == start || !step.at.since(start).is_zero());
+        later.map(|step| step.by).sum()
+    }
+
+    /// Resolves when more were noticed.
+    pub(crate) async fn more(&self) {
+        self.news.notified().await;
+    }
+
+    fn of(&self, place: usize) -> MutexGuard<'_, Vec<Noticed>> {
+        self.masters[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::at(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn what_was_noticed_before_does_not_count() {
+        let steps = Steps::new(2);
+        steps.note(0, at(10), Duration::from_millis(5));
+        steps.note(0, at(20), Duration::from_millis(7));
+        let since = |start| steps.since(0, at(start)).as_millis();
+        assert_eq!((since(9), since(10), since(11), since(21)), (12, 12, 7, 0));
+        assert_eq!(steps.since(1, at(0)), Duration::ZERO);
+        assert_eq!(steps.count(), 2);
+    }
+
+    #[test]
+    fn of_very_many_none_is_lost() {
+        let steps = Steps::new(1);
+        for second in 1..=100 {
+            steps.note(0, at(second), Duration::from_millis(1));
+        }
+        assert_eq!(steps.since(0, at(0)), Duration::from_millis(100));
+        assert_eq!(steps.since(0, at(96)), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn whoever_waits_hears_of_what_was_noticed_meanwhile() {
+        let steps = Steps::new(1);
+        assert_eq!(steps.more().now_or_never(), None);
+        steps.note(0, at(1), Duration::from_millis(1));
+        assert_eq!(steps.more().now_or_never(), Some(()));
+        assert_eq!(steps.more().now_or_never(), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! How long a lease may be trusted: pure arithmetic.
+//!
+//! A server counts its lease from the moment it ran the script, the client from the moment before it
+//! sent it, so the client's end comes first by construction, provided that their clocks run at the
+//! same rate. The drift is the margin for the case that they do not quite: a share of the lease plus
+//! 2 ms for the resolution of Redis' expiry, as on the Redlock page of the Redis documentation.
+
+use std::time::Duration;
+
+use crate::time::clock::Moment;
+
+/// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
+pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
+
+/// The span of time in which a hold may be relied on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity {
+    start: Moment,
+    /// In nanoseconds, since it is looked at very often.
+    length: u64,
+}
+
+impl Validity {
+    /// The validity that a lease gives when its round began at `start`.
+    pub(crate) fn of_lease(start: Moment, lease: Duration, drift_factor: f64) -> Self {
+        Self {
+            start,
+            length: ns(lease.saturating_sub(drift(lease, drift_factor))),
+        }
+    }
+
+    /// What is left of it at `now`; zero once it has passed.
+    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+        self.remaining_less(0, now)
+    }
+
+    /// The same, if so many nanoseconds of it are lost.
+    pub(crate) fn remaining_less(&self, lost: u64, now: Moment) -> Duration {
+        let gone = now.ns_since(self.start).saturating_add(lost);
+        Duration::from_nanos(self.length.saturating_sub(gone))
+    }
+
+    /// The moment before anything of its round was sent.
+    pub(crate) fn start(&self) -> Moment {
+        self.start
+    }
+}
+
+/// What is longer than can be counted is as long as can be.
+pub(crate) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The longest lease whose drift is smaller: what a clock was seen to step by, and as much again, harms
+/// no longer one.
+pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(than.saturating_sub(RESOLUTION).as_secs_f64() / factor)
+        .unwrap_or(Duration::MAX)
+}
+
+/// The part of a lease that is never trusted.
+pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(lease.as_secs_f64() * factor)
+        .unwrap_or(Duration::MAX)
+        .saturating_add(RESOLUTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::clock::Clock;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_lease_loses_one_percent_and_two_milliseconds() {
+        let start = Clock::Host.now();
+        let validity = Validity::of_lease(start, Duration::from_secs(30), 0.01);
+        assert_eq!(validity.remaining(start), Duration::from_millis(29_698));
+    }
+
+    #[test]
+    fn a_step_harms_the_leases_whose_drift_is_smaller() {
+        let ms = Duration::from_millis;
+        assert_eq!(longest_with_less_drift(ms(302), 0.01), ms(30_000));
+        assert_eq!(longest_with_less_drift(RESOLUTION, 0.01), Duration::ZERO);
+        for lease in [ms(100), ms(30_000)] {
+            let back = longest_with_less_drift(drift(lease, 0.01), 0.01);
+            assert!(back.abs_diff(lease) < Duration::from_micros(1), "{back:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_longer_than_the_lease(lease_ms in 0_u64..=u64::MAX / 2_000_000, factor in 0.0_f64..0.5) {
+            let start = Clock::Host.now();
+            let lease = Duration::from_millis(lease_ms);
+            let left = Validity::of_lease(start, lease, factor).remaining(start);
+            prop_assert!(left <= lease.saturating_sub(RESOLUTION));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What the masters answered: the evidence that errors and guards carry.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::time::rounded::Rounded;
+
+/// One master's answer in a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Vote {
+    /// It did what it was asked: granted, extended or released.
+    Granted,
+    /// Another owner holds the name there.
+    Refused {
+        /// Time until that hold expires unless it is renewed; `None` when the key has no expiry.
+        remaining: Option<Duration>,
+    },
+    /// The hold that was to be extended or released is not there (any more).
+    NotHeld,
+    /// The owner was forced out by an operator.
+    Revoked,
+    /// The server answered with an error and did nothing.
+    Failed {
+        /// The server's own words.
+        error: Arc<str>,
+    },
+    /// Nothing was sent: there is no live connection.
+    NotSent {
+        /// Why there is none.
+        reason: Arc<str>,
+    },
+    /// No answer came within the node deadline after the command was sent: it may be executed yet.
+    Late {
+        /// The deadline, which [`MastersBuilder::node_timeout`](crate::MastersBuilder::node_timeout) sets.
+        within: Duration,
+        /// How long the master's last late answer took, where one has come.
+        took: Option<Duration>,
+    },
+    /// No usable answer after the command was sent: it may or may not have been executed.
+    Unknown {
+        /// What happened instead.
+        reason: Arc<str>,
+    },
+    /// It was started not long ago and may have forgotten who holds: whatever it answered does not
+    /// count.
+    Quarantined {
+        /// For how much longer.
+        remaining: Duration,
+    },
+    /// The outcome was certain before this master answered.
+    Pending,
+}
+
+impl Vote {
+    /// Whether the master may hold something for the asker after this answer to an acquire.
+    pub(crate) fn may_have_granted(&self) -> bool {
+        matches!(
+            self,
+            Self::Granted
+                | Self::Quarantined { .. }
+                | Self::Late { .. }
+                | Self::Unknown { .. }
+                | Self::Pending
+        )
+    }
+}
+
+impl fmt::Display for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted => f.write_str("granted"),
+            Self::Refused {
+                remaining: Some(left),
+            } => {
+                write!(f, "held by another for {}", Rounded(*left))
+            }
+            Self::Refused { remaining: None } => f.write_str("held by another without expiry"),
+            Self::NotHeld => f.write_str("not held"),
+            Self::Revoked => f.write_str("owner was forced out"),
+            Self::Failed { error } => write!(f, "failed: {error}"),
+            Self::NotSent { reason } => write!(f, "not sent: {reason}"),
+            Self::Late { within, took } => {
+                let within = Rounded(*within);
+                write!(
+                    f,
+                    "no usable answer: none within {within} (MastersBuilder::node_timeout)"
+                )?;
+                match took {
+                    Some(took) => {
+                        let took = Rounded(*took);
+                        write!(f, ", and the last one took {took}, for which it is too short")
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::Unknown { reason } => write!(f, "no usable answer: {reason}"),
+            Self::Quarantined { remaining } => {
+                write!(f, "in quarantine for {}", Rounded(*remaining))
+            }
+            Self::Pending => f.write_str("not waited for"),
+        }
+    }
+}
+
+/// One master and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeVote {
+    /// The master's address, without credentials.
+    pub node: Arc<str>,
+    /// What it answered.
+    pub vote: Vote,
+}
+
+/// What every master answered, in the order in which the masters were configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Votes(Vec<NodeVote>);
+
+impl Votes {
+    pub(crate) fn new<'a>(nodes: impl Iterator<Item = &'a Arc<str>>, votes: &[Vote]) -> Self {
+        Self(
+            nodes
+                .zip(votes)
+                .map(|(node, vote)| NodeVote {
+                    node: Arc::clone(node),
+                    vote: vote.clone(),
+                })
+                .collect(),
+        )
+    }
+
+    /// One entry a master.
+    pub fn iter(&self) -> std::slice::Iter<'_, NodeVote> {
+        self.0.iter()
+    }
+
+    /// How many granted.
+    pub fn granted(&self) -> usize {
+        self.iter().filter(|node| node.vote == Vote::Granted).count()
+    }
+}
+
+impl<'a> IntoIterator for &'a Votes {
+    type Item = &'a NodeVote;
+    type IntoIter = std::slice::Iter<'a, NodeVote>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, NodeVote { node, vote }) in self.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{node}: {vote}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Imports run one way: a module names its own layer and those below it, and no modules name each other in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
+const LAYERS: [&[&str]; 13] = [
+    &["time", "votes", "token", "holder"],
+    &["error"],
+    &["config", "names", "namespace", "policy"],
+    &["protocol"],
+    &["node"],
+    &["round"],
+    &["queue"],
+    &["hold"],
+    &["owner", "inspect", "force", "masters", "closing"],
+    &["guard", "builder", "env"],
+    &["acquire", "sim"],
+    &["lock"],
+    &["fuzzing", "crate"],
+];
+
+/// Imports that run upwards, or close a circle. One that no longer does has to go from here.
+const KNOWN: [(&str, &str); 11] = [
+    // `outlived` is arithmetic of time.
+    ("config", "protocol::reckoning"),
+    // What a round and a hold need of a pool is not yet apart from the pool itself.
+    ("round", "masters"),
+    ("hold::extend", "masters"),
+    ("hold::release", "masters"),
+    ("hold::watchdog", "masters"),
+    // What is late keeps its round by its type.
+    ("round::late", "round"),
+    // The pool keeps the list of what closing releases.
+    ("masters", "closing"),
+    // `LONG_AGO` stands in `sim`.
+    ("sim::hollow", "sim"),
+    ("sim::master", "sim"),
+    // The connection's task executes on a master, which starts that task.
+    ("sim::connection", "sim::master"),
+    // An observer is shown the master.
+    ("sim::observer", "sim::master"),
+];
+
+/// The modules, each with its text: no comments, nothing that only tests are built with.
+type Modules = BTreeMap<String, String>;
+
+/// Which modules a module names.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+fn read(folder: &Path, module: &str, modules: &mut Modules) {
+    for entry in fs::read_dir(folder).expect("a directory").flatten() {
+        let (path, name) = (entry.path(), entry.file_name().into_string().expect("a name"));
+        let inner = |name: &str| format!("{module}::{name}");
+        if path.is_dir() {
+            read(&path, &inner(&name), modules);
+        } else if let Some(name) = name.strip_suffix(".rs").filter(|name| *name != "tests") {
+            let whole = ["lib", "mod"].contains(&name);
+            let module = if whole { module.to_owned() } else { inner(name) };
+            let text = fs::read_to_string(path).expect("a text");
+            modules.insert(module, without_tests(&text));
+        }
+    }
+}
+
+fn without_tests(text: &str) -> String {
+    let mut product = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let mut item = lines
+                .by_ref()
+                .skip_while(|line| line.trim_start().starts_with("#["));
+            let head = item.next().unwrap_or_default();
+            if !head.ends_with(';') {
+                lines.by_ref().find(|line| *line == format!("{indent}}}"));
+            }
+        } else {
+            let code = line.split("//").next().unwrap_or_default();
+            product.extend([code, "\n"]);
+        }
+    }
+    product
+}
+
+/// What comes behind each `word` that stands by itself.
+fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let by_itself = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+    text.match_indices(word)
+        .filter(move |(at, _)| by_itself(*at))
+        .map(move |(at, _)| &text[at + word.len()..])
+}
+
+/// The paths of a tree, as in `use`, or the one path that stands there.
+fn expand(before: &str, tree: &str, paths: &mut Vec<String>) {
+    let end = tree.find(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
+    let (path, rest) = tree.split_at(end.unwrap_or(tree.len()));
+    let path = format!("{before}{path}");
+    let Some(tree) = rest.strip_prefix('{').filter(|_| path.ends_with("::")) else {
+        paths.push(path.trim_end_matches("::self").to_owned());
+        return;
+    };
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in tree.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                let item = tree[start..at].trim_start();
+                if !item.is_empty() {
+                    expand(&path, item, paths);
+                }
+                if c == '}' {
+                    return;
+                }
+                start = at + 1;
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+}
+
+fn parent(module: &str) -> &str {
+    module.rsplit_once("::").map_or("crate", |(parent, _)| parent)
+}
+
+/// What a module gives on from those below it: paths by names.
+fn given_on(module: &str, text: &str) -> BTreeMap<String, String> {
+    let mut paths = Vec::new();
+    for start in ["pub(crate) use ", "pub use "] {
+        for tree in behind(text, start) {
+            expand("", tree.strip_prefix("self::").unwrap_or(tree), &mut paths);
+        }
+    }
+    let inner = |path: String| {
+        let name = path.rsplit("::").next().unwrap_or_default().to_owned();
+        (name, format!("{module}::{path}"))
+    };
+    paths.into_iter().map(inner).collect()
+}
+
+/// The module in which the thing is that a path names.
+fn home(modules: &Modules, path: &str) -> Option<String> {
+    let mut module = path;
+    while !modules.contains_key(module) {
+        module = module.rsplit_once("::")?.0;
+    }
+    let name = path[module.len()..].split("::").nth(1).unwrap_or_default();
+    match given_on(module, &modules[module]).get(name) {
+        Some(given) => home(modules, given),
+        None => Some(module.to_owned()),
+    }
+}
+
+fn imports() -> Imports {
+    let mut modules = Modules::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    read(&root, "crate", &mut modules);
+    let named = |module: &String| {
+        let text = &modules[module];
+        let mut paths = Vec::new();
+        for tree in behind(text, "crate::") {
+            expand("crate::", tree, &mut paths);
+        }
+        for tree in behind(text, "super::") {
+            let (above, tree) = match tree.strip_prefix("super::") {
+                Some(tree) => (parent(parent(module)), tree),
+                None => (parent(module), tree),
+            };
+            expand(&format!("{above}::"), tree, &mut paths);
+        }
+        // Of its own folder, by names alone; what it only gives on is named by whoever takes it.
+        let is_use = |line: &str| {
+            ["use ", "pub use ", "pub(crate) use "]
+                .iter()
+                .any(|start| line.starts_with(start))
+        };
+        let own: String = text
+            .split_inclusive(';')
+            .filter(|item| !item.lines().any(is_use))
+            .collect();
+        let inner = modules
+            .keys()
+            .filter(|other| *other != module && parent(other) == module);
+        for child in inner {
+            let name = format!("{}::", child.rsplit("::").next().unwrap_or_default());
+            paths.extend(behind(&own, &name).map(|_| child.clone()));
+        }
+        let given = given_on(module, text).into_iter();
+        let used = given.filter(|(name, _)| behind(&own, name).next().is_some());
+        paths.extend(used.map(|(_, path)| path));
+        let homes = paths.iter().filter_map(|path| home(&modules, path));
+        homes.filter(|home| home != module).collect()
+    };
+    let of_crate = modules.keys().filter(|module| *module != "crate");
+    of_crate.map(|module| (module.clone(), named(module))).collect()
+}
+
+fn layer(module: &str) -> usize {
+    let top = module.split("::").nth(1).unwrap_or("crate");
+    let layer = LAYERS.iter().position(|layer| layer.contains(&top));
+    layer.unwrap_or_else(|| panic!("{top} is in no layer"))
+}
+
+/// Whether the imports lead from one module to the other.
+fn leads(imports: &Imports, from: &str, to: &str) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        for named in imports.get(module).into_iter().flatten() {
+            if named == to {
+                return true;
+            }
+            if seen.insert(named) {
+                next.push(named);
+            }
+        }
+    }
+    false
+}
+
+/// The imports that run upwards or are on a circle.
+fn wrong(imports: &Imports) -> BTreeSet<(String, String)> {
+    let each = imports
+        .iter()
+        .flat_map(|(from, named)| named.iter().map(move |to| (from, to)));
+    each.filter(|(from, to)| layer(to) > layer(from) || leads(imports, to, from))
+        .map(|(from, to)| (from.clone(), to.clone()))
+        .collect()
+}
+
+#[test]
+fn imports_run_one_way() {
+    let all = imports();
+    assert!(all.values().flatten().count() > 200, "hardly anything was read");
+    let of_all = wrong(&all);
+    let mut rest = all;
+    for (from, to) in KNOWN {
+        let known = (format!("crate::{from}"), format!("crate::{to}"));
+        assert!(
+            of_all.contains(&known),
+            "{from} no longer names {to} against the order"
+        );
+        rest.get_mut(&known.0).expect("a module").remove(&known.1);
+    }
+    let new = wrong(&rest);
+    let upwards: Vec<_> = new.iter().filter(|(from, to)| layer(to) > layer(from)).collect();
+    assert!(upwards.is_empty(), "upwards: {upwards:#?}");
+    assert!(new.is_empty(), "in a circle: {new:#?}");
+}
