@@ -7,11 +7,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
+use crate::hold::client::Client;
 use crate::hold::watchdog;
-use crate::masters::{Masters, Pool};
+use crate::masters::Masters;
 use crate::namespace::Namespace;
 use crate::node::{Address, Node, NodeUrl, Server, Slot, Status};
 use crate::policy::Policy;
+use crate::round::pool::Pool;
 use crate::time::clock::Clock;
 use crate::time::random::Chance;
 
@@ -292,7 +294,6 @@ pub(crate) async fn connect(
 ) -> Result<Masters, ConnectError> {
     let end = Instant::now() + config.connect_timeout;
     let pool = Pool::start(nodes, config, clock, chance);
-    pool.keep(watchdog::start(&pool));
     let mut reached = 0;
     let mut nodes = Vec::with_capacity(pool.slots.len());
     for slot in &pool.slots {
@@ -317,7 +318,9 @@ pub(crate) async fn connect(
             nodes,
         });
     }
-    Ok(Masters { pool })
+    let client = Arc::new(Client::new(pool));
+    watchdog::start(&client);
+    Ok(Masters { client })
 }
 
 /// How the first attempt to connect to a master ended, if it did before `end`.

@@ -1,14 +1,14 @@
 //! The graceful end.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::join_all;
 use tokio::time::timeout;
 
 use crate::error::LossCause;
 use crate::hold::Hold;
-use crate::masters::{Masters, Pool};
+use crate::hold::client::Client;
+use crate::masters::Masters;
 use crate::node::Deferred;
 
 /// What becomes of the holds when a pool is closed.
@@ -36,10 +36,6 @@ pub struct Closed {
 /// Node deadlines for which a master may keep silent before it is waited for no longer.
 const SILENT: u32 = 4;
 
-/// The holds that are released by closing: the masters that have done so, and how many it takes.
-#[derive(Debug, Default)]
-pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
-
 impl Masters {
     /// Ends the pool, for this and every other clone: waiters are told
     /// [`LockError::Closed`](crate::LockError::Closed), holds are released or left as asked, and when
@@ -54,12 +50,13 @@ impl Masters {
     /// Dropped half-way, no new lock is given out any more, but connections may still be open. Call it
     /// again: it goes on, and its result is that of both calls.
     pub async fn close(&self, holds: Closing) -> Closed {
-        let pool = &self.pool;
+        let client = &self.client;
+        let pool = &client.pool;
         pool.tracker.close();
         pool.closing.cancel();
         if holds == Closing::Release {
-            for hold in pool.watchdog.all() {
-                release(pool, &hold);
+            for hold in client.watchdog.all() {
+                release(client, &hold);
             }
         }
         // What is on its way gets there before the connections end.
@@ -67,7 +64,12 @@ impl Masters {
         let quiet = pool.config.node_timeout * SILENT;
         let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
         pool.stop().await;
-        let mut closed = pool.released.count();
+        let (released, of) = client.released.count();
+        let mut closed = Closed {
+            released: released as u64,
+            unconfirmed: (of - released) as u64,
+            left: Vec::new(),
+        };
         for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
             closed.left.push((Arc::clone(slot.label()), owed as u64));
         }
@@ -76,37 +78,15 @@ impl Masters {
 }
 
 /// Every master is told with others, in batches.
-fn release(pool: &Pool, hold: &Arc<Hold>) {
+fn release(client: &Client, hold: &Arc<Hold>) {
     if !hold.lose(LossCause::Closed) || !hold.is_to_release() {
         return;
     }
     let touched = hold.touched();
-    let untouched = pool.slots.len() - touched.len();
-    let confirmed = pool.released.add(untouched, hold.needed);
+    let untouched = client.pool.slots.len() - touched.len();
+    let confirmed = client.released.add(untouched, hold.needed);
     for place in touched.iter() {
         let release = Deferred::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
-        pool.slots[place].defer(release);
-    }
-}
-
-impl Releasing {
-    /// Another hold, which so many masters do not have; counts those that have released it.
-    fn add(&self, off: usize, needed: usize) -> Arc<AtomicUsize> {
-        let confirmed = Arc::new(AtomicUsize::new(off));
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.push((Arc::clone(&confirmed), needed));
-        confirmed
-    }
-
-    fn count(&self) -> Closed {
-        let holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_free =
-            |(confirmed, needed): &&(Arc<AtomicUsize>, usize)| confirmed.load(Ordering::Relaxed) >= *needed;
-        let released = holds.iter().filter(is_free).count();
-        Closed {
-            released: released as u64,
-            unconfirmed: (holds.len() - released) as u64,
-            left: Vec::new(),
-        }
+        client.pool.slots[place].defer(release);
     }
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::namespace::Namespace;
-use crate::protocol::reckoning::outlived;
-use crate::time::validity::drift;
+use crate::time::validity::{drift, outlived};
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
 pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);

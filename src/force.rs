@@ -10,10 +10,10 @@ use futures::future::join_all;
 
 use crate::error::LockError;
 use crate::inspect::{Holder, look, unexpected};
-use crate::masters::Pool;
 use crate::names::Names;
 use crate::protocol::calls;
 use crate::protocol::reply::{Entry, Report, parse_forced};
+use crate::round::pool::Pool;
 use crate::round::{Answer, Round, Trust};
 use crate::votes::{Vote, Votes};
 

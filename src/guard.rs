@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
+use crate::hold::client::Client;
 use crate::hold::release::Release;
 use crate::hold::{Hold, Left, extend};
 use crate::inspect::Holder;
-use crate::masters::Pool;
 use crate::owner::Owner;
 use crate::queue::Turn;
 use crate::time::clock::Moment;
@@ -29,7 +29,7 @@ use crate::votes::{Vote, Votes};
 #[must_use = "a guard that is dropped at once releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {
-    pool: Arc<Pool>,
+    client: Arc<Client>,
     hold: Arc<Hold>,
     /// The one that the call site named.
     owner: Option<Owner>,
@@ -55,7 +55,7 @@ impl MultiLockGuard {
     /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile. Else the
     /// hold is given back.
     pub(crate) fn enter(
-        pool: &Arc<Pool>,
+        client: &Arc<Client>,
         hold: Arc<Hold>,
         owner: Option<&Owner>,
         now: Moment,
@@ -66,10 +66,10 @@ impl MultiLockGuard {
             return Err(hold);
         };
         if entered.first_to_renew {
-            pool.watchdog.watch(&hold);
+            client.watchdog.watch(&hold);
         }
         Ok(Self {
-            pool: Arc::clone(pool),
+            client: Arc::clone(client),
             hold,
             owner: owner.cloned(),
             made: OnceLock::new(),
@@ -135,7 +135,7 @@ impl MultiLockGuard {
     /// What every master answered last, to the acquisition or an extension. A minority that failed
     /// shows here and nowhere else.
     pub fn votes(&self) -> Votes {
-        self.pool.evidence(&self.hold.votes())
+        self.client.pool.evidence(&self.hold.votes())
     }
 
     /// Resolves when the hold is lost: at the end of its validity at the latest, whatever any renewal
@@ -162,7 +162,7 @@ impl MultiLockGuard {
     pub fn cancellation_token(&self) -> CancellationToken {
         let token = self.hold.cancellation(|token| {
             let hold = Arc::clone(&self.hold);
-            self.pool.runtime.spawn(async move {
+            self.client.pool.runtime.spawn(async move {
                 if hold.ended().await.is_some() {
                     token.cancel();
                 }
@@ -189,8 +189,8 @@ impl MultiLockGuard {
     ///
     /// Dropped half-way, the hold keeps the validity that it had.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let lease = self.pool.config.checked_lease(lease)?;
-        extend::extend(&self.pool, &self.hold, lease).await
+        let lease = self.client.pool.config.checked_lease(lease)?;
+        extend::extend(&self.client, &self.hold, lease).await
     }
 
     /// Leaves the hold. The last guard of a hold releases the names on every master and wakes who
@@ -214,12 +214,12 @@ impl MultiLockGuard {
         };
         let crowd = turn.as_ref().map(Turn::crowd);
         let touched = self.hold.touched();
-        let release = Release::begin(&self.pool, self.hold.claim(), true, crowd, |place| {
+        let release = Release::begin(&self.client.pool, self.hold.claim(), true, crowd, |place| {
             touched.contains(place)
         });
         // The next of this process in line asks right behind the release.
         drop(turn);
-        let nodes = self.pool.slots.len();
+        let nodes = self.client.pool.slots.len();
         let spare = nodes - self.hold.needed;
         let mut votes: Vec<Vote> = (0..nodes)
             .map(|place| {
@@ -243,7 +243,7 @@ impl MultiLockGuard {
                 break;
             }
         }
-        let evidence = || self.pool.evidence(&votes);
+        let evidence = || self.client.pool.evidence(&votes);
         if gone > spare || !was_valid {
             Err(UnlockError::WasLost { votes: evidence() })
         } else if released + gone >= self.hold.needed {
@@ -268,7 +268,7 @@ impl MultiLockGuard {
 
     /// Nobody looks after a hold in which only leaked guards are left.
     fn abandon(&self) {
-        self.pool.watchdog.forget(&self.hold);
+        self.client.watchdog.forget(&self.hold);
         drop(self.hold.take_turn());
     }
 
@@ -286,7 +286,7 @@ impl MultiLockGuard {
             }
             Left::Last => {}
         }
-        self.pool.watchdog.forget(&self.hold);
+        self.client.watchdog.forget(&self.hold);
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
             owner.forget(&self.hold);
         }
@@ -301,7 +301,7 @@ impl Drop for MultiLockGuard {
         {
             let crowd = turn.as_ref().map(Turn::crowd);
             let touched = self.hold.touched();
-            Release::leave(&self.pool, self.hold.claim(), true, crowd, |place| {
+            Release::leave(&self.client.pool, self.hold.claim(), true, crowd, |place| {
                 touched.contains(place)
             });
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::masters::Pool;
 use crate::names::Names;
 use crate::node::Slot;
 use crate::protocol::calls;
 use crate::protocol::reply::{Entry, Report, parse_report};
+use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::Vote;
 

@@ -56,7 +56,7 @@ impl Masters {
     pub fn lock(&self, names: impl Into<Names>, policy: Policy) -> MultiLock {
         MultiLock {
             masters: self.clone(),
-            names: self.pool.config.namespace.within(names.into()),
+            names: self.client.pool.config.namespace.within(names.into()),
             policy,
             lease: None,
             wait: None,
@@ -206,7 +206,7 @@ impl MultiLock {
     ///
     /// It changes nothing, so it can be dropped at any point.
     pub async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
-        let (pool, plan) = (&self.masters.pool, self.plan()?);
+        let (pool, plan) = (&self.masters.client.pool, self.plan()?);
         Ok(inspect::inspect(pool, &self.names, plan.needed).await)
     }
 
@@ -227,14 +227,14 @@ impl MultiLock {
     ///
     /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
-        let (pool, plan) = (&self.masters.pool, self.plan()?);
+        let (pool, plan) = (&self.masters.client.pool, self.plan()?);
         force::force(pool, &self.names, plan.needed).await
     }
 
     /// The options, checked. No master has been asked yet.
     fn plan(&self) -> Result<Plan, LockError> {
         self.names.check()?;
-        let config = &self.masters.pool.config;
+        let config = &self.masters.client.pool.config;
         let lease = match self.lease {
             Some(lease) => config.checked_lease(lease)?,
             // Checked when the masters were connected.
@@ -249,11 +249,11 @@ impl MultiLock {
         if let Some(max) = self.max_hold {
             in_range("max_hold", max, lease, MAX_WAIT)?;
         }
-        if self.masters.pool.is_closed() {
+        if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
         Ok(Plan {
-            pool: Arc::clone(&self.masters.pool),
+            client: Arc::clone(&self.masters.client),
             names: self.names.clone(),
             policy: self.policy,
             needed: self.policy.checked(self.masters.len())?,

@@ -21,28 +21,6 @@ const LAYERS: [&[&str]; 13] = [
     &["fuzzing", "crate"],
 ];
 
-/// Imports that run upwards, or close a circle. One that no longer does has to go from here.
-const KNOWN: [(&str, &str); 11] = [
-    // `outlived` is arithmetic of time.
-    ("config", "protocol::reckoning"),
-    // What a round and a hold need of a pool is not yet apart from the pool itself.
-    ("round", "masters"),
-    ("hold::extend", "masters"),
-    ("hold::release", "masters"),
-    ("hold::watchdog", "masters"),
-    // What is late keeps its round by its type.
-    ("round::late", "round"),
-    // The pool keeps the list of what closing releases.
-    ("masters", "closing"),
-    // `LONG_AGO` stands in `sim`.
-    ("sim::hollow", "sim"),
-    ("sim::master", "sim"),
-    // The connection's task executes on a master, which starts that task.
-    ("sim::connection", "sim::master"),
-    // An observer is shown the master.
-    ("sim::observer", "sim::master"),
-];
-
 /// The modules, each with its text: no comments, nothing that only tests are built with.
 type Modules = BTreeMap<String, String>;
 
@@ -234,18 +212,11 @@ fn wrong(imports: &Imports) -> BTreeSet<(String, String)> {
 fn imports_run_one_way() {
     let all = imports();
     assert!(all.values().flatten().count() > 200, "hardly anything was read");
-    let of_all = wrong(&all);
-    let mut rest = all;
-    for (from, to) in KNOWN {
-        let known = (format!("crate::{from}"), format!("crate::{to}"));
-        assert!(
-            of_all.contains(&known),
-            "{from} no longer names {to} against the order"
-        );
-        rest.get_mut(&known.0).expect("a module").remove(&known.1);
-    }
-    let new = wrong(&rest);
-    let upwards: Vec<_> = new.iter().filter(|(from, to)| layer(to) > layer(from)).collect();
+    let wrong = wrong(&all);
+    let upwards: Vec<_> = wrong
+        .iter()
+        .filter(|(from, to)| layer(to) > layer(from))
+        .collect();
     assert!(upwards.is_empty(), "upwards: {upwards:#?}");
-    assert!(new.is_empty(), "in a circle: {new:#?}");
+    assert!(wrong.is_empty(), "in a circle: {wrong:#?}");
 }

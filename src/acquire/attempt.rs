@@ -9,16 +9,17 @@ use tokio::time::{Instant, timeout};
 use crate::acquire::terms::{Hindrance, Plan, Refusal};
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
+use crate::hold::client::Client;
 use crate::hold::ends::Ends;
 use crate::hold::release::Attempt;
 use crate::hold::vote_record::Places;
 use crate::hold::{Granted, Hold};
-use crate::masters::Pool;
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{Reply, parse_acquired, parse_extended};
 use crate::protocol::tally::{Ballot, Obstacle, Outcome, Tally};
+use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
 use crate::time::validity::Validity;
 use crate::token::FencingToken;
@@ -30,16 +31,17 @@ const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
 pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
-    let pool = &plan.pool;
+    let client = &plan.client;
+    let pool = &client.pool;
     let claim = Claim {
         names: plan.names.clone(),
-        field: pool.fresh_field(),
+        field: client.fresh_field(),
         token: FencingToken::NONE,
     };
     let field = claim.field;
     let owner = field.text();
     let mut token = if plan.fenced {
-        pool.propose_token()
+        client.propose_token()
     } else {
         FencingToken::NONE
     };
@@ -54,7 +56,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
-    let Counted { denied, accepted } = count(pool, &mut round, &mut tally, &mut attempt).await;
+    let Counted { denied, accepted } = count(client, &mut round, &mut tally, &mut attempt).await;
     if tally.outcome() != Outcome::Won {
         let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
         tracing::debug!(names = %plan.names, %error, "round lost");
@@ -70,7 +72,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         });
     }
     if plan.fenced && accepted < plan.needed {
-        token = pool.propose_token();
+        token = client.propose_token();
         if !raise(plan, owner, token, &attempt.votes, round.deadline()).await {
             let votes = attempt.votes.clone();
             let error = LockError::Unfenced {
@@ -107,7 +109,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     ));
     // Entered only with validity left, by the clock after the last answer that was needed.
     let Ok(guard) = MultiLockGuard::enter(
-        pool,
+        client,
         Arc::clone(&hold),
         plan.owner.as_ref(),
         pool.clock.now(),
@@ -118,7 +120,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     };
     if !plan.renew {
         // To notice its end; one that is renewed is looked after already.
-        pool.watchdog.watch(&hold);
+        client.watchdog.watch(&hold);
     }
     if pool.is_closed() {
         // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
@@ -148,7 +150,7 @@ fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
         }
         hold.note_vote(place, vote);
     };
-    round.leave(Forgotten::Loaded, Box::new(note));
+    round.leave(Forgotten::Loaded, note);
 }
 
 /// What the tally does not tell.
@@ -161,7 +163,7 @@ struct Counted {
 
 /// Counts answers until the outcome is certain, and, if the round is lost, its reason: held or
 /// unreachable is worth the answers that are on their way.
-async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut Attempt) -> Counted {
+async fn count(client: &Client, round: &mut Round, tally: &mut Tally, attempt: &mut Attempt) -> Counted {
     let mut counted = Counted {
         denied: 0,
         accepted: 0,
@@ -169,7 +171,7 @@ async fn count(pool: &Pool, round: &mut Round, tally: &mut Tally, attempt: &mut 
     while let Some((place, answer)) = round.next().await {
         counted.denied += usize::from(is_denied(&answer));
         let answer = read(answer);
-        pool.tokens.saw(answer.highest);
+        client.tokens.saw(answer.highest);
         counted.accepted += usize::from(answer.accepted);
         attempt.votes[place] = answer.vote;
         tally.count(answer.ballot);
@@ -211,7 +213,7 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
 /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
 /// where grant and acceptance met, so the others are not asked.
 async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote], deadline: Instant) -> bool {
-    let pool = &plan.pool;
+    let pool = &plan.client.pool;
     let renewal = Renewal {
         names: &plan.names,
         owner,
@@ -293,7 +295,7 @@ fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
 
 /// Why the round did not give a hold.
 fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockError, Hindrance) {
-    let evidence = plan.pool.evidence(votes);
+    let evidence = plan.client.pool.evidence(votes);
     match tally.obstacle() {
         Some(Obstacle::Held) => {
             let retry_after = held_for(plan, tally, votes);
@@ -306,7 +308,7 @@ fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockEr
             )
         }
         Some(Obstacle::Split) => {
-            let retry_after = plan.pool.config.node_timeout;
+            let retry_after = plan.client.pool.config.node_timeout;
             (
                 LockError::Contended {
                     retry_after,

@@ -14,7 +14,7 @@ use crate::token::FencingToken;
 
 /// Tries once.
 pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
-    if plan.pool.is_closed() {
+    if plan.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
     match plan.standing() {
@@ -26,11 +26,11 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
         Standing::Overlapping(held) => return Err(overlapping(plan, &held).into()),
         Standing::Outside => {}
     }
-    plan.pool.chartered(plan.lease)?;
-    plan.pool.relief(plan.needed).await;
-    let reckoned = plan.pool.reckoning.longest_lease();
+    plan.client.pool.chartered(plan.lease)?;
+    plan.client.pool.relief(plan.needed).await;
+    let reckoned = plan.client.pool.reckoning.longest_lease();
     let mut attempted = attempt(plan).await;
-    if attempted.is_err() && plan.pool.reckoning.longest_lease() != reckoned {
+    if attempted.is_err() && plan.client.pool.reckoning.longest_lease() != reckoned {
         // Too little was reckoned with. With what the masters have told, it is tried anew at once.
         attempted = attempt(plan).await;
     }
@@ -63,7 +63,7 @@ async fn enter(
     }
     let longer = (!plan.renew && plan.lease > lease).then_some(plan.lease);
     if longer.is_some() || left < lease / 3 || left <= plan.min_validity {
-        match extend(&plan.pool, &hold, longer.unwrap_or(lease)).await {
+        match extend(&plan.client, &hold, longer.unwrap_or(lease)).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
@@ -76,10 +76,10 @@ async fn enter(
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }
-        now = plan.pool.clock.now();
+        now = plan.client.pool.clock.now();
     }
     let owner = plan.owner.as_ref();
-    match MultiLockGuard::enter(&plan.pool, hold, owner, now, plan.min_validity, plan.renew) {
+    match MultiLockGuard::enter(&plan.client, hold, owner, now, plan.min_validity, plan.renew) {
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => Err(plan.too_late(hold.remaining(), hold.votes())),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{InvalidInput, LockError, Unchartered};
-use crate::masters::Pool;
+use crate::hold::client::Client;
 use crate::names::Names;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
@@ -13,7 +13,7 @@ use crate::votes::Vote;
 /// The checked options of an acquisition.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) client: Arc<Client>,
     pub(crate) names: Names,
     pub(crate) policy: Policy,
     pub(crate) needed: usize,
@@ -33,7 +33,7 @@ impl Plan {
     /// Where its owner stands now with the names.
     pub(crate) fn standing(&self) -> Standing {
         self.owner.as_ref().map_or(Standing::Outside, |owner| {
-            owner.standing(self.pool.client, &self.names, self.pool.clock.now())
+            owner.standing(self.client.id, &self.names, self.client.pool.clock.now())
         })
     }
 
@@ -41,8 +41,8 @@ impl Plan {
     pub(crate) fn split(&self, votes: Vec<Vote>) -> Refusal {
         Refusal {
             error: LockError::Contended {
-                retry_after: self.pool.config.node_timeout,
-                votes: self.pool.evidence(&votes),
+                retry_after: self.client.pool.config.node_timeout,
+                votes: self.client.pool.evidence(&votes),
             },
             hindrance: Hindrance::Split,
             votes,
@@ -54,7 +54,7 @@ impl Plan {
         Refusal {
             error: LockError::TooLate {
                 validity,
-                votes: self.pool.evidence(&votes),
+                votes: self.client.pool.evidence(&votes),
             },
             hindrance: Hindrance::Split,
             votes,

@@ -28,10 +28,10 @@ const AFTER_LEASE: Duration = Duration::from_millis(2);
 ///
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
-    let mut pauses = Pauses::new(&plan.pool.chance);
-    let mut alarms = Pauses::new(&plan.pool.chance);
+    let mut pauses = Pauses::new(&plan.client.pool.chance);
+    let mut alarms = Pauses::new(&plan.client.pool.chance);
     let turn = loop {
-        let waiting = match plan.pool.lines.join(&plan.names).try_turn() {
+        let waiting = match plan.client.lines.join(&plan.names).try_turn() {
             Ok(turn) => break turn,
             Err(place) => place,
         };
@@ -88,7 +88,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
 async fn unless_closed<T>(plan: &Plan, waiting: impl Future<Output = T>) -> Result<T, LockError> {
     tokio::select! {
         biased;
-        () = plan.pool.closing.cancelled() => Err(LockError::Closed),
+        () = plan.client.pool.closing.cancelled() => Err(LockError::Closed),
         done = waiting => Ok(done),
     }
 }
@@ -153,7 +153,7 @@ async fn rest(
             listening.quorum_possible(&heard, &refusal.votes, plan.needed).await;
             let slept = asleep.elapsed();
             defer(plan, turn, &listening).await;
-            race.start(slept, &plan.pool.chance).await;
+            race.start(slept, &plan.client.pool.chance).await;
         } => {}
     }
 }
@@ -188,7 +188,7 @@ async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
     if let Some(listening) = turn.listening() {
         return listening;
     }
-    let listening = Arc::new(Listening::begin(&plan.pool.ears, &plan.names).await);
+    let listening = Arc::new(Listening::begin(&plan.client.pool, &plan.names).await);
     turn.listen_with(Arc::clone(&listening));
     listening
 }

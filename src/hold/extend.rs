@@ -11,20 +11,21 @@ use redis::Value;
 
 use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
+use crate::hold::client::Client;
 use crate::hold::ends::Ends;
 use crate::hold::vote_record::Places;
-use crate::masters::Pool;
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{Reply, parse_acquired, parse_extended};
+use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
 use crate::votes::{Vote, Votes};
 
 /// One round for any number of holds. Dropped half-way, the holds keep the validity they have.
 pub(crate) struct Extension {
-    pool: Arc<Pool>,
+    client: Arc<Client>,
     round: Round,
     /// The longest lease that was reckoned with when it began.
     reckoned: Duration,
@@ -64,7 +65,8 @@ impl Extended {
 
 impl Extension {
     /// Asks every master to let each hold live for its lease from now.
-    pub(crate) fn begin(pool: &Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+    pub(crate) fn begin(client: &Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+        let pool = &client.pool;
         // Before anything is sent.
         let (steps, now) = (pool.steps.count(), pool.clock.now());
         let reckoned = pool.reckoning.longest_lease();
@@ -84,7 +86,7 @@ impl Extension {
         let request = request(pool, &renewals);
         let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
         Self {
-            pool: Arc::clone(pool),
+            client: Arc::clone(client),
             round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
             reckoned,
             extended,
@@ -134,9 +136,9 @@ impl Extension {
     /// Asks a master for every hold by itself, after an error that may be about one of them only.
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter().enumerate() {
-            let request = request(&self.pool, &[entry.renewal()]);
+            let request = request(&self.client.pool, &[entry.renewal()]);
             let trust = Trust::Kept(entry.hold.needed);
-            let mut round = Round::begin(&self.pool, &request, trust, |place| place == node);
+            let mut round = Round::begin(&self.client.pool, &request, trust, |place| place == node);
             let hold = Arc::clone(&entry.hold);
             self.apart.push(Box::pin(async move {
                 let answer = round.next().await.map(|(_, answer)| answer);
@@ -163,12 +165,12 @@ impl Extension {
         // they are counted, so not once more is known.
         if granted && judged && entry.agreed.len() >= entry.hold.needed {
             let (on, needed) = (entry.agreed, entry.hold.needed);
-            let ends = Ends::new(entry.validity, on, needed, &self.pool.steps, self.steps);
+            let ends = Ends::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
-        if entry.against > self.pool.slots.len() - entry.hold.needed {
+        if entry.against > self.client.pool.slots.len() - entry.hold.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
-            lose(&self.pool, &entry.hold, LossCause::TakenAway);
+            lose(&self.client, &entry.hold, LossCause::TakenAway);
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
@@ -184,15 +186,15 @@ impl Extension {
     fn conclude(&self) {
         for entry in &self.extended {
             let gone = entry.against + entry.forgotten_by.len();
-            if gone > self.pool.slots.len() - entry.hold.needed {
-                lose(&self.pool, &entry.hold, LossCause::Forgotten);
+            if gone > self.client.pool.slots.len() - entry.hold.needed {
+                lose(&self.client, &entry.hold, LossCause::Forgotten);
             }
         }
     }
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let retention = self.pool.config.fence_retention;
+        let retention = self.client.pool.config.fence_retention;
         let round = hold.while_valid(node, |count| {
             let fence = Fence {
                 token: hold.token,
@@ -204,9 +206,9 @@ impl Extension {
                 count,
                 *lease,
                 fence,
-                self.pool.terms(),
+                self.client.pool.terms(),
             );
-            Round::begin(&self.pool, &request, Trust::Quorum(hold.needed), |place| {
+            Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |place| {
                 place == node
             })
         });
@@ -228,13 +230,13 @@ impl Extension {
     /// Whether masters have told of longer leases than it had reckoned with, so that it is worth
     /// trying anew at once.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.pool.reckoning.longest_lease() != self.reckoned
+        self.client.pool.reckoning.longest_lease() != self.reckoned
     }
 
     /// Begins the same round anew.
     pub(crate) fn anew(self) -> Self {
         let holds = self.extended.into_iter().map(|entry| (entry.hold, entry.lease));
-        Self::begin(&self.pool, holds.collect())
+        Self::begin(&self.client, holds.collect())
     }
 
     /// The holds and whether each was confirmed.
@@ -246,33 +248,38 @@ impl Extension {
 }
 
 /// Ends a hold before its time, and has it cleaned up.
-fn lose(pool: &Pool, hold: &Arc<Hold>, cause: LossCause) {
+fn lose(client: &Client, hold: &Arc<Hold>, cause: LossCause) {
     if hold.lose(cause) {
-        pool.watchdog.watch(hold);
+        client.watchdog.watch(hold);
     }
 }
 
 /// Extends one hold and goes on as soon as that is certain.
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
-pub(crate) async fn extend(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+pub(crate) async fn extend(
+    client: &Arc<Client>,
+    hold: &Arc<Hold>,
+    lease: Duration,
+) -> Result<(), ExtendError> {
+    let pool = &client.pool;
     pool.chartered(lease)?;
     let reckoned = pool.reckoning.longest_lease();
-    let extended = extend_once(pool, hold, lease).await;
+    let extended = extend_once(client, hold, lease).await;
     if extended.is_err() && pool.reckoning.longest_lease() != reckoned {
         // With what the masters have told.
-        return extend_once(pool, hold, lease).await;
+        return extend_once(client, hold, lease).await;
     }
     extended
 }
 
-async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+async fn extend_once(client: &Arc<Client>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
     if hold.remaining().is_zero() {
         return Err(ExtendError::Lost {
             votes: Votes::default(),
         });
     }
-    let mut extension = Extension::begin(pool, vec![(Arc::clone(hold), lease)]);
+    let mut extension = Extension::begin(client, vec![(Arc::clone(hold), lease)]);
     let mut over = pin!(hold.ended());
     loop {
         tokio::select! {
@@ -280,7 +287,7 @@ async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Res
             more = extension.step() => {
                 if extension.is_confirmed(0) {
                     // The rest may still find masters that forgot it.
-                    pool.in_background(async move { while extension.step().await {} });
+                    client.pool.in_background(async move { while extension.step().await {} });
                     return Ok(());
                 }
                 if !more || hold.remaining().is_zero() {
@@ -290,7 +297,7 @@ async fn extend_once(pool: &Arc<Pool>, hold: &Arc<Hold>, lease: Duration) -> Res
             _ = &mut over => break,
         }
     }
-    let votes = pool.evidence(&hold.votes());
+    let votes = client.pool.evidence(&hold.votes());
     let validity = hold.remaining();
     if validity.is_zero() {
         return Err(ExtendError::Lost { votes });

@@ -3,6 +3,7 @@
 //! The count of a hold belongs to the client. Entering again and leaving an inner guard change it
 //! here and nowhere else, so nothing that is late or lost on the network can miscount.
 
+pub(crate) mod client;
 pub(crate) mod ends;
 pub(crate) mod extend;
 pub(crate) mod holdings;

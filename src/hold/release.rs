@@ -9,13 +9,13 @@ use std::sync::Arc;
 use redis::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::masters::Pool;
 use crate::node::{self, Deferred};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::parse_released;
 use crate::queue::Crowd;
+use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round};
 use crate::votes::Vote;
 
@@ -105,7 +105,7 @@ impl Drop for Release {
             let note = move |place, answer| {
                 books.enter(place, answer);
             };
-            round.leave(Forgotten::SentAgain, Box::new(note));
+            round.leave(Forgotten::SentAgain, note);
         }
     }
 }

@@ -8,45 +8,47 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::AbortOnDropHandle;
 
+use crate::hold::client::Client;
 use crate::hold::extend::Extension;
 use crate::hold::release::Release;
 use crate::hold::{Hold, Upkeep};
-use crate::masters::Pool;
 use crate::protocol::calls;
+use crate::round::pool::Pool;
 use crate::time::clock::Moment;
 
 /// More than two clocks that run differ by in that time.
 const SUSPENSION: Duration = Duration::from_millis(50);
 
-/// Looks after the holds of the pool for as long as there is one.
-pub(crate) fn start(pool: &Arc<Pool>) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(pool.runtime.spawn(run(Arc::downgrade(pool))))
+/// Looks after the holds of a client for as long as there is one.
+pub(crate) fn start(client: &Arc<Client>) {
+    client.pool.keep(run(Arc::downgrade(client)));
 }
 
-async fn run(pool: Weak<Pool>) {
-    let shared = |pool: Arc<Pool>| (Arc::clone(&pool.watchdog), Arc::clone(&pool.steps));
-    let Some((watchdog, steps)) = pool.upgrade().map(shared) else {
+async fn run(client: Weak<Client>) {
+    let shared = |client: Arc<Client>| (Arc::clone(&client.watchdog), Arc::clone(&client.pool.steps));
+    let Some((watchdog, steps)) = client.upgrade().map(shared) else {
         return;
     };
     let mut renewals = FuturesUnordered::new();
     let mut awake = None;
     loop {
         let next = {
-            let Some(pool) = pool.upgrade() else { return };
-            let now = (pool.clock.now(), Instant::now());
+            let Some(client) = client.upgrade() else {
+                return;
+            };
+            let now = (client.pool.clock.now(), Instant::now());
             if awake.replace(now).is_some_and(|before| suspended(before, now)) {
                 watchdog.look_again();
             }
             let (due, next) = watchdog.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
-            let mut due = sort_out(&pool, due);
+            let mut due = sort_out(&client, due);
             due.sort_by_key(|(hold, _)| hold.needed);
             for policy in due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
                 for batch in calls::batches(policy, |(hold, _)| calls::extended_keys(&hold.names, hold.token))
                 {
-                    renewals.push(renew(Arc::clone(&pool), batch.to_vec()));
+                    renewals.push(renew(Arc::clone(&client), batch.to_vec()));
                 }
             }
             next
@@ -73,23 +75,23 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
 }
 
 /// Buries what is lost, puts back what is not due yet; what remains is to be renewed.
-fn sort_out(pool: &Arc<Pool>, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
+fn sort_out(client: &Client, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
     let mut renewals = Vec::new();
     for hold in due {
         match hold.upkeep() {
             Upkeep::Renewal(lease) => renewals.push((hold, lease)),
             Upkeep::Burial => {
-                bury(pool, &hold);
-                pool.watchdog.buried(&hold);
+                bury(&client.pool, &hold);
+                client.watchdog.buried(&hold);
             }
-            Upkeep::Look(_) | Upkeep::Nothing => pool.watchdog.seen_to(&hold, true),
+            Upkeep::Look(_) | Upkeep::Nothing => client.watchdog.seen_to(&hold, true),
         }
     }
     renewals
 }
 
-async fn renew(pool: Arc<Pool>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
-    let mut extension = Extension::begin(&pool, holds);
+async fn renew(client: Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
+    let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
     if extension.is_outdated() {
         // With what the masters have told.

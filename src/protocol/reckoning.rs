@@ -14,10 +14,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::config::{Config, MAX_LEASE, Quarantine};
-use crate::time::validity::drift;
-
-/// Servers tell their uptime in whole seconds.
-const UPTIME_RESOLUTION: Duration = Duration::from_secs(1);
+use crate::time::validity::outlived;
 
 /// What clients have agreed upon, as it is stored on every master. It is only ever raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,14 +197,6 @@ impl Reckoning {
     fn charter(&self) -> MutexGuard<'_, Charter> {
         self.charter.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The time after which a lease of this length has ended by every clock: the lease by the fastest one,
-/// and a second because servers tell their uptime in whole ones.
-pub(crate) fn outlived(lease: Duration, drift_factor: f64) -> Duration {
-    lease
-        .saturating_add(drift(lease, drift_factor))
-        .saturating_add(UPTIME_RESOLUTION)
 }
 
 fn whole_ms(lease: Duration) -> u64 {

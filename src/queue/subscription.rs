@@ -4,27 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use tokio::runtime::Handle;
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 
 use crate::names::{Names, channel};
-use crate::node::channels::{Topic, Topics};
-use crate::node::{Inbox, Slot};
+use crate::node::Inbox;
+use crate::node::channels::Topic;
+use crate::round::pool::Pool;
 use crate::votes::Vote;
-
-/// What listening needs of the pool of masters.
-#[derive(Clone, Debug)]
-pub(crate) struct Ears {
-    pub(crate) slots: Vec<Arc<Slot>>,
-    pub(crate) topics: Arc<Topics>,
-    pub(crate) runtime: Handle,
-    pub(crate) node_timeout: Duration,
-}
 
 /// A subscription to the releases of some names, on every master. Dropping the last one of a channel
 /// unsubscribes.
 pub(crate) struct Listening {
-    ears: Arc<Ears>,
+    pool: Arc<Pool>,
     topics: Vec<(String, Arc<Topic>)>,
 }
 
@@ -38,21 +29,21 @@ pub(crate) struct Heard {
 impl Listening {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
-    pub(crate) async fn begin(ears: &Arc<Ears>, names: &Names) -> Self {
+    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names) -> Self {
         let mut listening = Self {
-            ears: Arc::clone(ears),
+            pool: Arc::clone(pool),
             topics: Vec::with_capacity(names.len()),
         };
         let mut calls = Vec::new();
         for name in names.iter() {
             let channel = channel(name).text();
-            let topic = ears
+            let topic = pool
                 .topics
-                .join(&channel, || calls.extend(ears.subscribe(&channel)));
+                .join(&channel, || calls.extend(subscribe(pool, &channel)));
             listening.topics.push((channel, topic));
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
-        let _ = timeout(ears.node_timeout, confirmed).await;
+        let _ = timeout(pool.config.node_timeout, confirmed).await;
         listening
     }
 
@@ -60,7 +51,7 @@ impl Listening {
     /// heard since.
     pub(crate) fn heard(&self) -> Heard {
         Heard {
-            notices: (0..self.ears.slots.len())
+            notices: (0..self.pool.slots.len())
                 .map(|node| self.notices(node))
                 .collect(),
             gaps: self.gaps(),
@@ -137,14 +128,14 @@ impl Drop for Listening {
     fn drop(&mut self) {
         let mut calls = Vec::new();
         for (channel, _) in &self.topics {
-            self.ears
+            self.pool
                 .topics
-                .leave(channel, || calls.extend(self.ears.unsubscribe(channel)));
+                .leave(channel, || calls.extend(unsubscribe(&self.pool, channel)));
         }
         if !calls.is_empty() {
-            let within = self.ears.node_timeout;
+            let within = self.pool.config.node_timeout;
             // The timer is made by the task, since this may be dropped outside of a runtime.
-            self.ears
+            self.pool
                 .runtime
                 .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });
         }
@@ -159,20 +150,14 @@ impl fmt::Debug for Listening {
     }
 }
 
-impl Ears {
-    fn subscribe(&self, channel: &str) -> Vec<Inbox> {
-        let channels = [channel.to_owned()];
-        self.slots
-            .iter()
-            .filter_map(|slot| Some(slot.link().ok()?.subscribe(&channels)))
-            .collect()
-    }
+fn subscribe(pool: &Pool, channel: &str) -> Vec<Inbox> {
+    let channels = [channel.to_owned()];
+    let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
+    links.map(|link| link.subscribe(&channels)).collect()
+}
 
-    fn unsubscribe(&self, channel: &str) -> Vec<Inbox> {
-        let channels = [channel.to_owned()];
-        self.slots
-            .iter()
-            .filter_map(|slot| Some(slot.link().ok()?.unsubscribe(&channels)))
-            .collect()
-    }
+fn unsubscribe(pool: &Pool, channel: &str) -> Vec<Inbox> {
+    let channels = [channel.to_owned()];
+    let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
+    links.map(|link| link.unsubscribe(&channels)).collect()
 }

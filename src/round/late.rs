@@ -8,17 +8,13 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 use tokio::time::sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-
-use crate::protocol::fault::Fault;
-use crate::round::{Forgotten, Round};
 
 /// How often the list is gone through, for as long as there is news.
 const PERIOD: Duration = Duration::from_millis(4);
@@ -54,29 +50,31 @@ struct Entry {
     taken: bool,
 }
 
-/// What is left of a round.
+/// What is left of a round: polled, it takes in what has come, and it is ready when nothing more is to
+/// come.
 pub(crate) struct Rest {
-    pub(crate) round: Round,
-    pub(crate) forgotten: Forgotten,
-    /// Takes in each answer.
-    pub(crate) note: Note,
+    gather: Box<Gather>,
     /// Closing waits for them.
-    pub(crate) _under_way: TaskTrackerToken,
+    _under_way: TaskTrackerToken,
 }
 
-pub(crate) type Note = Box<dyn FnMut(usize, Result<Value, Fault>) + Send>;
+type Gather = dyn FnMut(&mut Context<'_>) -> Poll<()> + Send;
 
 impl Rest {
+    pub(crate) fn new(
+        under_way: TaskTrackerToken,
+        gather: impl FnMut(&mut Context<'_>) -> Poll<()> + Send + 'static,
+    ) -> Self {
+        Self {
+            gather: Box::new(gather),
+            _under_way: under_way,
+        }
+    }
+
     /// Takes in what has come; whether more is to come, of which `waker` is told.
     fn gather(&mut self, waker: &Waker) -> bool {
-        let hearing = poll_fn(|cx| {
-            while let Some((place, answer)) = ready!(self.round.poll_next(cx, self.forgotten)) {
-                (self.note)(place, answer);
-            }
-            Poll::Ready(())
-        });
         // Many rounds are looked at in one go, more than a task's budget.
-        let hearing = std::pin::pin!(unconstrained(hearing));
+        let hearing = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
         hearing.poll(&mut Context::from_waker(waker)).is_pending()
     }
 }

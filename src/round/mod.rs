@@ -1,6 +1,7 @@
 //! One round: a request to every master at once, answers as they come, one deadline for all.
 
 pub(crate) mod late;
+pub(crate) mod pool;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::masters::Pool;
 use crate::node::{self, By, Deferred, Inbox, Late, Link, ReplyTo, Slot};
 use crate::policy::forgetful_allowed;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reply::{Stamp, parse_outdated};
-use crate::round::late::{Note, Rest};
+use crate::round::late::Rest;
+use crate::round::pool::Pool;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 
@@ -200,7 +201,11 @@ impl Round {
     }
 
     /// Goes on without the caller, to hear what the rest answers.
-    pub(crate) fn leave(mut self, forgotten: Forgotten, mut note: Note) {
+    pub(crate) fn leave(
+        mut self,
+        forgotten: Forgotten,
+        mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static,
+    ) {
         if self.outstanding == 0 {
             return;
         }
@@ -214,12 +219,13 @@ impl Round {
             });
             return;
         }
-        pool.stragglers.leave(Rest {
-            round: self,
-            forgotten,
-            note,
-            _under_way: pool.tracker.token(),
+        let rest = Rest::new(pool.tracker.token(), move |cx| {
+            while let Some((place, answer)) = ready!(self.poll_next(cx, forgotten)) {
+                note(place, answer);
+            }
+            Poll::Ready(())
         });
+        pool.stragglers.leave(rest);
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, forgotten: Forgotten) -> Poll<Option<Answer>> {

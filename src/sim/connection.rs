@@ -6,16 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::master::Master;
 use super::observer::Fate;
 use super::store::Bytes;
 use crate::node::{self, By, Listener, ReplyTo};
 use crate::protocol::command::{Request, Script};
-use crate::protocol::fault::Fault;
 
 /// What a client asks for.
 pub(super) enum Ask {
@@ -57,7 +54,7 @@ impl Ask {
         }
     }
 
-    fn is_release(&self) -> bool {
+    pub(super) fn is_release(&self) -> bool {
         matches!(self, Self::Script { script, .. } if script.name == "release")
     }
 
@@ -67,12 +64,12 @@ impl Ask {
 }
 
 /// A request on its way.
-struct Envelope {
-    ask: Ask,
+pub(super) struct Envelope {
+    pub(super) ask: Ask,
     sent: Instant,
     /// Decided when it is next in line.
-    fate: Option<Fate>,
-    reply: ReplyTo,
+    pub(super) fate: Option<Fate>,
+    pub(super) reply: ReplyTo,
 }
 
 impl Envelope {
@@ -86,7 +83,7 @@ impl Envelope {
     }
 
     /// How much longer its reply takes than others.
-    fn reply_delay(&self) -> Duration {
+    pub(super) fn reply_delay(&self) -> Duration {
         match self.fate {
             Some(Fate::ReplyDelayed(more)) => more,
             _ => Duration::ZERO,
@@ -147,38 +144,59 @@ impl Pipe {
         }
     }
 
-    /// When the next request gets to the master, if requests take so long.
-    fn next_request(&self, master: &Master, client: i64, delay: Duration) -> Option<Instant> {
+    /// When the next request gets to the master, if requests take so long; `fate` says what is to become of
+    /// it, the first time.
+    pub(super) fn next_request(&self, fate: impl FnOnce(&Ask) -> Fate, delay: Duration) -> Option<Instant> {
         let mut requests = lock(&self.requests);
         let next = requests.as_mut()?.front_mut()?;
         if next.fate.is_none() {
-            next.fate = Some(master.fate(client, &next.ask));
+            next.fate = Some(fate(&next.ask));
         }
         Some(next.arrives(delay))
     }
 
     /// When the next notice was published.
-    fn next_notice(&self) -> Option<Instant> {
+    pub(super) fn next_notice(&self) -> Option<Instant> {
         lock(&self.notices).front().map(|(published, _)| *published)
     }
 
     /// Whether the connection is to break instead of delivering its next request.
-    fn breaks_before_next(&self) -> bool {
+    pub(super) fn breaks_before_next(&self) -> bool {
         let requests = lock(&self.requests);
         let next = requests.as_ref().and_then(VecDeque::front);
         next.is_some_and(|envelope| envelope.fate == Some(Fate::ResetBefore))
     }
 
-    fn take_request(&self) -> Option<Envelope> {
+    /// Hands the next notice to whoever listens.
+    pub(super) fn deliver_notice(&self) {
+        let next = lock(&self.notices).pop_front();
+        if let Some((_, channel)) = next {
+            self.note_heard();
+            (self.listener)(&channel);
+        }
+    }
+
+    /// Ends the connection; what had not been executed. Whoever waits for an answer learns of it now.
+    pub(super) fn close(&self) -> Option<VecDeque<Ask>> {
+        let requests = lock(&self.requests).take()?;
+        Some(requests.into_iter().map(|envelope| envelope.ask).collect())
+    }
+
+    /// Resolves when something was sent or published.
+    pub(super) async fn moved(&self) {
+        self.moved.notified().await;
+    }
+
+    pub(super) fn take_request(&self) -> Option<Envelope> {
         lock(&self.requests).as_mut()?.pop_front()
     }
 
     /// No answer to it is to be expected any more.
-    fn is_over(&self, ask: &Ask) {
+    pub(super) fn is_over(&self, ask: &Ask) {
         self.waiting.fetch_sub(ask.size(), Ordering::Relaxed);
     }
 
-    fn note_heard(&self) {
+    pub(super) fn note_heard(&self) {
         *lock(&self.heard) = Some(Instant::now());
     }
 
@@ -244,114 +262,5 @@ impl node::Wire for Wire {
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wire")
-    }
-}
-
-/// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
-pub(super) async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: u64) {
-    let mut changed = master.watch();
-    let mut replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)> = VecDeque::new();
-    // Whose reply was lost waits for as long as the connection stands.
-    let mut unanswered: Vec<Envelope> = Vec::new();
-    // However this ends: what has not been executed is left behind, and nothing more comes in.
-    let _abandoned = Abandoned {
-        master: master.clone(),
-        pipe: Arc::clone(&pipe),
-        client,
-    };
-    loop {
-        changed.look();
-        if !master.is_connected(resets) {
-            return;
-        }
-        let weather = master.weather();
-        let now = Instant::now();
-        let mut due = Due { now, next: None };
-        while weather.requests_pass()
-            && let Some(arrives) = pipe.next_request(&master, client, weather.request_delay)
-            && due.is_due(arrives)
-        {
-            if pipe.breaks_before_next() {
-                master.reset_connections();
-                return;
-            }
-            let Some(envelope) = pipe.take_request() else {
-                break;
-            };
-            let reply = master.execute(client, &envelope.ask);
-            if envelope.fate == Some(Fate::ResetAfter) {
-                master.reset_connections();
-                return;
-            }
-            match reply {
-                Some(reply) if envelope.fate != Some(Fate::ReplyLost) => {
-                    replies.push_back((now, envelope, reply.map_err(|line| Fault::from_line(&line))));
-                }
-                // No stream goes on behind an answer that it has lost. Other answers may be as good as lost
-                // while it stands, by being late; one to a release is waited for until it ends.
-                _ if envelope.ask.is_release() => return,
-                _ => {
-                    pipe.is_over(&envelope.ask);
-                    unanswered.push(envelope);
-                }
-            }
-        }
-        while weather.replies_pass()
-            && let Some((executed, envelope, _)) = replies.front()
-            && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
-            && let Some((_, envelope, reply)) = replies.pop_front()
-        {
-            pipe.is_over(&envelope.ask);
-            pipe.note_heard();
-            envelope.reply.give(reply);
-        }
-        while weather.replies_pass()
-            && let Some(published) = pipe.next_notice()
-            && due.is_due(published + weather.notice_delay())
-        {
-            let next = lock(&pipe.notices).pop_front();
-            if let Some((_, channel)) = next {
-                pipe.note_heard();
-                (pipe.listener)(&channel);
-            }
-        }
-        tokio::select! {
-            biased;
-            () = pipe.moved.notified() => {}
-            () = changed.changed() => {}
-            () = sleep_until(due.next.unwrap_or(now)), if due.next.is_some() => {}
-        }
-    }
-}
-
-/// What can be done now, and when there is more to do.
-struct Due {
-    now: Instant,
-    next: Option<Instant>,
-}
-
-impl Due {
-    fn is_due(&mut self, at: Instant) -> bool {
-        if at > self.now {
-            self.next = Some(self.next.map_or(at, |other| other.min(at)));
-        }
-        at <= self.now
-    }
-}
-
-struct Abandoned {
-    master: Master,
-    pipe: Arc<Pipe>,
-    client: i64,
-}
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        let requests = lock(&self.pipe.requests).take();
-        // Whoever waits for an answer learns now that the connection has ended.
-        let asks = requests.map(|requests| requests.into_iter().map(|envelope| envelope.ask).collect());
-        if let Some(asks) = asks {
-            self.master.abandon(self.client, asks);
-        }
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::master::LONG_AGO;
 use crate::error::NodeError;
 use crate::node::{By, Connection, Identity, Listener, Node, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
@@ -34,7 +35,7 @@ impl Node for Hollow {
                 replication_id: String::new(),
             },
             client_id: 1,
-            memory: Some(super::LONG_AGO),
+            memory: Some(LONG_AGO),
             clock_us: CLOCK_US,
             marker: None,
         };

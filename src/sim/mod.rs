@@ -20,6 +20,7 @@
 mod change;
 mod client;
 mod connection;
+mod driver;
 mod hollow;
 mod lua;
 mod master;
@@ -31,9 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use client::Client;
-pub use master::{Keep, Master};
+pub use master::{Keep, Master, Observer};
 pub use network::{Direction, Network};
-pub use observer::{Call, Fate, Observer};
+pub use observer::{Call, Fate};
 
 use crate::builder::{self, MastersBuilder};
 use crate::error::ConnectError;
@@ -59,9 +60,6 @@ impl Masters {
         Ok((masters, cluster))
     }
 }
-
-/// For how long a master has been up when it is made.
-const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Connects a client to so many masters that keep nothing and grant everything: for measuring what
 /// the client itself costs.

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::master::Master;
-
 /// One script call on its way to a master.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,17 +36,6 @@ pub enum Fate {
     ResetBefore,
     /// The master's connections break after it was executed, before the reply leaves.
     ResetAfter,
-}
-
-/// Is told of every script call to the masters of a cluster.
-pub trait Observer: Send + Sync {
-    /// A call is being sent; what is to become of it?
-    fn sent(&self, _call: &Call) -> Fate {
-        Fate::Delivered
-    }
-
-    /// A call was executed.
-    fn executed(&self, _master: &Master, _call: &Call, _reply: &Result<Vec<String>, String>) {}
 }
 
 impl fmt::Debug for Call {

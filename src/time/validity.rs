@@ -12,6 +12,9 @@ use crate::time::clock::Moment;
 /// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
 pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 
+/// Servers tell their uptime in whole seconds.
+const UPTIME_RESOLUTION: Duration = Duration::from_secs(1);
+
 /// The span of time in which a hold may be relied on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
@@ -63,6 +66,14 @@ pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(lease.as_secs_f64() * factor)
         .unwrap_or(Duration::MAX)
         .saturating_add(RESOLUTION)
+}
+
+/// The time after which a lease of this length has ended by every clock: the lease by the fastest one,
+/// and a second because servers tell their uptime in whole ones.
+pub(crate) fn outlived(lease: Duration, drift_factor: f64) -> Duration {
+    lease
+        .saturating_add(drift(lease, drift_factor))
+        .saturating_add(UPTIME_RESOLUTION)
 }
 
 #[cfg(test)]

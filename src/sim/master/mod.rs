@@ -5,25 +5,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
 use redis::Value;
 use tokio::time::{Instant, sleep};
-use tokio_util::task::AbortOnDropHandle;
 
-use super::LONG_AGO;
 use super::change::{Change, Watch};
-use super::connection::{self, Ask, Pipe};
+use super::connection::{Ask, Pipe};
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
-use super::observer::{Call, Fate, Observer};
+use super::observer::{Call, Fate};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
 use crate::names::{CHARTER, MARKER, MASTERS};
-use crate::node::{Connection, Identity, Listener, Marker, Node, Peer};
+use crate::node::{Identity, Listener, Marker, Peer};
 use crate::protocol::calls;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// For how long a master has been up when it is made.
+pub(super) const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a restart finds of what was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,17 @@ pub enum Keep {
     Nothing,
 }
 
+/// Is told of every script call to the masters of a cluster.
+pub trait Observer: Send + Sync {
+    /// A call is being sent; what is to become of it?
+    fn sent(&self, _call: &Call) -> Fate {
+        Fate::Delivered
+    }
+
+    /// A call was executed.
+    fn executed(&self, _master: &Master, _call: &Call, _reply: &Result<Vec<String>, String>) {}
+}
+
 /// A master in memory. Clones are the same master.
 #[derive(Clone)]
 pub struct Master {
@@ -42,6 +53,14 @@ pub struct Master {
     line: Arc<Line>,
     /// Whether that client wants its memory marked.
     strict: bool,
+}
+
+/// A connection that a master has accepted.
+pub(super) struct Accepted {
+    pub(super) pipe: Arc<Pipe>,
+    pub(super) peer: Peer,
+    /// How often the master had broken its connections before.
+    pub(super) resets: u64,
 }
 
 struct Inner {
@@ -401,7 +420,11 @@ impl Master {
         }
     }
 
-    async fn accept(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
+    pub(super) async fn accept(
+        &self,
+        predecessor: Option<&Peer>,
+        listener: Listener,
+    ) -> Result<Accepted, NodeError> {
         let mut changed = self.watch();
         loop {
             changed.look();
@@ -444,23 +467,18 @@ impl Master {
         let pipe = Arc::new(Pipe::new(listener));
         state.pipes.push(Arc::downgrade(&pipe));
         drop(state);
-        let driver = tokio::spawn(connection::drive(
-            self.clone(),
-            Arc::clone(&pipe),
+        let peer = Peer {
+            identity,
             client_id,
-            resets,
-        ));
-        Ok(Connection {
-            wire: Box::new(connection::Wire(pipe)),
-            driver: AbortOnDropHandle::new(driver),
-            peer: Peer {
-                identity,
-                client_id,
-                memory: Some(memory),
-                clock_us: clock_ms * 1000,
-                marker,
-            },
-        })
+            memory: Some(memory),
+            clock_us: clock_ms * 1000,
+            marker,
+        };
+        Ok(Accepted { pipe, peer, resets })
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.inner.label)
     }
 
     pub(super) fn watch(&self) -> Watch {
@@ -572,20 +590,6 @@ impl Master {
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.inner.state)
-    }
-}
-
-impl Node for Master {
-    fn label(&self) -> Arc<str> {
-        Arc::clone(&self.inner.label)
-    }
-
-    fn connect<'a>(
-        &'a self,
-        predecessor: Option<&'a Peer>,
-        listener: Listener,
-    ) -> BoxFuture<'a, Result<Connection, NodeError>> {
-        self.accept(predecessor, listener).boxed()
     }
 }
 

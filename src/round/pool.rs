@@ -1,0 +1,221 @@
+//! The connections to all masters, and what every round on them shares.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::config::Config;
+use crate::error::Unchartered;
+use crate::node::channels::Topics;
+use crate::node::trust::membership::Membership;
+use crate::node::{Keeping, Node, Roster, Slot};
+use crate::protocol::calls::{Memory, Terms};
+use crate::protocol::reckoning::Reckoning;
+use crate::round::late::Stragglers;
+use crate::time::alarms::Deadlines;
+use crate::time::clock::Clock;
+use crate::time::random::Chance;
+use crate::time::steps::Steps;
+use crate::votes::{Vote, Votes};
+
+/// The masters of a client.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) config: Config,
+    pub(crate) reckoning: Arc<Reckoning>,
+    pub(crate) clock: Clock,
+    pub(crate) steps: Arc<Steps>,
+    pub(crate) chance: Arc<Chance>,
+    pub(crate) deadlines: Arc<Deadlines>,
+    pub(crate) stragglers: Arc<Stragglers>,
+    /// Cancelled by [`Masters::close`](crate::Masters::close).
+    pub(crate) closing: CancellationToken,
+    /// Releases, stragglers and attempts under way.
+    pub(crate) tracker: TaskTracker,
+    /// Rings when a master is no longer owed too much.
+    relieved: Arc<Notify>,
+    /// Where background work goes, also from a drop outside the runtime.
+    pub(crate) runtime: Handle,
+    /// What keeps the connections up; ends with the pool.
+    background: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// Belongs to a task on the pool's runtime: when that one ends and drops its tasks, the pool is closed.
+struct Ending {
+    closing: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.tracker.close();
+        self.closing.cancel();
+    }
+}
+
+impl Pool {
+    /// Starts connecting to every master in the background. Needs a tokio runtime.
+    pub(crate) fn start(
+        nodes: Vec<Box<dyn Node>>,
+        config: Config,
+        clock: Clock,
+        chance: Chance,
+    ) -> Arc<Self> {
+        let chance = Arc::new(chance);
+        let runtime = Handle::current();
+        let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
+        let roster = Arc::new(Roster::new(nodes.len()));
+        let membership = Arc::new(Membership::new(nodes.len()));
+        let topics = Arc::new(Topics::new(nodes.len()));
+        let steps = Arc::new(Steps::new(nodes.len()));
+        let relieved = Arc::new(Notify::new());
+        let slots: Vec<_> = nodes
+            .iter()
+            .enumerate()
+            .map(|(place, node)| {
+                let slot = Slot::new(place, node.label(), config.fence_retention, &relieved);
+                Arc::new(slot)
+            })
+            .collect();
+        let keep = |(slot, node): (&Arc<Slot>, Box<dyn Node>)| {
+            let keeping = Keeping {
+                node,
+                topics: Arc::clone(&topics),
+                chance: Arc::clone(&chance),
+                roster: Arc::clone(&roster),
+                connect_timeout: config.connect_timeout,
+                node_timeout: config.node_timeout,
+                reckoning: Arc::clone(&reckoning),
+                membership: Arc::clone(&membership),
+                clock,
+                steps: Arc::clone(&steps),
+            };
+            AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
+        };
+        let background = slots.iter().zip(nodes).map(keep).collect();
+        let pool = Arc::new(Self {
+            slots,
+            topics,
+            config,
+            reckoning,
+            clock,
+            steps,
+            chance,
+            deadlines: Arc::new(Deadlines::new(runtime.id())),
+            stragglers: Arc::default(),
+            closing: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            relieved,
+            runtime,
+            background: Mutex::new(background),
+        });
+        pool.keep_deadlines();
+        pool.keep(Arc::clone(&pool.stragglers).gather());
+        pool
+    }
+
+    fn keep_deadlines(&self) {
+        let ending = Ending {
+            closing: self.closing.clone(),
+            tracker: self.tracker.clone(),
+        };
+        let deadlines = Arc::clone(&self.deadlines);
+        self.keep(async move {
+            let _ending = ending;
+            deadlines.keep().await;
+        });
+    }
+
+    /// Starts a background task, and ties it to the life of the pool.
+    pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = AbortOnDropHandle::new(self.runtime.spawn(task));
+        self.background
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(task);
+    }
+
+    /// Ends all background work, and with it every connection.
+    pub(crate) async fn stop(&self) {
+        let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in &background {
+            task.abort();
+        }
+        // At once, unless nobody drives the runtime on which they are.
+        let _ = timeout(self.config.node_timeout, join_all(background)).await;
+        for slot in &self.slots {
+            slot.close();
+        }
+    }
+
+    /// Waits while so many masters are owed so many releases that no quorum of the others is left, at most
+    /// the node deadline: whoever takes locks faster than they can be released is slowed down.
+    pub(crate) async fn relief(&self, needed: usize) {
+        let full = || self.slots.iter().filter(|slot| slot.is_full()).count();
+        let spare = self.slots.len() - needed;
+        // Outside of a runtime nothing can be waited for.
+        if full() <= spare || Handle::try_current().is_err() {
+            return;
+        }
+        let _ = timeout(self.config.node_timeout, async {
+            loop {
+                let mut relieved = pin!(self.relieved.notified());
+                relieved.as_mut().enable();
+                if full() <= spare {
+                    return;
+                }
+                relieved.await;
+            }
+        })
+        .await;
+    }
+
+    /// What this client tells with everything that counts in a vote.
+    pub(crate) fn terms(&self) -> Terms {
+        let memory = if self.config.strict {
+            Memory::Marked
+        } else {
+            Memory::Unmarked
+        };
+        Terms {
+            memory,
+            reckoned: self.reckoning.told(),
+        }
+    }
+
+    /// Refuses a lease that not every master is known to have agreed to.
+    pub(crate) fn chartered(&self, lease: Duration) -> Result<(), Unchartered> {
+        if self.reckoning.allows(lease) {
+            return Ok(());
+        }
+        let places = self.slots.iter().enumerate();
+        let unconfirmed = places.filter(|(place, _)| !self.reckoning.is_confirmed(*place, lease));
+        Err(Unchartered {
+            lease,
+            unconfirmed: unconfirmed.map(|(_, slot)| Arc::clone(slot.label())).collect(),
+        })
+    }
+
+    /// Goes on with something that ends by itself soon, and that closing waits for.
+    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn_on(work, &self.runtime);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Closed together with `closing`, and asked without a lock.
+        self.tracker.is_closed()
+    }
+
+    pub(crate) fn evidence(&self, votes: &[Vote]) -> Votes {
+        Votes::new(self.slots.iter().map(|slot| slot.label()), votes)
+    }
+}
