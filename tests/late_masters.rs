@@ -232,7 +232,7 @@ async fn closing_tells_what_was_released_and_what_was_not() {
     assert_eq!(left, [("memory-2", 1000)]);
     for place in [0, 1] {
         assert_eq!(cluster.master(place).locks(), [] as [&str; 0]);
-        assert!(releases(&cluster, place) <= 5, "in batches");
+        assert!(releases(&cluster, place) <= 12, "in batches");
     }
 }
 

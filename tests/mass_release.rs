@@ -141,8 +141,8 @@ async fn holds_on_many_names_are_renewed_a_few_at_a_time() {
     servers[0].reset_stats().await;
     sleep(Duration::from_secs(5)).await;
     println!("longest script: {} µs", longest_script(&servers[0]).await);
-    // What one of them takes depends on the machine: three holds each, at least twice by now.
+    // What one of them takes depends on the machine: a hold each, at least twice by now.
     let calls = servers[0].commandstats().await["evalsha"];
-    assert!(calls >= 128, "{calls} calls");
+    assert!(calls >= 2 * 192, "{calls} calls");
     assert!(guards.iter().all(MultiLockGuard::is_valid));
 }

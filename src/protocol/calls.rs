@@ -30,8 +30,9 @@ script!(CHARTER_SCRIPT, "charter");
 /// All scripts, to be loaded when a connection is set up.
 pub(crate) static ALL: [&Script; 6] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE, &CHARTER_SCRIPT];
 
-/// Keys in one script call for many holds: a server is blocked for less than a millisecond.
-pub(crate) const BATCH: usize = 576;
+/// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
+/// a millisecond, and for a few where the server shares its processor.
+pub(crate) const BATCH: usize = 192;
 
 /// Splits what goes into calls for many holds, each with so many keys as a server can take at once. What
 /// has more keys than that goes by itself.
@@ -291,8 +292,8 @@ mod tests {
         let sizes =
             |keys: &[usize]| -> Vec<usize> { batches(keys, |keys| *keys).map(<[usize]>::len).collect() };
         assert_eq!(sizes(&[]), []);
-        assert_eq!(sizes(&[3; 500]), [192, 192, 116]);
-        assert_eq!(sizes(&[192; 7]), [3, 3, 1]);
+        assert_eq!(sizes(&[3; 150]), [64, 64, 22]);
+        assert_eq!(sizes(&[64; 7]), [3, 3, 1]);
         assert_eq!(sizes(&[3, 1000, 3, 3]), [1, 1, 2]);
     }
 
