@@ -7,9 +7,12 @@
 //! that is out of reach, votes) is the same code for both.
 
 pub(crate) mod channels;
+mod charter;
 mod connection;
 mod deferred;
 mod inbox;
+mod keeper;
+mod pace;
 mod redis;
 mod slot;
 mod sync;
@@ -30,7 +33,8 @@ pub(crate) use self::redis::server::Server;
 pub(crate) use connection::Link;
 pub(crate) use deferred::{Deferred, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
-pub(crate) use slot::{Keeping, Slot, Status};
+pub(crate) use keeper::{Keeper, KeeperContext};
+pub(crate) use slot::{Slot, Status};
 pub(crate) use trust::marker::Marker;
 pub(crate) use trust::servers::Roster;
 

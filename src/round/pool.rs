@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::Unchartered;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::node::{Keeping, Node, Roster, Slot};
+use crate::node::{Keeper, KeeperContext, Node, Roster, Slot};
 use crate::protocol::calls::{Memory, Terms};
 use crate::protocol::reckoning::Reckoning;
 use crate::round::late::Stragglers;
@@ -87,7 +87,7 @@ impl Pool {
             })
             .collect();
         let keep = |(slot, node): (&Arc<Slot>, Box<dyn Node>)| {
-            let keeping = Keeping {
+            let context = KeeperContext {
                 node,
                 topics: Arc::clone(&topics),
                 chance: Arc::clone(&chance),
@@ -99,7 +99,7 @@ impl Pool {
                 clock,
                 steps: Arc::clone(&steps),
             };
-            AbortOnDropHandle::new(runtime.spawn(Arc::clone(slot).keep(keeping)))
+            AbortOnDropHandle::new(runtime.spawn(Keeper::new(slot, context).keep()))
         };
         let background = slots.iter().zip(nodes).map(keep).collect();
         let pool = Arc::new(Self {

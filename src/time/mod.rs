@@ -1,6 +1,7 @@
 //! Time: clocks, what a lease is still worth, timers, and chance.
 
 pub(crate) mod alarms;
+pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod random;
 pub(crate) mod rounded;

@@ -1,0 +1,203 @@
+//! Keeps the connection of one slot: makes it, sets it up, uses it until it ends, and makes it again, in the
+//! background.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connection::Recollection;
+use super::pace::Pace;
+use super::trust::clock_check::Witness;
+use super::{Connection, Link, Listener, Node, Peer, Roster, Slot};
+use crate::error::{NodeError, Unfit};
+use crate::node::channels::Topics;
+use crate::node::trust::membership::Membership;
+use crate::protocol::reckoning::Reckoning;
+use crate::time::backoff::{LONGEST_DELAY, delays};
+use crate::time::clock::{Clock, Moment};
+use crate::time::random::Chance;
+use crate::time::rounded::Rounded;
+use crate::time::steps::Steps;
+
+/// The task that looks after one master.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(super) slot: Arc<Slot>,
+    pub(super) context: KeeperContext,
+}
+
+/// What a slot's keeper needs beside the slot.
+#[derive(Debug)]
+pub(crate) struct KeeperContext {
+    pub(crate) node: Box<dyn Node>,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) chance: Arc<Chance>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) reckoning: Arc<Reckoning>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) clock: Clock,
+    pub(crate) steps: Arc<Steps>,
+}
+
+impl Keeper {
+    pub(crate) fn new(slot: &Arc<Slot>, context: KeeperContext) -> Self {
+        Self {
+            slot: Arc::clone(slot),
+            context,
+        }
+    }
+
+    /// Keeps the connection up for ever. One task per master.
+    pub(crate) async fn keep(self) {
+        let mut predecessor: Option<Peer> = None;
+        loop {
+            let (connection, witness, begun, set_up) = self.connect(predecessor.as_ref()).await;
+            let peer = connection.peer.clone();
+            witness.hear(peer.clock_us, begun, self.context.clock.now());
+            predecessor = Some(peer);
+            self.serve(connection, set_up, &witness).await;
+            self.context.roster.leave(self.slot.place());
+        }
+    }
+
+    fn witness(&self) -> Arc<Witness> {
+        let (label, steps) = (Arc::clone(self.slot.label()), Arc::clone(&self.context.steps));
+        let reckoning = Arc::clone(&self.context.reckoning);
+        Arc::new(Witness::new(label, reckoning, steps))
+    }
+
+    /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
+    /// server's clock, the moment at which its set-up began, and how long that took.
+    async fn connect(&self, predecessor: Option<&Peer>) -> (Connection, Arc<Witness>, Moment, Duration) {
+        let context = &self.context;
+        let mut delays = delays(&context.chance);
+        let mut was_replica = false;
+        loop {
+            let (begun, started) = (context.clock.now(), Instant::now());
+            let connecting = context.node.connect(predecessor, self.listener());
+            let attempt = timeout(context.connect_timeout, connecting).await;
+            let connected = attempt.unwrap_or_else(|_| {
+                let within = Rounded(context.connect_timeout);
+                Err(NodeError::Unavailable(format!("no answer within {within}")))
+            });
+            let admitted = connected.and_then(|connection| Ok(self.admit(connection, was_replica)?));
+            let error = match admitted {
+                Ok((connection, witness)) => return (connection, witness, begun, started.elapsed()),
+                Err(error) => error,
+            };
+            was_replica |= error == NodeError::Unfit(Unfit::Replica);
+            self.slot.down(error);
+            sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+        }
+    }
+
+    /// A server may be at one address only. How far back it remembers is what this client knows of it; a
+    /// replica that became the master remembers nothing from before.
+    fn admit(
+        &self,
+        mut connection: Connection,
+        was_replica: bool,
+    ) -> Result<(Connection, Arc<Witness>), Unfit> {
+        let (identity, slot) = (&connection.peer.identity, &self.slot);
+        let roster = &self.context.roster;
+        let tenure = roster.claim(slot.place(), slot.label(), identity, || self.witness())?;
+        let memory = connection.peer.memory.filter(|_| !was_replica);
+        connection.peer.memory = Some(tenure.memory(memory));
+        Ok((connection, tenure.witness))
+    }
+
+    fn listener(&self) -> Listener {
+        let (place, topics) = (self.slot.place(), Arc::clone(&self.context.topics));
+        Arc::new(move |channel| topics.announce(place, channel))
+    }
+
+    /// Listens again to what its predecessor listened to.
+    async fn resume(&self, link: &Link) {
+        // Sent before anybody else can leave a channel.
+        let Some(subscribing) = self.context.topics.resume(|channels| link.subscribe(channels)) else {
+            return;
+        };
+        let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
+        tracing::debug!(node = %self.slot.label(), ?resumed, "subscribed again");
+        self.context.topics.announce_gap();
+    }
+
+    /// Uses one connection until it ends or is to be replaced.
+    async fn serve(&self, connection: Connection, set_up: Duration, witness: &Arc<Witness>) {
+        let Connection {
+            wire,
+            mut driver,
+            peer,
+        } = connection;
+        let recollection = self.recollection(peer, witness);
+        let full = self.slot.deferrals().full();
+        let link = Arc::new(Link::new(wire, recollection, set_up, full));
+        // What is owed goes first: nothing of ours may be found there that we have given up.
+        self.slot.deferrals().send(&link);
+        match self.join(&link).await {
+            Ok(()) => {
+                self.slot.up(Arc::clone(&link));
+                self.resume(&link).await;
+                let end = self.attend(&link, &mut driver).await;
+                self.slot.down(NodeError::Unavailable(end.into()));
+            }
+            Err(error) => {
+                self.slot.down(error);
+                sleep(LONGEST_DELAY).await;
+            }
+        }
+        link.close();
+        self.context.reckoning.out_of_sight(self.slot.place());
+        if !driver.is_finished() {
+            // Awaited, so that the socket is closed before its successor is opened.
+            driver.abort();
+            let _ = driver.await;
+        }
+    }
+
+    fn recollection(&self, peer: Peer, witness: &Arc<Witness>) -> Recollection {
+        let reckoning = &self.context.reckoning;
+        let memory = peer.memory.unwrap_or_default();
+        let quarantine = reckoning.quarantine().saturating_sub(memory);
+        if !quarantine.is_zero() {
+            let remaining = Rounded(quarantine);
+            tracing::warn!(node = %self.slot.label(), %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
+        }
+        Recollection {
+            memory,
+            clock_us: peer.clock_us,
+            marker: peer.marker,
+            reckoning: Arc::clone(reckoning),
+            witness: Arc::clone(witness),
+        }
+    }
+
+    /// Sends what is owed, agrees with the master, and looks whether it is there, until the connection ends;
+    /// why it did.
+    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> &'static str {
+        let deferrals = self.slot.deferrals();
+        let mut agreeing = pin!(self.keep_agreed(link));
+        let mut pace = Pace::new(&self.context);
+        loop {
+            let next = pace.send(deferrals, link);
+            let silent_until = pace.overdue.map(|since| since + self.context.node_timeout);
+            tokio::select! {
+                biased;
+                _ = &mut *driver => return "connection closed by the server",
+                () = link.replacement_wanted() => return "no answer; connection is being replaced",
+                () = &mut agreeing => {}
+                () = deferrals.news() => {}
+                () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
+                () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
+                    pace.listen(link);
+                }
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            }
+        }
+    }
+}

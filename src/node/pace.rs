@@ -1,0 +1,79 @@
+//! When a keeper sends what is owed to its master, and looks whether the master is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Link;
+use super::deferred::Deferrals;
+use super::keeper::KeeperContext;
+use crate::time::backoff::{FIRST_DELAY, LONGEST_DELAY, delays};
+
+/// When the keeper of a connection sends what is owed, and looks whether the master is there.
+pub(super) struct Pace<'a> {
+    context: &'a KeeperContext,
+    /// When the last batch was sent, for as long as the next one waits for its answer.
+    sent: Option<Instant>,
+    /// After an error that will pass: until when nothing is sent.
+    paused_until: Option<Instant>,
+    delays: Box<dyn Iterator<Item = Duration> + Send>,
+    /// Since when the answer to a release has been overdue without a look at whether the master is there.
+    pub(super) overdue: Option<Instant>,
+}
+
+impl<'a> Pace<'a> {
+    pub(super) fn new(context: &'a KeeperContext) -> Self {
+        Self {
+            context,
+            sent: Some(Instant::now()),
+            paused_until: None,
+            delays: Box::new(delays(&context.chance)),
+            overdue: None,
+        }
+    }
+
+    /// Sends the next batch, if it is time; when to look again, if it is not. The one before it is waited
+    /// for until the node deadline: after that it is the connection's, like every release that was sent.
+    pub(super) fn send(&mut self, deferrals: &Arc<Deferrals>, link: &Arc<Link>) -> Option<Instant> {
+        let now = Instant::now();
+        let deadline = self.sent.map(|sent| sent + self.context.node_timeout);
+        if deferrals.is_under_way() && deadline.is_some_and(|deadline| now < deadline) {
+            return deadline;
+        }
+        if deferrals.is_under_way()
+            && let Some(sent) = self.sent.take()
+        {
+            link.kept_silent(sent);
+            self.overdue.get_or_insert(now);
+        }
+        self.sent = None;
+        if deferrals.was_refused() {
+            self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
+        }
+        if !deferrals.is_waiting() {
+            self.delays = Box::new(delays(&self.context.chance));
+            self.paused_until = None;
+            return None;
+        }
+        if let Some(until) = self.paused_until.filter(|until| now < *until) {
+            return Some(until);
+        }
+        if link.is_backed_up() {
+            return Some(now + FIRST_DELAY);
+        }
+        self.paused_until = None;
+        self.sent = Some(now);
+        deferrals.send(link);
+        Some(now + self.context.node_timeout)
+    }
+
+    /// Whether the master was silent for another node deadline while a release had no answer.
+    pub(super) fn listen(&mut self, link: &Link) {
+        let Some(since) = self.overdue.take() else { return };
+        if link.is_waiting() && link.heard() < since {
+            link.kept_silent(since);
+            self.overdue = Some(Instant::now());
+        }
+    }
+}

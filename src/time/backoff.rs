@@ -1,0 +1,23 @@
+//! How long is waited between tries.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+
+use crate::time::random::Chance;
+
+/// Between two attempts to connect, or to send what was refused. Jitter adds up to as much again; the
+/// sum stays far enough below a second for a restarted server to be in use again within one.
+pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(10);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);
+
+/// Delays between tries of what goes on until it succeeds.
+pub(crate) fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
+    ExponentialBuilder::default()
+        .with_min_delay(FIRST_DELAY)
+        .with_max_delay(LONGEST_DELAY)
+        .without_max_times()
+        .with_jitter()
+        .with_jitter_seed(chance.seed())
+        .build()
+}
