@@ -9,6 +9,7 @@ pub(crate) mod extend;
 pub(crate) mod holdings;
 pub(crate) mod release;
 pub(crate) mod schedule;
+mod state;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
@@ -20,9 +21,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::state::{Entered, Left, Term, Upkeep};
+use self::state::{Phase, State, TIMER_SLACK};
 use crate::error::LossCause;
 use crate::hold::ends::Ends;
-use crate::hold::vote_record::{Places, Sheet};
+use crate::hold::vote_record::Places;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
@@ -30,10 +33,6 @@ use crate::queue::Turn;
 use crate::time::clock::{Clock, Moment};
 use crate::token::FencingToken;
 use crate::votes::Vote;
-
-/// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
-/// so that the word comes no later than the end, and no validity is left when it comes.
-const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// One acquisition's hold on its names.
 #[derive(Debug)]
@@ -51,78 +50,6 @@ pub(crate) struct Hold {
     changed: Notify,
     /// Cancelled when it is lost; made when it is first asked for.
     cancellation: OnceLock<CancellationToken>,
-}
-
-#[derive(Debug)]
-struct State {
-    phase: Phase,
-    ends: Ends,
-    lease: Duration,
-    count: u64,
-    /// How many of these were leaked, and never leave.
-    leaked: u64,
-    /// How many of its guards want it renewed, and for how long at the most.
-    renewing: u64,
-    max_hold: Option<Duration>,
-    votes: Sheet,
-    /// Where something of it may be kept.
-    touched: Places,
-    /// Its release was begun.
-    released: bool,
-    /// This process's turn at the names, passed on when the hold ends.
-    turn: Option<Turn>,
-    /// Under which the watchdog keeps it.
-    due: Option<(Instant, u64)>,
-}
-
-/// Where a hold is in its life. Nothing leads back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Held,
-    /// Its last guard has left.
-    Left,
-    Lost(LossCause),
-}
-
-/// For how long a hold is good.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
-    /// When that was looked at.
-    pub(crate) at: Moment,
-    /// Validity that is left.
-    pub(crate) left: Duration,
-    pub(crate) lease: Duration,
-}
-
-/// What entering a hold changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entered {
-    /// Nobody wanted it renewed before.
-    pub(crate) first_to_renew: bool,
-}
-
-/// What leaving a hold left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Other guards are still in; this many.
-    Inside(u64),
-    /// The same, and all of them were leaked.
-    Leaked(u64),
-    /// That was the last one.
-    Last,
-}
-
-/// What a hold needs next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Upkeep {
-    /// To be extended by this lease.
-    Renewal(Duration),
-    /// To be looked at again when this much time has passed and it may have lapsed.
-    Look(Duration),
-    /// Nothing more: it has been given up.
-    Nothing,
-    /// To be cleaned up: it was lost.
-    Burial,
 }
 
 /// The parts of a new hold.
@@ -149,20 +76,12 @@ impl Hold {
             token: granted.token,
             clock,
             acquired: granted.acquired,
-            state: Mutex::new(State {
-                phase: Phase::Held,
-                ends: granted.ends,
-                lease: granted.lease,
-                count: 0,
-                leaked: 0,
-                renewing: 0,
-                max_hold: granted.max_hold,
-                touched: Places::of(&granted.votes, Vote::may_have_granted),
-                released: false,
-                votes: Sheet::new(granted.votes),
-                turn: None,
-                due: None,
-            }),
+            state: Mutex::new(State::new(
+                granted.ends,
+                granted.lease,
+                granted.max_hold,
+                granted.votes,
+            )),
             changed: Notify::new(),
             cancellation: OnceLock::new(),
         }
@@ -176,17 +95,7 @@ impl Hold {
     /// The same, and the lease, for who has just looked at the clock and wants to enter: nothing is left
     /// to enter of a leaked hold.
     pub(crate) fn term(&self, now: Moment) -> Term {
-        let mut state = self.state();
-        let left = if state.is_leaked() {
-            Duration::ZERO
-        } else {
-            state.remaining(now)
-        };
-        Term {
-            at: now,
-            left,
-            lease: state.lease,
-        }
+        self.state().term(now)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -218,7 +127,7 @@ impl Hold {
     /// Whether the caller is to release it: the first who asks is. One that was lost is released when that is
     /// found, and nothing of it is left for its guards to give up.
     pub(crate) fn is_to_release(&self) -> bool {
-        !std::mem::replace(&mut self.state().released, true)
+        self.state().is_to_release()
     }
 
     /// Notes what a master answered last.
@@ -229,56 +138,29 @@ impl Hold {
     /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
     /// as long as it is in.
     pub(crate) fn enter(&self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
-        let mut state = self.state();
-        if state.is_leaked() || state.remaining(now) <= min_validity {
-            return None;
-        }
-        let first_to_renew = renew && state.renewing == 0;
-        state.count += 1;
-        state.renewing += u64::from(renew);
-        Some(Entered { first_to_renew })
+        self.state().enter(now, min_validity, renew)
     }
 
     /// Leaves once. The last to leave ends the validity before anything is sent.
     pub(crate) fn leave(&self, renew: bool) -> Left {
-        let mut state = self.state();
-        state.count = state.count.saturating_sub(1);
-        state.renewing = state.renewing.saturating_sub(u64::from(renew));
-        if state.count > 0 {
-            return if state.is_leaked() {
-                Left::Leaked(state.count)
-            } else {
-                Left::Inside(state.count)
-            };
+        let left = self.state().leave(renew);
+        if left == Left::Last {
+            self.changed.notify_waiters();
         }
-        if state.phase == Phase::Held {
-            state.phase = Phase::Left;
-        }
-        drop(state);
-        self.changed.notify_waiters();
-        Left::Last
+        left
     }
 
     /// One guard stays in for good, and does not want it renewed any more; whether only leaked ones are
     /// in.
     pub(crate) fn leak(&self, renew: bool) -> bool {
-        let mut state = self.state();
-        state.renewing = state.renewing.saturating_sub(u64::from(renew));
-        state.leaked += 1;
-        state.is_leaked()
+        self.state().leak(renew)
     }
 
     /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
     /// terminal.
     pub(crate) fn prolong(&self, ends: Ends, lease: Duration) -> bool {
         let now = self.clock.now();
-        let mut state = self.state();
-        if state.remaining(now).is_zero() {
-            return false;
-        }
-        state.ends.prolong(ends, now);
-        state.lease = state.lease.max(lease);
-        true
+        self.state().prolong(ends, lease, now)
     }
 
     /// A master has confirmed the round that began at `start` after those that were needed.
@@ -338,20 +220,9 @@ impl Hold {
 
     /// What the watchdog is to do with it.
     pub(crate) fn upkeep(&self) -> Upkeep {
-        match self.look() {
-            // Whoever closes the pool releases its holds.
-            Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
-            Phase::Lost(_) => return Upkeep::Burial,
-            Phase::Held => {}
-        }
+        self.look();
         let now = self.clock.now();
-        let mut state = self.state();
-        let spent = state.max_hold.is_some_and(|max| now.since(self.acquired) >= max);
-        if state.renewing > 0 && !spent {
-            Upkeep::Renewal(state.lease)
-        } else {
-            Upkeep::Look(state.remaining(now))
-        }
+        self.state().upkeep(now, now.since(self.acquired))
     }
 
     pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
@@ -375,10 +246,7 @@ impl Hold {
     /// The phase now; a hold with no validity left has lapsed.
     fn look(&self) -> Phase {
         let mut state = self.state();
-        let lapsed = state.phase == Phase::Held && state.ends.remaining(self.clock.now()) <= TIMER_SLACK;
-        if lapsed {
-            state.phase = Phase::Lost(LossCause::Expired);
-        }
+        let lapsed = state.lapse(self.clock.now());
         let phase = state.phase;
         drop(state);
         if lapsed {
@@ -394,11 +262,8 @@ impl Hold {
 
     /// Ends the validity before its time; whether it had not ended yet.
     pub(crate) fn lose(&self, cause: LossCause) -> bool {
-        let mut state = self.state();
-        let held = state.phase == Phase::Held;
+        let held = self.state().lose(cause);
         if held {
-            state.phase = Phase::Lost(cause);
-            drop(state);
             self.changed.notify_waiters();
         }
         held
@@ -406,20 +271,6 @@ impl Hold {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn is_leaked(&self) -> bool {
-        self.leaked > 0 && self.leaked == self.count
-    }
-
-    fn remaining(&mut self, now: Moment) -> Duration {
-        if self.phase == Phase::Held {
-            self.ends.remaining(now)
-        } else {
-            Duration::ZERO
-        }
     }
 }
 
@@ -435,10 +286,6 @@ pub(crate) mod tests {
         let validity = Validity::of_lease(start, lease, 0.0);
         let on = Places::of(&[Vote::Granted], |_| true);
         Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
-    }
-
-    fn hold(lease: Duration) -> Hold {
-        hold_on("a".into(), lease)
     }
 
     pub(crate) fn hold_on(names: Names, lease: Duration) -> Hold {
@@ -461,45 +308,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lapse_is_terminal() {
-        let lapsed = hold(Duration::from_millis(5));
-        assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
-        std::thread::sleep(Duration::from_millis(5));
-        let lease = Duration::from_secs(30);
-        assert!(!lapsed.prolong(ends(Clock::Host.now(), lease), lease));
-        assert!(lapsed.enter(Clock::Host.now(), Duration::ZERO, true).is_none());
-        assert!(lapsed.while_valid(0, |_| ()).is_none());
-        assert_eq!(
-            (lapsed.remaining(), lapsed.upkeep()),
-            (Duration::ZERO, Upkeep::Burial)
-        );
-    }
-
-    #[test]
-    fn the_last_to_leave_ends_it() {
-        let lease = Duration::from_secs(30);
-        let hold = hold(lease);
-        assert_eq!(
-            hold.enter(Clock::Host.now(), Duration::ZERO, false),
-            Some(Entered {
-                first_to_renew: false
-            })
-        );
-        assert_eq!(
-            hold.enter(Clock::Host.now(), Duration::ZERO, true),
-            Some(Entered { first_to_renew: true })
-        );
-        assert_eq!(hold.upkeep(), Upkeep::Renewal(lease));
-        assert_eq!(hold.leave(true), Left::Inside(1));
-        assert!(matches!(hold.upkeep(), Upkeep::Look(_)));
-        assert_eq!(hold.leave(false), Left::Last);
-        assert_eq!(
-            (hold.remaining(), hold.upkeep()),
-            (Duration::ZERO, Upkeep::Nothing)
-        );
+    fn nothing_is_sent_for_what_has_ended() {
+        let given_up = hold_on("a".into(), Duration::from_secs(30));
+        assert!(given_up.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
+        assert_eq!(given_up.while_valid(0, |count| count), Some(1));
+        assert_eq!(given_up.leave(true), Left::Last);
         assert!(
-            hold.while_valid(0, |_| ()).is_none(),
-            "nothing is sent after the release"
+            given_up.while_valid(0, |_| ()).is_none(),
+            "it would come after the release"
         );
+        let lapsed = hold_on("a".into(), Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(lapsed.while_valid(0, |_| ()).is_none());
     }
 }

@@ -182,7 +182,7 @@ impl Keeper {
     async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> &'static str {
         let deferrals = self.slot.deferrals();
         let mut agreeing = pin!(self.keep_agreed(link));
-        let mut pace = Pace::new(&self.context);
+        let mut pace = Pace::new(&self.context.chance, self.context.node_timeout);
         loop {
             let next = pace.send(deferrals, link);
             let silent_until = pace.overdue.map(|since| since + self.context.node_timeout);

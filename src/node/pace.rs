@@ -7,12 +7,13 @@ use tokio::time::Instant;
 
 use super::Link;
 use super::deferred::Deferrals;
-use super::keeper::KeeperContext;
 use crate::time::backoff::{FIRST_DELAY, LONGEST_DELAY, delays};
+use crate::time::random::Chance;
 
 /// When the keeper of a connection sends what is owed, and looks whether the master is there.
 pub(super) struct Pace<'a> {
-    context: &'a KeeperContext,
+    chance: &'a Chance,
+    node_timeout: Duration,
     /// When the last batch was sent, for as long as the next one waits for its answer.
     sent: Option<Instant>,
     /// After an error that will pass: until when nothing is sent.
@@ -23,12 +24,13 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(context: &'a KeeperContext) -> Self {
+    pub(super) fn new(chance: &'a Chance, node_timeout: Duration) -> Self {
         Self {
-            context,
+            chance,
+            node_timeout,
             sent: Some(Instant::now()),
             paused_until: None,
-            delays: Box::new(delays(&context.chance)),
+            delays: Box::new(delays(chance)),
             overdue: None,
         }
     }
@@ -37,7 +39,7 @@ impl<'a> Pace<'a> {
     /// for until the node deadline: after that it is the connection's, like every release that was sent.
     pub(super) fn send(&mut self, deferrals: &Arc<Deferrals>, link: &Arc<Link>) -> Option<Instant> {
         let now = Instant::now();
-        let deadline = self.sent.map(|sent| sent + self.context.node_timeout);
+        let deadline = self.sent.map(|sent| sent + self.node_timeout);
         if deferrals.is_under_way() && deadline.is_some_and(|deadline| now < deadline) {
             return deadline;
         }
@@ -52,7 +54,7 @@ impl<'a> Pace<'a> {
             self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
         }
         if !deferrals.is_waiting() {
-            self.delays = Box::new(delays(&self.context.chance));
+            self.delays = Box::new(delays(self.chance));
             self.paused_until = None;
             return None;
         }
@@ -65,7 +67,7 @@ impl<'a> Pace<'a> {
         self.paused_until = None;
         self.sent = Some(now);
         deferrals.send(link);
-        Some(now + self.context.node_timeout)
+        Some(now + self.node_timeout)
     }
 
     /// Whether the master was silent for another node deadline while a release had no answer.
