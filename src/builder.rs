@@ -23,34 +23,14 @@ use crate::time::random::Chance;
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until connect() is awaited"]
 pub struct MastersBuilder {
-    urls: Vec<NodeUrl>,
-    config: Config,
+    pub(crate) urls: Vec<NodeUrl>,
+    pub(crate) config: Config,
 }
 
 impl Masters {
     /// Starts with no masters and the defaults.
     pub fn builder() -> MastersBuilder {
         MastersBuilder::default()
-    }
-
-    /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas; one in a
-    /// password is written `%2C`), and where they are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`,
-    /// `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
-    /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
-    /// `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
-    /// `MULTILOCK_STRICT` (`true` or `false`).
-    ///
-    /// # Errors
-    ///
-    /// [`ConnectError::Invalid`] names the variable; otherwise as [`MastersBuilder::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`MastersBuilder::connect`].
-    pub async fn from_env() -> Result<Self, ConnectError> {
-        MastersBuilder::from_variables(|name| std::env::var(name).ok())?
-            .connect()
-            .await
     }
 }
 
@@ -201,88 +181,6 @@ impl MastersBuilder {
     pub(crate) fn into_config(self) -> Config {
         self.config
     }
-
-    /// The options that `variable` knows.
-    pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
-        let mut builder = Self::default();
-        let config = &mut builder.config;
-        let nodes = variable("MULTILOCK_NODES").unwrap_or_default();
-        let urls = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
-        builder.urls = urls.map(NodeUrl::new).collect();
-        if builder.urls.is_empty() {
-            return Err(InvalidInput::new(
-                "MULTILOCK_NODES",
-                "\"\"",
-                "URLs separated by commas",
-            ));
-        }
-        if let Some(namespace) = variable("MULTILOCK_NAMESPACE") {
-            config.namespace = Namespace::new(namespace);
-        }
-        let duration = |name| {
-            read(&variable, name, "a duration such as 30s or 50ms", |text| {
-                humantime::parse_duration(text).ok()
-            })
-        };
-        if let Some(lease) = duration("MULTILOCK_LEASE")? {
-            config.lease = lease;
-        }
-        config.max_lease = duration("MULTILOCK_MAX_LEASE")?;
-        if let Some(lease) = duration("MULTILOCK_LEASE_WITHOUT_CHARTER")? {
-            config.lease_without_charter = lease;
-        }
-        if let Some(timeout) = duration("MULTILOCK_NODE_TIMEOUT")? {
-            config.node_timeout = timeout;
-        }
-        if let Some(timeout) = duration("MULTILOCK_CONNECT_TIMEOUT")? {
-            config.connect_timeout = timeout;
-        }
-        if let Some(factor) = read(
-            &variable,
-            "MULTILOCK_DRIFT_FACTOR",
-            "a number such as 0.01",
-            |text| text.parse().ok(),
-        )? {
-            config.drift_factor = factor;
-        }
-        if let Some(retention) = duration("MULTILOCK_FENCE_RETENTION")? {
-            config.fence_retention = retention;
-        }
-        let quarantine = |text: &str| match text {
-            "auto" => Some(Quarantine::Auto),
-            "off" => Some(Quarantine::Off),
-            text => humantime::parse_duration(text).ok().map(Quarantine::For),
-        };
-        if let Some(quarantine) = read(
-            &variable,
-            "MULTILOCK_QUARANTINE",
-            "auto, off or a duration such as 40s",
-            quarantine,
-        )? {
-            config.quarantine = quarantine;
-        }
-        let switch = |name| read(&variable, name, "true or false", |text| text.parse().ok());
-        if let Some(allow) = switch("MULTILOCK_ALLOW_EVICTION")? {
-            config.allow_eviction = allow;
-        }
-        if let Some(strict) = switch("MULTILOCK_STRICT")? {
-            config.strict = strict;
-        }
-        Ok(builder)
-    }
-}
-
-fn read<T>(
-    variable: impl Fn(&str) -> Option<String>,
-    name: &'static str,
-    allowed: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, InvalidInput> {
-    let Some(text) = variable(name) else {
-        return Ok(None);
-    };
-    let refuse = || InvalidInput::new(name, format!("{text:?}"), allowed);
-    parse(text.trim()).map(Some).ok_or_else(refuse)
 }
 
 /// Starts a pool and waits until it can be used.
@@ -337,73 +235,5 @@ async fn first_word(slot: &Slot, end: Instant) -> Result<(), NodeError> {
             Status::Up | Status::Connecting => Ok(()),
         },
         _ => Err(NodeError::Unavailable("no answer yet".into())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn from(variables: &'static [(&str, &str)]) -> Result<MastersBuilder, String> {
-        let value = |name: &str| {
-            variables
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
-        };
-        MastersBuilder::from_variables(value).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn variables_become_options() {
-        let builder = from(&[
-            ("MULTILOCK_NODES", "redis://a, redis://b,"),
-            ("MULTILOCK_LEASE", "10s"),
-            ("MULTILOCK_NODE_TIMEOUT", "20ms"),
-            ("MULTILOCK_DRIFT_FACTOR", "0.05"),
-            ("MULTILOCK_ALLOW_EVICTION", "true"),
-        ])
-        .expect("all valid");
-        let nodes = builder.urls.iter().map(|url| url.parse(1).expect("a URL").label);
-        assert!(nodes.map(|label| label.to_string()).eq(["a:6379", "b:6379"]));
-        assert_eq!(builder.config.lease, Duration::from_secs(10));
-        assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
-        assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
-        assert!(builder.config.allow_eviction);
-    }
-
-    proptest! {
-        /// A password with a comma cuts a list of URLs in pieces that are none, or look like one.
-        #[test]
-        fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
-            let nodes = format!("redis://u:{password}@db:6379, redis://b");
-            let builder = MastersBuilder::from_variables(|name| (name == "MULTILOCK_NODES").then(|| nodes.clone()));
-            let builder = builder.expect("a list");
-            let error = builder.addresses().expect_err("its second piece has no scheme");
-            let shown = format!("{builder:?} {error:?} {error}");
-            prop_assert!(error.value.contains("number "), "{error}");
-            prop_assert!(!shown.contains(['Q', 'X', 'Z']), "{password}: {shown}");
-        }
-    }
-
-    #[test]
-    fn bad_variables_are_named() {
-        let error = |variables| from(variables).expect_err("must be refused");
-        assert_eq!(
-            error(&[]),
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas"
-        );
-        assert_eq!(
-            error(&[("MULTILOCK_NODES", "redis://a"), ("MULTILOCK_LEASE", "soon")]),
-            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms"
-        );
-        assert_eq!(
-            error(&[
-                ("MULTILOCK_NODES", "redis://a"),
-                ("MULTILOCK_DRIFT_FACTOR", "1 %")
-            ]),
-            "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01"
-        );
     }
 }

@@ -4,6 +4,7 @@ mod acquire;
 mod builder;
 mod closing;
 mod config;
+mod env;
 mod error;
 mod force;
 #[cfg(fuzzing)]
