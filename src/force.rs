@@ -9,7 +9,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::error::LockError;
-use crate::inspect::{Holder, look, unexpected};
+use crate::holder::Holder;
+use crate::inspect::{look, unexpected};
 use crate::names::Names;
 use crate::protocol::calls;
 use crate::protocol::reply::{Entry, Report, parse_forced};

@@ -10,7 +10,7 @@ use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::hold::client::Client;
 use crate::hold::release::Release;
 use crate::hold::{Hold, Left, extend};
-use crate::inspect::Holder;
+use crate::holder::Holder;
 use crate::owner::Owner;
 use crate::queue::Turn;
 use crate::time::clock::Moment;

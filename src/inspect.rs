@@ -1,11 +1,11 @@
 //! What the masters say about a name.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::holder::Holder;
 use crate::names::Names;
 use crate::node::Slot;
 use crate::protocol::calls;
@@ -13,27 +13,6 @@ use crate::protocol::reply::{Entry, Report, parse_report};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::Vote;
-
-/// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
-/// in part.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Holder(pub(crate) Arc<str>);
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start: String = self.0.chars().take(8).collect();
-        match self.0.rsplit_once(':') {
-            Some((_, number)) => write!(f, "{start}…:{number}"),
-            None => write!(f, "{start}…"),
-        }
-    }
-}
-
-impl fmt::Debug for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Holder({self})")
-    }
-}
 
 /// What one master keeps under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod force;
 pub mod fuzzing;
 mod guard;
 mod hold;
+mod holder;
 mod inspect;
 mod lock;
 mod masters;
@@ -38,7 +39,8 @@ pub use error::{
 };
 pub use force::{Forced, Spared};
 pub use guard::{MultiLockGuard, Unlocked};
-pub use inspect::{Holder, Inspection, NodeState};
+pub use holder::Holder;
+pub use inspect::{Inspection, NodeState};
 pub use lock::MultiLock;
 pub use masters::Masters;
 pub use names::Names;

@@ -4,9 +4,10 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::names::{CHARTER, Key, MARKER, MASTERS, Names, channel, fence, revocation_mark};
+use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
+use crate::protocol::keys::{CHARTER, Key, MARKER, MASTERS, channel, fence, revocation_mark};
 use crate::protocol::reckoning::Agreed;
 use crate::token::FencingToken;
 

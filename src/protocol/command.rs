@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::names::{Key, Names};
+use crate::names::Names;
+use crate::protocol::keys::Key;
 
 /// One Lua file.
 pub(crate) struct Script {
@@ -224,7 +225,7 @@ mod tests {
         let names = Names::from("a");
         let mut call = Encoder::new(&SCRIPT, 2, std::iter::once(&names));
         call.word("a");
-        call.keys([crate::names::channel("a")]);
+        call.keys([crate::protocol::keys::channel("a")]);
         call.ms(Duration::from_secs(30));
         call.flag(true);
         let request = call.done();

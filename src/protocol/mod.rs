@@ -5,6 +5,7 @@ pub(crate) mod claim;
 pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod field;
+pub(crate) mod keys;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;
 pub(crate) mod reply;

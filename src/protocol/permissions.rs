@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use crate::names::revocation_mark;
+use crate::protocol::keys::revocation_mark;
 
 /// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
 /// anything that `del`, the first one, does not take away.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use crate::names::{Names, channel};
+use crate::names::Names;
 use crate::node::Inbox;
 use crate::node::channels::Topic;
+use crate::protocol::keys::channel;
 use crate::round::pool::Pool;
 use crate::votes::Vote;
 

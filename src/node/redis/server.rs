@@ -13,10 +13,10 @@ use super::pipeline::Pipe;
 use super::setup::{ask, log_in};
 use super::socket;
 use crate::error::{NodeError, Unfit};
-use crate::names::MARKER;
 use crate::node::{By, Connection, Identity, Listener, Marker, Node, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::Fault;
+use crate::protocol::keys::MARKER;
 use crate::protocol::{calls, permissions};
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.

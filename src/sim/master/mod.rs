@@ -15,9 +15,9 @@ use super::network::{Cut, Line};
 use super::observer::{Call, Fate};
 use super::store::{Bytes, Store};
 use crate::error::NodeError;
-use crate::names::{CHARTER, MARKER, MASTERS};
 use crate::node::{Identity, Listener, Marker, Peer};
 use crate::protocol::calls;
+use crate::protocol::keys::{CHARTER, MARKER, MASTERS};
 
 /// The servers' wall clock when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;

@@ -1,0 +1,122 @@
+//! The keys and channels that belong to names, and those of the masters.
+
+/// The key under which the clients of a set of masters agree upon long leases.
+pub(crate) const CHARTER: &str = "multilock_charter";
+
+/// The key under which a master keeps how many masters its set has.
+pub(crate) const MASTERS: &str = "multilock_masters";
+
+/// The key that marks a master's memory as one and the same.
+pub(crate) const MARKER: &str = "multilock_marker";
+
+/// How the keys and channels begin that belong to names, which no name may begin with.
+const CHANNEL: &str = "redisson_lock__channel";
+const FENCE: &str = "redisson_lock_token";
+const REVOCATION: &str = "multilock_revoked";
+
+/// A key or channel that belongs to a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    prefix: &'static str,
+    /// What stands before a name that has a brace of its own; `:{` and `}` are put around any other.
+    colons: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Key<'a> {
+    /// What a prefix adds to a name at most, with what the protocol puts around a word.
+    pub(crate) const LONGEST_PREFIX: usize = 40;
+
+    /// Its text in pieces: a name with a hash tag keeps it.
+    pub(crate) fn parts(self) -> [&'a str; 4] {
+        if self.name.contains('{') {
+            [self.prefix, self.colons, self.name, ""]
+        } else {
+            [self.prefix, ":{", self.name, "}"]
+        }
+    }
+
+    /// By Redisson's rule, where the names `a` and `{a}` share a channel.
+    const fn shared(prefix: &'static str, name: &'a str) -> Self {
+        Self {
+            prefix,
+            colons: ":",
+            name,
+        }
+    }
+
+    /// Of our own, no two names share one.
+    const fn own(prefix: &'static str, name: &'a str) -> Self {
+        Self {
+            prefix,
+            colons: "::",
+            name,
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        self.parts().concat()
+    }
+}
+
+/// The channel on which a release of the name is announced, as Redisson names it.
+pub(crate) fn channel(name: &str) -> Key<'_> {
+    Key::shared(CHANNEL, name)
+}
+
+/// The owner fields that an operator forced out of the name, by when each mark ends.
+pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
+    Key::own(REVOCATION, name)
+}
+
+/// The largest fencing token that was accepted for the name.
+pub(crate) fn fence(name: &str) -> Key<'_> {
+    Key::own(FENCE, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::names::Names;
+
+    #[test]
+    fn keys_as_redisson_lays_them_out() {
+        assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
+        assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
+    }
+
+    #[test]
+    fn names_with_braces_have_keys_of_their_own() {
+        assert_eq!(fence("a").text(), "redisson_lock_token:{a}");
+        assert_eq!(fence("{a}").text(), "redisson_lock_token::{a}");
+        assert_eq!(
+            revocation_mark("{order}:1").text(),
+            "multilock_revoked::{order}:1"
+        );
+        // Redisson's waiters listen to this one.
+        assert_eq!(channel("{a}").text(), channel("a").text());
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
+            for key in [fence, revocation_mark] {
+                prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_is_taken_for_a_key_of_ours() {
+        let (channel, fence, mark) = (
+            channel("a").text(),
+            fence("a").text(),
+            revocation_mark("a").text(),
+        );
+        for key in [CHARTER, MASTERS, MARKER, &*channel, &*fence, &*mark] {
+            assert!(Names::from(key).check().is_err(), "{key}");
+        }
+    }
+}
