@@ -10,12 +10,12 @@ use futures::future::join_all;
 
 use crate::error::LockError;
 use crate::holder::Holder;
-use crate::inspect::{look, unexpected};
+use crate::inspect::look;
 use crate::names::Names;
 use crate::protocol::calls;
-use crate::protocol::reply::{Entry, Report, parse_forced};
+use crate::protocol::reply::{self, Entry, Report};
 use crate::round::pool::Pool;
-use crate::round::{Answer, Round, Trust};
+use crate::round::{Round, Trust};
 use crate::votes::{Vote, Votes};
 
 /// Beside its holders, a Redisson read/write lock keeps in which mode it is held.
@@ -66,7 +66,7 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         .collect();
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;
     for (place, answer) in answers.into_iter().flatten() {
-        votes[place] = read((place, answer));
+        votes[place] = reply::forced(answer);
     }
     let votes = pool.evidence(&votes);
     let former = former(holders);
@@ -147,17 +147,6 @@ fn begin(
     let latest_us = clock_us.saturating_add(patience);
     let request = calls::force(names, latest_us, pool.reckoning.longest_lease(), holders);
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == place)
-}
-
-fn read((_, answer): Answer) -> Vote {
-    match answer.map(|value| parse_forced(&value)) {
-        Ok(Some(true)) => Vote::Granted,
-        Ok(Some(false)) => Vote::Failed {
-            error: "the request came too late, and nothing was done".into(),
-        },
-        Ok(None) => unexpected("force"),
-        Err(fault) => fault.vote(),
-    }
 }
 
 fn former(holders: Vec<Vec<Arc<str>>>) -> Vec<Holder> {

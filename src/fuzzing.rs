@@ -4,7 +4,8 @@ use redis::Value;
 
 use crate::builder::MastersBuilder;
 use crate::node;
-use crate::protocol::reply;
+use crate::protocol::reply::{self, Reply};
+use crate::votes::Vote;
 
 /// The first reply in `bytes` and its length, as a connection finds it.
 pub fn first_reply(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
@@ -17,18 +18,23 @@ pub fn understand(value: &Value) {
         Value::Array(parts) => parts.len(),
         _ => 0,
     };
-    let stamp = reply::Stamp::of(value);
-    let acquired = reply::parse_acquired(value);
+    let stamp = reply::Heading::of(value).stamp;
+    let acquired = Reply::acquired(Ok(value.clone()));
     assert!(
-        parts > 0 || acquired.is_none() || stamp.is_some(),
+        parts > 0 || acquired.vote != Vote::Granted || stamp.is_some(),
         "a grant without a stamp"
     );
-    let extended = reply::parse_extended(value);
-    assert!(extended.is_none_or(|replies| replies.len() + 1 == parts));
-    let report = reply::parse_report(value);
-    assert!(report.is_none_or(|report| report.entries.len() + 1 == parts && stamp.is_some()));
-    let forced = reply::parse_forced(value);
-    assert!(forced.is_none() || (parts == 0 && stamp.is_none()));
+    let extended = Reply::extended(Ok(value.clone()), parts);
+    let of_holds = extended
+        .iter()
+        .filter(|reply| !matches!(reply.vote, Vote::Unknown { .. }));
+    assert!([0, parts.saturating_sub(1)].contains(&of_holds.count()));
+    if let Some(names) = parts.checked_sub(1) {
+        let report = reply::inspected(Ok(value.clone()), names);
+        assert!(report.is_err() || stamp.is_some());
+    }
+    let forced = reply::forced(Ok(value.clone()));
+    assert!(matches!(forced, Vote::Unknown { .. }) || (parts == 0 && stamp.is_none()));
     let released = reply::parse_released(value);
     assert!(released.is_none_or(|released| released.all == (parts == 0)));
 }

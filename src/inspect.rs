@@ -9,7 +9,7 @@ use crate::holder::Holder;
 use crate::names::Names;
 use crate::node::Slot;
 use crate::protocol::calls;
-use crate::protocol::reply::{Entry, Report, parse_report};
+use crate::protocol::reply::{self, Entry, Report};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::Vote;
@@ -61,21 +61,9 @@ pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, 
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
     let mut round = Round::begin(pool, &calls::inspect(names), Trust::All, |_| true);
     while let Some((place, answer)) = round.next().await {
-        let report = |value| {
-            parse_report(&value)
-                .filter(|report| report.entries.len() == names.len())
-                .ok_or_else(|| unexpected("inspect"))
-        };
-        sights[place] = answer.map_err(|fault| fault.vote()).and_then(report);
+        sights[place] = reply::inspected(answer, names.len());
     }
     sights
-}
-
-/// For an answer that no version of the script gives.
-pub(crate) fn unexpected(script: &str) -> Vote {
-    Vote::Unknown {
-        reason: format!("unexpected answer to {script}").into(),
-    }
 }
 
 /// Who holds each of the names, as every master sees it.

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::enter::acquire;
-use crate::acquire::terms::{Hindrance, Plan};
+use crate::acquire::terms::Plan;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{LockError, RunError};
@@ -18,6 +18,7 @@ use crate::masters::Masters;
 use crate::names::Names;
 use crate::owner::Owner;
 use crate::policy::Policy;
+use crate::protocol::tally::Obstacle;
 
 /// Longer than any process waits or holds.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -271,7 +272,7 @@ impl MultiLock {
 /// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
 async fn once(plan: &Plan, last: &mut Option<LockError>) -> Option<Result<MultiLockGuard, LockError>> {
     match acquire(plan).await {
-        Err(refusal) if refusal.hindrance != Hindrance::Final => {
+        Err(refusal) if refusal.obstacle != Obstacle::Final => {
             *last = Some(refusal.error);
             None
         }

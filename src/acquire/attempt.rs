@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 
-use crate::acquire::terms::{Hindrance, Plan, Refusal};
+use crate::acquire::terms::{Plan, Refusal};
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::hold::client::Client;
@@ -16,9 +16,8 @@ use crate::hold::vote_record::Places;
 use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::claim::Claim;
-use crate::protocol::fault::Fault;
-use crate::protocol::reply::{Reply, parse_acquired, parse_extended};
-use crate::protocol::tally::{Ballot, Obstacle, Outcome, Tally};
+use crate::protocol::reply::Reply;
+use crate::protocol::tally::{Obstacle, Outcome, Tally};
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
 use crate::time::validity::Validity;
@@ -56,22 +55,22 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
     let mut round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
     let begun = round.begun();
     let validity = Validity::of_lease(begun, plan.lease, pool.config.drift_factor);
-    let Counted { denied, accepted } = count(client, &mut round, &mut tally, &mut attempt).await;
+    count(client, &mut round, &mut tally, &mut attempt).await;
     if tally.outcome() != Outcome::Won {
-        let (error, hindrance) = explain(plan, &tally, denied, &attempt.votes);
+        let (error, obstacle) = explain(plan, &tally, &attempt.votes);
         tracing::debug!(names = %plan.names, %error, "round lost");
         let votes = attempt.votes.clone();
-        if hindrance == Hindrance::Held && plan.waits {
+        if obstacle == Obstacle::Held && plan.waits {
             hear_out(pool, round, attempt);
         }
         // Else dropping the attempt rolls it back.
         return Err(Refusal {
             error,
-            hindrance,
+            obstacle,
             votes,
         });
     }
-    if plan.fenced && accepted < plan.needed {
+    if plan.fenced && tally.accepted() < plan.needed {
         token = client.propose_token();
         if !raise(plan, owner, token, &attempt.votes, round.deadline()).await {
             let votes = attempt.votes.clone();
@@ -80,7 +79,7 @@ pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
             };
             return Err(Refusal {
                 error,
-                hindrance: Hindrance::Split,
+                obstacle: Obstacle::Split,
                 votes,
             });
         }
@@ -144,7 +143,7 @@ fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
     let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |place, answer| {
-        let vote = read(answer).vote;
+        let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
             hold.confirm(place, begun);
         }
@@ -153,28 +152,14 @@ fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
     round.leave(Forgotten::Loaded, note);
 }
 
-/// What the tally does not tell.
-struct Counted {
-    /// Masters that deny what the protocol needs.
-    denied: usize,
-    /// Masters that granted and accepted the token.
-    accepted: usize,
-}
-
 /// Counts answers until the outcome is certain, and, if the round is lost, its reason: held or
 /// unreachable is worth the answers that are on their way.
-async fn count(client: &Client, round: &mut Round, tally: &mut Tally, attempt: &mut Attempt) -> Counted {
-    let mut counted = Counted {
-        denied: 0,
-        accepted: 0,
-    };
+async fn count(client: &Client, round: &mut Round, tally: &mut Tally, attempt: &mut Attempt) {
     while let Some((place, answer)) = round.next().await {
-        counted.denied += usize::from(is_denied(&answer));
-        let answer = read(answer);
-        client.tokens.saw(answer.highest);
-        counted.accepted += usize::from(answer.accepted);
-        attempt.votes[place] = answer.vote;
-        tally.count(answer.ballot);
+        let reply = Reply::acquired(answer);
+        client.tokens.saw(reply.highest);
+        tally.count(&reply);
+        attempt.votes[place] = reply.vote;
         let over = match tally.outcome() {
             Outcome::Pending => false,
             Outcome::Won => true,
@@ -187,10 +172,9 @@ async fn count(client: &Client, round: &mut Round, tally: &mut Tally, attempt: &
     if tally.obstacle() == Some(Obstacle::Unreachable) {
         // Nothing is waited for, but what is here tells who was silent.
         while let Some(Some((place, answer))) = round.next_as_sent().now_or_never() {
-            attempt.votes[place] = read(answer).vote;
+            attempt.votes[place] = Reply::acquired(answer).vote;
         }
     }
-    counted
 }
 
 /// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
@@ -202,7 +186,7 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
     pool.in_background(async move {
         let hearing = async {
             while let Some((place, answer)) = round.next_as_sent().await {
-                attempt.votes[place] = read(answer).vote;
+                attempt.votes[place] = Reply::acquired(answer).vote;
             }
         };
         // Who takes longer is told, in order after its acquire.
@@ -233,68 +217,14 @@ async fn raise(plan: &Plan, owner: String, token: FencingToken, votes: &[Vote], 
     while accepted < plan.needed
         && let Some((_, answer)) = round.next().await
     {
-        let replies = answer
-            .ok()
-            .and_then(|value| parse_extended(&value))
-            .unwrap_or_default();
-        accepted += usize::from(matches!(
-            replies.first(),
-            Some(Reply::Granted { accepted: true, .. })
-        ));
+        accepted += usize::from(Reply::extended(answer, 1)[0].accepted);
     }
     tracing::debug!(names = %plan.names, %token, accepted, "asked for a larger fencing token");
     accepted >= plan.needed
 }
 
-/// A master's answer to an acquire.
-struct Answer {
-    vote: Vote,
-    ballot: Ballot,
-    /// Granted, and the token was accepted with it.
-    accepted: bool,
-    /// The largest token that the master had stored.
-    highest: u64,
-}
-
-fn read(answer: Result<redis::Value, Fault>) -> Answer {
-    let of = |vote, ballot| Answer {
-        vote,
-        ballot,
-        accepted: false,
-        highest: 0,
-    };
-    match answer.map(|value| (parse_acquired(&value), value)) {
-        Ok((Some(Reply::Granted { accepted, highest }), _)) => Answer {
-            accepted,
-            highest,
-            ..of(Vote::Granted, Ballot::Granted)
-        },
-        Ok((
-            Some(Reply::Refused {
-                remaining,
-                holder,
-                highest,
-            }),
-            _,
-        )) => Answer {
-            highest,
-            ..of(Vote::Refused { remaining }, Ballot::Refused(holder))
-        },
-        Ok((Some(Reply::Revoked), _)) => of(Vote::Revoked, Ballot::None),
-        Ok((Some(Reply::Absent) | None, value)) => {
-            let reason = format!("unexpected answer to acquire: {value:?}").into();
-            of(Vote::Unknown { reason }, Ballot::None)
-        }
-        Err(fault) => of(fault.vote(), Ballot::None),
-    }
-}
-
-fn is_denied(answer: &Result<redis::Value, Fault>) -> bool {
-    answer.as_ref().is_err_and(Fault::is_denied)
-}
-
 /// Why the round did not give a hold.
-fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockError, Hindrance) {
+fn explain(plan: &Plan, tally: &Tally, votes: &[Vote]) -> (LockError, Obstacle) {
     let evidence = plan.client.pool.evidence(votes);
     match tally.obstacle() {
         Some(Obstacle::Held) => {
@@ -304,7 +234,7 @@ fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockEr
                     retry_after,
                     votes: evidence,
                 },
-                Hindrance::Held,
+                Obstacle::Held,
             )
         }
         Some(Obstacle::Split) => {
@@ -314,11 +244,13 @@ fn explain(plan: &Plan, tally: &Tally, denied: usize, votes: &[Vote]) -> (LockEr
                     retry_after,
                     votes: evidence,
                 },
-                Hindrance::Split,
+                Obstacle::Split,
             )
         }
-        _ if denied >= tally.blocking() => (LockError::Misconfigured { votes: evidence }, Hindrance::Final),
-        _ => (LockError::Unreachable { votes: evidence }, Hindrance::Unreachable),
+        _ if tally.denied() >= tally.blocking() => {
+            (LockError::Misconfigured { votes: evidence }, Obstacle::Final)
+        }
+        _ => (LockError::Unreachable { votes: evidence }, Obstacle::Unreachable),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::acquire::attempt::attempt;
-use crate::acquire::terms::{Hindrance, Plan, Refusal};
+use crate::acquire::terms::{Plan, Refusal};
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::guard::MultiLockGuard;
 use crate::hold::extend::extend;
 use crate::hold::{Hold, Term};
 use crate::names::Names;
 use crate::owner::Standing;
+use crate::protocol::tally::Obstacle;
 use crate::token::FencingToken;
 
 /// Tries once.
@@ -68,7 +69,7 @@ async fn enter(
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
                     error,
-                    hindrance: Hindrance::Unreachable,
+                    obstacle: Obstacle::Unreachable,
                     votes: hold.votes(),
                 });
             }

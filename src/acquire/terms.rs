@@ -8,6 +8,7 @@ use crate::hold::client::Client;
 use crate::names::Names;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
+use crate::protocol::tally::Obstacle;
 use crate::votes::Vote;
 
 /// The checked options of an acquisition.
@@ -44,7 +45,7 @@ impl Plan {
                 retry_after: self.client.pool.config.node_timeout,
                 votes: self.client.pool.evidence(&votes),
             },
-            hindrance: Hindrance::Split,
+            obstacle: Obstacle::Split,
             votes,
         }
     }
@@ -56,7 +57,7 @@ impl Plan {
                 validity,
                 votes: self.client.pool.evidence(&votes),
             },
-            hindrance: Hindrance::Split,
+            obstacle: Obstacle::Split,
             votes,
         }
     }
@@ -66,22 +67,9 @@ impl Plan {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: LockError,
-    pub(crate) hindrance: Hindrance,
+    pub(crate) obstacle: Obstacle,
     /// What every master answered, in their order.
     pub(crate) votes: Vec<Vote>,
-}
-
-/// What has to change before another attempt is worthwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hindrance {
-    /// Somebody has to release, or a lease has to end.
-    Held,
-    /// Contenders have to get out of each other's way.
-    Split,
-    /// Masters have to come back.
-    Unreachable,
-    /// Nothing that waiting would bring.
-    Final,
 }
 
 impl From<InvalidInput> for Refusal {
@@ -94,7 +82,7 @@ impl From<Unchartered> for Refusal {
     /// Masters have to come, to agree to the lease.
     fn from(unchartered: Unchartered) -> Self {
         Self {
-            hindrance: Hindrance::Unreachable,
+            obstacle: Obstacle::Unreachable,
             ..Self::from(LockError::from(unchartered))
         }
     }
@@ -104,7 +92,7 @@ impl From<LockError> for Refusal {
     fn from(error: LockError) -> Self {
         Self {
             error,
-            hindrance: Hindrance::Final,
+            obstacle: Obstacle::Final,
             votes: Vec::new(),
         }
     }

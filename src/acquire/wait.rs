@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::acquire::enter::acquire;
-use crate::acquire::terms::{Hindrance, Plan, Refusal};
+use crate::acquire::terms::{Plan, Refusal};
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::owner::Standing;
+use crate::protocol::tally::Obstacle;
 use crate::queue::subscription::{Heard, Listening};
 use crate::queue::{Place, Turn};
 use crate::time::random::Chance;
@@ -40,7 +41,7 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(plan).await {
-            Err(refusal) if refusal.hindrance != Hindrance::Final => {
+            Err(refusal) if refusal.obstacle != Obstacle::Final => {
                 *last = Some(refusal.error);
                 unless_closed(plan, sleep(pauses.next(SPLIT))).await?;
             }
@@ -61,10 +62,10 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
                 guard.keep_turn(turn);
                 return Ok(guard);
             }
-            Err(refusal) if refusal.hindrance == Hindrance::Final => return Err(refusal.error),
+            Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
-        if refusal.hindrance == Hindrance::Unreachable {
+        if refusal.obstacle == Obstacle::Unreachable {
             tracing::warn!(names = %plan.names, error = %refusal.error, "still waiting for a lock");
         }
         turn.refused(asked.elapsed());
@@ -132,12 +133,12 @@ async fn rest(
     (pauses, alarms): (&mut Pauses<'_>, &mut Pauses<'_>),
     race: &mut Race,
 ) {
-    let timer = match (&refusal.error, refusal.hindrance) {
-        (LockError::Contended { retry_after, .. }, Hindrance::Held) => {
+    let timer = match (&refusal.error, refusal.obstacle) {
+        (LockError::Contended { retry_after, .. }, Obstacle::Held) => {
             // Contenders that took each other for a holder would else wake at the same moment.
             (*retry_after + AFTER_LEASE).min(FALLBACK) + alarms.next(SPLIT)
         }
-        (_, Hindrance::Unreachable) => pauses.next(OUTAGE),
+        (_, Obstacle::Unreachable) => pauses.next(OUTAGE),
         _ => return sleep(pauses.next(SPLIT)).await,
     };
     let (Some(listening), Some(heard)) = (turn.listening(), heard) else {

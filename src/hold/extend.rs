@@ -17,7 +17,7 @@ use crate::hold::vote_record::Places;
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
-use crate::protocol::reply::{Reply, parse_acquired, parse_extended};
+use crate::protocol::reply::Reply;
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
@@ -120,15 +120,10 @@ impl Extension {
         if may_concern_one && self.extended.len() > 1 {
             return self.ask_apart(node);
         }
-        let replies = answer.map(|value| parse_extended(&value));
         let doubt = self.round.doubt(node);
-        for index in 0..self.extended.len() {
-            let reply = match &replies {
-                Ok(Some(replies)) => Ok(replies.get(index).cloned()),
-                Ok(None) => Ok(None),
-                Err(fault) => Err(fault.clone()),
-            };
-            let vote = vouched(&self.extended[index].hold, node, doubt, read(reply));
+        let replies = Reply::extended(answer, self.extended.len());
+        for (index, reply) in replies.into_iter().enumerate() {
+            let vote = vouched(&self.extended[index].hold, node, doubt, reply.vote);
             self.count(index, node, vote);
         }
     }
@@ -141,11 +136,12 @@ impl Extension {
             let mut round = Round::begin(&self.client.pool, &request, trust, |place| place == node);
             let hold = Arc::clone(&entry.hold);
             self.apart.push(Box::pin(async move {
-                let answer = round.next().await.map(|(_, answer)| answer);
-                let replies = answer.map(|answer| answer.map(|value| parse_extended(&value)));
-                let reply = replies.map(|replies| replies.map(|replies| replies?.into_iter().next()));
-                let vote = vouched(&hold, node, round.doubt(node), reply.map_or(Vote::Pending, read));
-                (index, node, vote)
+                let reply = round
+                    .next()
+                    .await
+                    .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
+                let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
+                (index, node, vouched(&hold, node, round.doubt(node), vote))
             }));
         }
     }
@@ -215,9 +211,11 @@ impl Extension {
         if let Some(mut round) = round {
             tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
             self.apart.push(Box::pin(async move {
-                let answer = round.next_as_sent().await.map(|(_, answer)| answer);
-                let reply = answer.map(|answer| answer.map(|value| parse_acquired(&value)));
-                (index, node, reply.map_or(Vote::Pending, read))
+                let reply = round
+                    .next_as_sent()
+                    .await
+                    .map(|(_, answer)| Reply::acquired(answer));
+                (index, node, reply.map_or(Vote::Pending, |reply| reply.vote))
             }));
         }
     }
@@ -322,18 +320,5 @@ fn vouched(hold: &Hold, node: usize, doubt: Option<Duration>, vote: Vote) -> Vot
     match (vote, doubt) {
         (Vote::Granted, Some(remaining)) if !hold.is_kept_by(node) => Vote::Quarantined { remaining },
         (vote, _) => vote,
-    }
-}
-
-fn read(reply: Result<Option<Reply>, Fault>) -> Vote {
-    match reply {
-        Ok(Some(Reply::Granted { .. })) => Vote::Granted,
-        Ok(Some(Reply::Absent)) => Vote::NotHeld,
-        Ok(Some(Reply::Refused { remaining, .. })) => Vote::Refused { remaining },
-        Ok(Some(Reply::Revoked)) => Vote::Revoked,
-        Ok(None) => Vote::Unknown {
-            reason: "unexpected answer to extend".into(),
-        },
-        Err(fault) => fault.vote(),
     }
 }

@@ -13,7 +13,7 @@ use crate::node::{self, Deferred};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
-use crate::protocol::reply::parse_released;
+use crate::protocol::reply;
 use crate::queue::Crowd;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round};
@@ -112,20 +112,17 @@ impl Drop for Release {
 
 impl Books {
     fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
-        let fault = match answer {
-            Ok(value) => match parse_released(&value) {
-                Some(released) => {
-                    if let Some(crowd) = &self.crowd {
-                        crowd.heard_by(released.listeners);
-                    }
-                    return if released.all {
-                        Vote::Granted
-                    } else {
-                        Vote::NotHeld
-                    };
+        let fault = match reply::released(answer) {
+            Ok(released) => {
+                if let Some(crowd) = &self.crowd {
+                    crowd.heard_by(released.listeners);
                 }
-                None => Fault::Unknown(format!("unexpected answer to release: {value:?}").into()),
-            },
+                return if released.all {
+                    Vote::Granted
+                } else {
+                    Vote::NotHeld
+                };
+            }
             Err(fault) => fault,
         };
         // What may yet be answered is the connection's to do.

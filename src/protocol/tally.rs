@@ -2,15 +2,8 @@
 
 use std::sync::Arc;
 
-/// What one master's answer means for the count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ballot {
-    Granted,
-    /// Refused, and on whose behalf.
-    Refused(Arc<str>),
-    /// No usable answer: not sent, unknown, failed.
-    None,
-}
+use crate::protocol::reply::Reply;
+use crate::votes::Vote;
 
 /// Whether the round is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +13,19 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// What stands in the way of a lost round.
+/// What stands in the way of a hold, and has to change before another attempt is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// One holder refuses on so many masters that no quorum is left without it.
+    /// One holder refuses on so many masters that no quorum is left without it: it has to release, or its
+    /// lease to end.
     Held,
     /// Enough masters answered, but no single holder explains the loss: several contenders have a
-    /// part each, or a holder's other part is out of sight.
+    /// part each and have to get out of each other's way, or a holder's other part is out of sight.
     Split,
-    /// Too few masters answered to say who holds it.
+    /// Too few masters answered to say who holds it: they have to come back.
     Unreachable,
+    /// Nothing that waiting would change. No count of votes alone tells that.
+    Final,
 }
 
 /// Counts votes until the outcome, and then its reason, can no longer change.
@@ -40,6 +36,10 @@ pub(crate) struct Tally {
     granted: usize,
     silent: usize,
     refusals: Vec<(Arc<str>, usize)>,
+    /// Masters that granted and accepted the token.
+    accepted: usize,
+    /// Masters that deny what the protocol needs.
+    denied: usize,
 }
 
 impl Tally {
@@ -50,22 +50,35 @@ impl Tally {
             granted: 0,
             silent: 0,
             refusals: Vec::new(),
+            accepted: 0,
+            denied: 0,
         }
     }
 
-    pub(crate) fn count(&mut self, ballot: Ballot) {
-        match ballot {
-            Ballot::Granted => self.granted += 1,
-            Ballot::None => self.silent += 1,
-            Ballot::Refused(holder) => match self.refusals.iter_mut().find(|(known, _)| *known == holder) {
+    pub(crate) fn count(&mut self, reply: &Reply) {
+        match (&reply.vote, &reply.holder) {
+            (Vote::Granted, _) => self.granted += 1,
+            (_, Some(holder)) => match self.refusals.iter_mut().find(|(known, _)| known == holder) {
                 Some((_, times)) => *times += 1,
-                None => self.refusals.push((holder, 1)),
+                None => self.refusals.push((Arc::clone(holder), 1)),
             },
+            // No usable answer: not sent, unknown, failed.
+            _ => self.silent += 1,
         }
+        self.accepted += usize::from(reply.accepted);
+        self.denied += usize::from(reply.denied);
     }
 
     pub(crate) fn granted(&self) -> usize {
         self.granted
+    }
+
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted
+    }
+
+    pub(crate) fn denied(&self) -> usize {
+        self.denied
     }
 
     pub(crate) fn outcome(&self) -> Outcome {
@@ -116,22 +129,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn refused(holder: &str) -> Ballot {
-        Ballot::Refused(holder.into())
+    fn granted() -> Reply {
+        Vote::Granted.into()
     }
 
-    fn after(nodes: usize, needed: usize, ballots: &[Ballot]) -> Tally {
+    fn refused(holder: &str) -> Reply {
+        Reply {
+            holder: Some(holder.into()),
+            ..Vote::Refused { remaining: None }.into()
+        }
+    }
+
+    fn silent() -> Reply {
+        Vote::Pending.into()
+    }
+
+    fn after(nodes: usize, needed: usize, replies: &[Reply]) -> Tally {
         let mut tally = Tally::new(nodes, needed);
-        for ballot in ballots {
-            tally.count(ballot.clone());
+        for reply in replies {
+            tally.count(reply);
         }
         tally
     }
 
     #[test]
     fn an_even_split_is_lost_not_pending() {
-        use Ballot::Granted;
-        let tally = after(4, 3, &[Granted, Granted, refused("b"), refused("b")]);
+        let tally = after(4, 3, &[granted(), granted(), refused("b"), refused("b")]);
         assert_eq!(tally.outcome(), Outcome::Lost);
         assert_eq!(tally.obstacle(), Some(Obstacle::Held));
     }
@@ -139,38 +162,38 @@ mod tests {
     #[test]
     fn the_reason_waits_for_answers_that_could_change_it() {
         // One master is down; the loss is certain at the second refusal, its reason at the third.
-        let mut tally = after(5, 3, &[Ballot::None, refused("a"), refused("a")]);
+        let mut tally = after(5, 3, &[silent(), refused("a"), refused("a")]);
         assert_eq!((tally.outcome(), tally.obstacle()), (Outcome::Lost, None));
-        tally.count(refused("a"));
+        tally.count(&refused("a"));
         assert_eq!(tally.obstacle(), Some(Obstacle::Held));
     }
 
     #[test]
     fn a_single_refusal_holds_up_a_multi_lock() {
-        let tally = after(5, 5, &[Ballot::Granted, refused("a")]);
+        let tally = after(5, 5, &[granted(), refused("a")]);
         assert_eq!(tally.obstacle(), Some(Obstacle::Held));
-        let tally = after(3, 3, &[Ballot::Granted, Ballot::None, Ballot::Granted]);
+        let tally = after(3, 3, &[granted(), silent(), granted()]);
         assert_eq!(tally.obstacle(), Some(Obstacle::Unreachable));
     }
 
     #[test]
     fn a_split_is_told_as_soon_as_no_answer_can_change_it() {
         // Whoever the last master serves, nobody blocks alone.
-        let tally = after(5, 3, &[Ballot::Granted, refused("a"), refused("b"), Ballot::None]);
+        let tally = after(5, 3, &[granted(), refused("a"), refused("b"), silent()]);
         assert_eq!(tally.granted(), 1);
         assert_eq!(
             (tally.outcome(), tally.obstacle()),
             (Outcome::Lost, Some(Obstacle::Split))
         );
-        let tally = after(5, 3, &[Ballot::Granted, Ballot::Granted, Ballot::None]);
+        let tally = after(5, 3, &[granted(), granted(), silent()]);
         assert_eq!((tally.granted(), tally.outcome()), (2, Outcome::Pending));
     }
 
-    fn ballot() -> impl Strategy<Value = Ballot> {
+    fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            3 => Just(Ballot::Granted),
+            3 => Just(granted()),
             2 => (0_u8..3).prop_map(|holder| refused(&holder.to_string())),
-            1 => Just(Ballot::None),
+            1 => Just(silent()),
         ]
     }
 
@@ -178,14 +201,14 @@ mod tests {
         /// Whatever the order: once decided it stays decided, all votes decide, and the early
         /// outcome and reason are those of the full count.
         #[test]
-        fn decisions_are_final(ballots in prop::collection::vec(ballot(), 1..10), extra in 0_usize..5) {
-            let nodes = ballots.len();
+        fn decisions_are_final(replies in prop::collection::vec(reply(), 1..10), extra in 0_usize..5) {
+            let nodes = replies.len();
             let needed = (nodes / 2 + 1 + extra).min(nodes);
-            let full = after(nodes, needed, &ballots);
+            let full = after(nodes, needed, &replies);
             prop_assert_ne!(full.outcome(), Outcome::Pending);
             prop_assert!(full.obstacle().is_some());
             for seen in 0..=nodes {
-                let early = after(nodes, needed, &ballots[..seen]);
+                let early = after(nodes, needed, &replies[..seen]);
                 if early.outcome() != Outcome::Pending {
                     prop_assert_eq!(early.outcome(), full.outcome());
                 }
@@ -199,17 +222,17 @@ mod tests {
 
         /// Undecided means that it could still go either way.
         #[test]
-        fn pending_only_while_open(ballots in prop::collection::vec(ballot(), 1..10), nodes in 1_usize..10) {
+        fn pending_only_while_open(replies in prop::collection::vec(reply(), 1..10), nodes in 1_usize..10) {
             let needed = nodes / 2 + 1;
-            let ballots = &ballots[..ballots.len().min(nodes)];
-            if after(nodes, needed, ballots).outcome() == Outcome::Pending {
-                let fill = |with: Ballot| {
-                    let mut all = ballots.to_vec();
+            let replies = &replies[..replies.len().min(nodes)];
+            if after(nodes, needed, replies).outcome() == Outcome::Pending {
+                let fill = |with: Reply| {
+                    let mut all = replies.to_vec();
                     all.resize(nodes, with);
                     after(nodes, needed, &all).outcome()
                 };
-                prop_assert_eq!(fill(Ballot::Granted), Outcome::Won);
-                prop_assert_eq!(fill(Ballot::None), Outcome::Lost);
+                prop_assert_eq!(fill(granted()), Outcome::Won);
+                prop_assert_eq!(fill(silent()), Outcome::Lost);
             }
         }
     }

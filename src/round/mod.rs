@@ -16,7 +16,7 @@ use crate::policy::forgetful_allowed;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
-use crate::protocol::reply::{Stamp, parse_outdated};
+use crate::protocol::reply::Heading;
 use crate::round::late::Rest;
 use crate::round::pool::Pool;
 use crate::time::alarms::Alarm;
@@ -268,12 +268,13 @@ impl Round {
         };
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         heed(link, &answer);
-        let outdated = answer.as_ref().ok().and_then(parse_outdated);
+        let heading = answer.as_ref().ok().map(Heading::of);
+        let outdated = heading.and_then(|heading| heading.outdated);
         if let Some(longest) = outdated {
             self.pool.reckoning.learn(longest);
         }
-        if let (Trust::Quorum(_) | Trust::Kept(_), Ok(value)) = (self.trust, &answer)
-            && let Some(stamp) = Stamp::of(value)
+        if self.trust != Trust::All
+            && let Some(stamp) = heading.and_then(|heading| heading.stamp)
         {
             link.testify(stamp, self.begun, self.pool.clock.now());
             let noticed = match self.trust {
