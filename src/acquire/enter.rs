@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::acquire::attempt::attempt;
-use crate::acquire::terms::{Plan, Refusal};
+use crate::acquire::refusal::Refusal;
+use crate::acquire::terms::Plan;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::guard::MultiLockGuard;
 use crate::hold::extend::extend;
@@ -79,11 +80,12 @@ async fn enter(
         }
         now = plan.client.pool.clock.now();
     }
-    let owner = plan.owner.as_ref();
-    match MultiLockGuard::enter(&plan.client, hold, owner, now, plan.min_validity, plan.renew) {
+    match plan.enter(hold, now) {
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
-        Err(hold) if !hold.term(now).left.is_zero() => Err(plan.too_late(hold.remaining(), hold.votes())),
+        Err(hold) if !hold.term(now).left.is_zero() => {
+            Err(Refusal::too_late(plan, hold.remaining(), hold.votes()))
+        }
         Err(_) => Ok(None),
     }
 }

@@ -2,5 +2,7 @@
 
 mod attempt;
 pub(crate) mod enter;
+mod race;
+mod refusal;
 pub(crate) mod terms;
 pub(crate) mod wait;

@@ -1,15 +1,15 @@
-//! What an acquisition is to do, and why one gave no hold.
+//! What an acquisition is to do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{InvalidInput, LockError, Unchartered};
+use crate::guard::MultiLockGuard;
+use crate::hold::Hold;
 use crate::hold::client::Client;
 use crate::names::Names;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
-use crate::protocol::tally::Obstacle;
-use crate::votes::Vote;
+use crate::time::clock::Moment;
 
 /// The checked options of an acquisition.
 #[derive(Debug)]
@@ -38,62 +38,9 @@ impl Plan {
         })
     }
 
-    /// Too few of the votes count that were given.
-    pub(crate) fn split(&self, votes: Vec<Vote>) -> Refusal {
-        Refusal {
-            error: LockError::Contended {
-                retry_after: self.client.pool.config.node_timeout,
-                votes: self.client.pool.evidence(&votes),
-            },
-            obstacle: Obstacle::Split,
-            votes,
-        }
-    }
-
-    /// So little validity is left that there is nothing to enter.
-    pub(crate) fn too_late(&self, validity: Duration, votes: Vec<Vote>) -> Refusal {
-        Refusal {
-            error: LockError::TooLate {
-                validity,
-                votes: self.client.pool.evidence(&votes),
-            },
-            obstacle: Obstacle::Split,
-            votes,
-        }
-    }
-}
-
-/// An attempt that gave no hold.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) error: LockError,
-    pub(crate) obstacle: Obstacle,
-    /// What every master answered, in their order.
-    pub(crate) votes: Vec<Vote>,
-}
-
-impl From<InvalidInput> for Refusal {
-    fn from(invalid: InvalidInput) -> Self {
-        Self::from(LockError::from(invalid))
-    }
-}
-
-impl From<Unchartered> for Refusal {
-    /// Masters have to come, to agree to the lease.
-    fn from(unchartered: Unchartered) -> Self {
-        Self {
-            obstacle: Obstacle::Unreachable,
-            ..Self::from(LockError::from(unchartered))
-        }
-    }
-}
-
-impl From<LockError> for Refusal {
-    fn from(error: LockError) -> Self {
-        Self {
-            error,
-            obstacle: Obstacle::Final,
-            votes: Vec::new(),
-        }
+    /// Enters a hold, if at `now` it has more validity left than is wanted; else gives it back.
+    pub(crate) fn enter(&self, hold: Arc<Hold>, now: Moment) -> Result<MultiLockGuard, Arc<Hold>> {
+        let owner = self.owner.as_ref();
+        MultiLockGuard::enter(&self.client, hold, owner, now, self.min_validity, self.renew)
     }
 }

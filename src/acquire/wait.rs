@@ -2,6 +2,7 @@
 //!
 //! A waiter asks the masters only when something has happened that may have changed their answer.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,15 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::acquire::enter::acquire;
-use crate::acquire::terms::{Plan, Refusal};
+use crate::acquire::race::{OUTAGE, Pace, SPLIT};
+use crate::acquire::refusal::Refusal;
+use crate::acquire::terms::Plan;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
 use crate::queue::subscription::{Heard, Listening};
 use crate::queue::{Place, Turn};
-use crate::time::random::Chance;
 
 /// A notice may be lost, and silence is not noticed: a waiter that has heard nothing for so long asks
 /// again.
@@ -29,29 +31,14 @@ const AFTER_LEASE: Duration = Duration::from_millis(2);
 ///
 /// Dropped at any point, it leaves the line and its subscriptions, and rolls back.
 pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result<MultiLockGuard, LockError> {
-    let mut pauses = Pauses::new(&plan.client.pool.chance);
-    let mut alarms = Pauses::new(&plan.client.pool.chance);
-    let turn = loop {
-        let waiting = match plan.client.lines.join(&plan.names).try_turn() {
-            Ok(turn) => break turn,
-            Err(place) => place,
-        };
-        if let Some(turn) = unless_closed(plan, turn(plan, waiting)).await? {
-            break turn;
-        }
-        // The same owner is inside by now. Should it leave before this task has entered, begin again.
-        match acquire(plan).await {
-            Err(refusal) if refusal.obstacle != Obstacle::Final => {
-                *last = Some(refusal.error);
-                unless_closed(plan, sleep(pauses.next(SPLIT))).await?;
-            }
-            settled => return settled.map_err(|refusal| refusal.error),
-        }
+    let mut pace = Pace::new(&plan.client.pool.chance);
+    let turn = match line_up(plan, &mut pace, last).await? {
+        ControlFlow::Continue(turn) => turn,
+        ControlFlow::Break(guard) => return Ok(guard),
     };
     if turn.must_step_back() {
         unless_closed(plan, step_back(plan, &turn)).await?;
     }
-    let mut race = Race::default();
     loop {
         let heard = turn.listening().map(|listening| listening.heard());
         let asked = Instant::now();
@@ -69,18 +56,34 @@ pub(crate) async fn contend(plan: &Plan, last: &mut Option<LockError>) -> Result
             tracing::warn!(names = %plan.names, error = %refusal.error, "still waiting for a lock");
         }
         turn.refused(asked.elapsed());
-        race.lost();
+        pace.race.lost();
         *last = Some(refusal.error.clone());
-        // Who is inside and yet refused has too little validity left to enter: only time will help.
-        let outside = !is_inside(plan);
-        unless_closed(plan, async {
-            tokio::select! {
-                biased;
-                () = rest(plan, &turn, &refusal, heard, (&mut pauses, &mut alarms), &mut race) => {}
-                () = inside(plan), if outside => {}
-            }
-        })
-        .await?;
+        unless_closed(plan, rest_outside(plan, &turn, &refusal, heard, &mut pace)).await?;
+    }
+}
+
+/// Waits for this process's turn; breaks with a guard where another task of the same owner has got a hold
+/// meanwhile, which is then entered instead.
+async fn line_up(
+    plan: &Plan,
+    pace: &mut Pace<'_>,
+    last: &mut Option<LockError>,
+) -> Result<ControlFlow<MultiLockGuard, Turn>, LockError> {
+    loop {
+        let waiting = match plan.client.lines.join(&plan.names).try_turn() {
+            Ok(turn) => return Ok(ControlFlow::Continue(turn)),
+            Err(waiting) => waiting,
+        };
+        if let Some(turn) = unless_closed(plan, turn(plan, waiting)).await? {
+            return Ok(ControlFlow::Continue(turn));
+        }
+        // The same owner is inside by now. Should it leave before this task has entered, begin again.
+        match acquire(plan).await {
+            Ok(guard) => return Ok(ControlFlow::Break(guard)),
+            Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
+            Err(refusal) => *last = Some(refusal.error),
+        }
+        unless_closed(plan, sleep(pace.pauses.next(SPLIT))).await?;
     }
 }
 
@@ -124,22 +127,32 @@ fn is_inside(plan: &Plan) -> bool {
     !matches!(plan.standing(), Standing::Outside)
 }
 
-/// Sleeps until another attempt is worthwhile.
-async fn rest(
+/// Sleeps until another attempt is worthwhile, or until another task of the same owner is inside.
+async fn rest_outside(
     plan: &Plan,
     turn: &Turn,
     refusal: &Refusal,
     heard: Option<Heard>,
-    (pauses, alarms): (&mut Pauses<'_>, &mut Pauses<'_>),
-    race: &mut Race,
+    pace: &mut Pace<'_>,
 ) {
+    // Who is inside and yet refused has too little validity left to enter: only time will help.
+    let outside = !is_inside(plan);
+    tokio::select! {
+        biased;
+        () = rest(plan, turn, refusal, heard, pace) => {}
+        () = inside(plan), if outside => {}
+    }
+}
+
+/// Sleeps until another attempt is worthwhile.
+async fn rest(plan: &Plan, turn: &Turn, refusal: &Refusal, heard: Option<Heard>, pace: &mut Pace<'_>) {
     let timer = match (&refusal.error, refusal.obstacle) {
         (LockError::Contended { retry_after, .. }, Obstacle::Held) => {
             // Contenders that took each other for a holder would else wake at the same moment.
-            (*retry_after + AFTER_LEASE).min(FALLBACK) + alarms.next(SPLIT)
+            (*retry_after + AFTER_LEASE).min(FALLBACK) + pace.alarms.next(SPLIT)
         }
-        (_, Obstacle::Unreachable) => pauses.next(OUTAGE),
-        _ => return sleep(pauses.next(SPLIT)).await,
+        (_, Obstacle::Unreachable) => pace.pauses.next(OUTAGE),
+        _ => return sleep(pace.pauses.next(SPLIT)).await,
     };
     let (Some(listening), Some(heard)) = (turn.listening(), heard) else {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
@@ -154,7 +167,7 @@ async fn rest(
             listening.quorum_possible(&heard, &refusal.votes, plan.needed).await;
             let slept = asleep.elapsed();
             defer(plan, turn, &listening).await;
-            race.start(slept, &plan.client.pool.chance).await;
+            pace.race.start(slept, &plan.client.pool.chance).await;
         } => {}
     }
 }
@@ -192,92 +205,4 @@ async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
     let listening = Arc::new(Listening::begin(&plan.client.pool, &plan.names).await);
     turn.listen_with(Arc::clone(&listening));
     listening
-}
-
-/// Waiters that hear of a release at the same time and are as old ask at the same time, and may wake
-/// each other by their rollbacks, again and again.
-#[derive(Debug, Default)]
-struct Race {
-    lost: u32,
-    /// Notices in a row that were no holder's: contenders that met, each waking the other by its
-    /// rollback.
-    met: u32,
-}
-
-impl Race {
-    fn lost(&mut self) {
-        self.lost += 1;
-    }
-
-    /// Waits for a moment after a notice that came when the waiter had slept for so long, if it goes
-    /// on like this.
-    async fn start(&mut self, slept: Duration, chance: &Chance) {
-        let nobody_held = slept < SHORTEST_HOLD;
-        self.met = if nobody_held { self.met + 1 } else { 0 };
-        if self.met > MEETINGS {
-            // In step they would go on for ever: apart by chance, in a window that grows.
-            let window = TICK * 2_u32.saturating_pow(self.met - MEETINGS);
-            return sleep(chance.within(window.min(SPLIT))).await;
-        }
-        if self.lost > IN_STEP && chance.one_in(8) {
-            // Perhaps it meets the same contender again and again, at a distance that the time to a
-            // refusal does not tell. Rarely, because it puts those back who have lost most often.
-            let window = TICK * 2_u32.saturating_pow((self.lost - IN_STEP) / 4);
-            sleep(chance.within(window.min(slept).min(SPLIT))).await;
-        }
-    }
-}
-
-/// Timers tick in milliseconds.
-const TICK: Duration = Duration::from_millis(1);
-/// A notice that comes sooner than this after a refusal is that of a rollback.
-const SHORTEST_HOLD: Duration = Duration::from_micros(500);
-/// Contenders may meet so often before they are kept apart.
-const MEETINGS: u32 = 2;
-/// So many races are lost in a row by bad luck alone.
-const IN_STEP: u32 = 8;
-
-/// The widest window from which a pause is drawn: among contenders, and while masters are out.
-const SPLIT: Duration = Duration::from_millis(100);
-const OUTAGE: Duration = Duration::from_secs(1);
-/// The first window.
-const NARROWEST: Duration = Duration::from_millis(2);
-
-/// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in
-/// it: contenders that met in one round are spread over the next, so one of them soon wins. In step,
-/// they would split the votes for ever.
-#[derive(Debug)]
-struct Pauses<'a> {
-    window: Duration,
-    chance: &'a Chance,
-}
-
-impl<'a> Pauses<'a> {
-    fn new(chance: &'a Chance) -> Self {
-        Self {
-            window: NARROWEST,
-            chance,
-        }
-    }
-
-    fn next(&mut self, widest: Duration) -> Duration {
-        let window = self.window.min(widest);
-        self.window = (self.window * 2).min(widest);
-        self.chance.within(window)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_their_limit() {
-        let chance = Chance::from_host();
-        let mut pauses = Pauses::new(&chance);
-        for round in 0..100 {
-            let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
-            assert!(pauses.next(SPLIT) < most);
-        }
-    }
 }

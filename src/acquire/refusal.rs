@@ -1,0 +1,116 @@
+//! Why an attempt gave no hold.
+
+use std::time::Duration;
+
+use crate::acquire::terms::Plan;
+use crate::error::{InvalidInput, LockError, Unchartered};
+use crate::protocol::tally::{Obstacle, Tally};
+use crate::votes::{Vote, Votes};
+
+/// An attempt that gave no hold.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: LockError,
+    pub(crate) obstacle: Obstacle,
+    /// What every master answered, in their order.
+    pub(crate) votes: Vec<Vote>,
+}
+
+impl Refusal {
+    /// Why a round was lost.
+    pub(crate) fn explain(plan: &Plan, tally: &Tally, votes: Vec<Vote>) -> Self {
+        match tally.obstacle() {
+            Some(Obstacle::Held) => {
+                let retry_after = held_for(plan, tally, &votes);
+                let error = |votes| LockError::Contended { retry_after, votes };
+                Self::with_votes(plan, Obstacle::Held, votes, error)
+            }
+            Some(Obstacle::Split) => Self::split(plan, votes),
+            _ if tally.denied() >= tally.blocking() => {
+                let error = |votes| LockError::Misconfigured { votes };
+                Self::with_votes(plan, Obstacle::Final, votes, error)
+            }
+            _ => {
+                let error = |votes| LockError::Unreachable { votes };
+                Self::with_votes(plan, Obstacle::Unreachable, votes, error)
+            }
+        }
+    }
+
+    /// Too few of the votes count that were given.
+    pub(crate) fn split(plan: &Plan, votes: Vec<Vote>) -> Self {
+        let retry_after = plan.client.pool.config.node_timeout;
+        let error = |votes| LockError::Contended { retry_after, votes };
+        Self::with_votes(plan, Obstacle::Split, votes, error)
+    }
+
+    /// Too few masters accepted a fencing token.
+    pub(crate) fn unfenced(plan: &Plan, votes: Vec<Vote>) -> Self {
+        let error = |votes| LockError::Unfenced { votes };
+        Self::with_votes(plan, Obstacle::Split, votes, error)
+    }
+
+    /// So little validity is left that there is nothing to enter.
+    pub(crate) fn too_late(plan: &Plan, validity: Duration, votes: Vec<Vote>) -> Self {
+        let error = |votes| LockError::TooLate { validity, votes };
+        Self::with_votes(plan, Obstacle::Split, votes, error)
+    }
+
+    fn with_votes(
+        plan: &Plan,
+        obstacle: Obstacle,
+        votes: Vec<Vote>,
+        error: impl FnOnce(Votes) -> LockError,
+    ) -> Self {
+        Self {
+            error: error(plan.client.pool.evidence(&votes)),
+            obstacle,
+            votes,
+        }
+    }
+}
+
+impl From<InvalidInput> for Refusal {
+    fn from(invalid: InvalidInput) -> Self {
+        Self::from(LockError::from(invalid))
+    }
+}
+
+impl From<Unchartered> for Refusal {
+    /// Masters have to come, to agree to the lease.
+    fn from(unchartered: Unchartered) -> Self {
+        Self {
+            obstacle: Obstacle::Unreachable,
+            ..Self::from(LockError::from(unchartered))
+        }
+    }
+}
+
+impl From<LockError> for Refusal {
+    fn from(error: LockError) -> Self {
+        Self {
+            error,
+            obstacle: Obstacle::Final,
+            votes: Vec::new(),
+        }
+    }
+}
+
+/// Until so many refusals have expired that a quorum is possible.
+fn held_for(plan: &Plan, tally: &Tally, votes: &[Vote]) -> Duration {
+    let mut terms: Vec<Duration> = votes
+        .iter()
+        .filter_map(|vote| match vote {
+            // A key without an expiry is freed by its holder alone: look again after a lease.
+            Vote::Refused { remaining } => Some(remaining.unwrap_or(plan.lease)),
+            _ => None,
+        })
+        .collect();
+    terms.sort_unstable();
+    let missing = plan.needed.saturating_sub(tally.granted()).max(1);
+    terms
+        .get(missing - 1)
+        .or(terms.last())
+        .copied()
+        .unwrap_or(plan.lease)
+}
