@@ -9,7 +9,7 @@ use crate::error::LossCause;
 use crate::hold::Hold;
 use crate::hold::client::Client;
 use crate::masters::Masters;
-use crate::node::Deferred;
+use crate::node::DeferredRelease;
 
 /// What becomes of the holds when a pool is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Masters {
         pool.tracker.close();
         pool.closing.cancel();
         if holds == Closing::Release {
-            for hold in client.watchdog.all() {
+            for hold in client.schedule.all() {
                 release(client, &hold);
             }
         }
@@ -86,7 +86,7 @@ fn release(client: &Client, hold: &Arc<Hold>) {
     let untouched = client.pool.slots.len() - touched.len();
     let confirmed = client.released.add(untouched, hold.needed);
     for place in touched.iter() {
-        let release = Deferred::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
+        let release = DeferredRelease::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
         client.pool.slots[place].defer(release);
     }
 }

@@ -66,7 +66,7 @@ impl MultiLockGuard {
             return Err(hold);
         };
         if entered.first_to_renew {
-            client.watchdog.watch(&hold);
+            client.schedule.watch(&hold);
         }
         Ok(Self {
             client: Arc::clone(client),
@@ -232,7 +232,7 @@ impl MultiLockGuard {
             .collect();
         let (mut pending, mut released) = (touched.len(), 0);
         let mut gone = nodes - pending;
-        let mut release = release.worth(self.hold.needed);
+        let mut release = release.wake_after(self.hold.needed);
         while let Some((place, vote)) = release.next().await {
             pending -= 1;
             released += usize::from(vote == Vote::Granted);
@@ -268,7 +268,7 @@ impl MultiLockGuard {
 
     /// Nobody looks after a hold in which only leaked guards are left.
     fn abandon(&self) {
-        self.client.watchdog.forget(&self.hold);
+        self.client.schedule.forget(&self.hold);
         drop(self.hold.take_turn());
     }
 
@@ -286,7 +286,7 @@ impl MultiLockGuard {
             }
             Left::Last => {}
         }
-        self.client.watchdog.forget(&self.hold);
+        self.client.schedule.forget(&self.hold);
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
             owner.forget(&self.hold);
         }

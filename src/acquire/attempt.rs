@@ -12,7 +12,7 @@ use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
 use crate::hold::release::Attempt;
-use crate::hold::vote_record::Places;
+use crate::hold::vote_record::NodeSet;
 use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::claim::Claim;
@@ -77,7 +77,8 @@ impl<'a> Acquisition<'a> {
             token: FencingToken::NONE,
         };
         let attempt = Attempt::new(pool, claim, tally.blocking());
-        let round = Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).worth(plan.needed);
+        let round =
+            Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).wake_after(plan.needed);
         Self {
             plan,
             field,
@@ -168,7 +169,7 @@ impl<'a> Acquisition<'a> {
         };
         if !plan.renew {
             // To notice its end; one that is renewed is looked after already.
-            client.watchdog.watch(&hold);
+            client.schedule.watch(&hold);
         }
         if pool.is_closed() {
             // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
@@ -190,7 +191,7 @@ impl<'a> Acquisition<'a> {
     /// while the round was under way.
     fn hold(&self) -> Hold {
         let (plan, pool) = (self.plan, &self.plan.client.pool);
-        let granted = Places::of(&self.attempt.votes, |vote| *vote == Vote::Granted);
+        let granted = NodeSet::of(&self.attempt.votes, |vote| *vote == Vote::Granted);
         let ends = Ends::new(
             self.validity,
             granted,

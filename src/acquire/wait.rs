@@ -17,8 +17,8 @@ use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
-use crate::queue::subscription::{Heard, Listening};
-use crate::queue::{Place, Turn};
+use crate::queue::subscription::{NoticeCounts, Subscription};
+use crate::queue::{Turn, Waiter};
 
 /// A notice may be lost, and silence is not noticed: a waiter that has heard nothing for so long asks
 /// again.
@@ -70,7 +70,7 @@ async fn line_up(
     last: &mut Option<LockError>,
 ) -> Result<ControlFlow<MultiLockGuard, Turn>, LockError> {
     loop {
-        let waiting = match plan.client.lines.join(&plan.names).try_turn() {
+        let waiting = match plan.client.queues.join(&plan.names).try_turn() {
             Ok(turn) => return Ok(ControlFlow::Continue(turn)),
             Err(waiting) => waiting,
         };
@@ -99,7 +99,7 @@ async fn unless_closed<T>(plan: &Plan, waiting: impl Future<Output = T>) -> Resu
 
 /// This process's turn; `None` when another task of the same owner has got a hold meanwhile, which is
 /// then entered instead.
-async fn turn(plan: &Plan, waiting: Place) -> Option<Turn> {
+async fn turn(plan: &Plan, waiting: Waiter) -> Option<Turn> {
     tokio::select! {
         biased;
         () = inside(plan) => None,
@@ -132,7 +132,7 @@ async fn rest_outside(
     plan: &Plan,
     turn: &Turn,
     refusal: &Refusal,
-    heard: Option<Heard>,
+    heard: Option<NoticeCounts>,
     pace: &mut Pace<'_>,
 ) {
     // Who is inside and yet refused has too little validity left to enter: only time will help.
@@ -145,7 +145,7 @@ async fn rest_outside(
 }
 
 /// Sleeps until another attempt is worthwhile.
-async fn rest(plan: &Plan, turn: &Turn, refusal: &Refusal, heard: Option<Heard>, pace: &mut Pace<'_>) {
+async fn rest(plan: &Plan, turn: &Turn, refusal: &Refusal, heard: Option<NoticeCounts>, pace: &mut Pace<'_>) {
     let timer = match (&refusal.error, refusal.obstacle) {
         (LockError::Contended { retry_after, .. }, Obstacle::Held) => {
             // Contenders that took each other for a holder would else wake at the same moment.
@@ -182,7 +182,7 @@ async fn step_back(plan: &Plan, turn: &Turn) {
 }
 
 /// Leaves the names to those who have waited longer, until nobody takes them or they have had them.
-async fn defer(plan: &Plan, turn: &Turn, listening: &Listening) {
+async fn defer(plan: &Plan, turn: &Turn, listening: &Subscription) {
     let since = turn.waits_since(listening);
     loop {
         let releases = listening.releases(&since, plan.needed);
@@ -198,11 +198,11 @@ async fn defer(plan: &Plan, turn: &Turn, listening: &Listening) {
     }
 }
 
-async fn listening(plan: &Plan, turn: &Turn) -> Arc<Listening> {
+async fn listening(plan: &Plan, turn: &Turn) -> Arc<Subscription> {
     if let Some(listening) = turn.listening() {
         return listening;
     }
-    let listening = Arc::new(Listening::begin(&plan.client.pool, &plan.names).await);
+    let listening = Arc::new(Subscription::begin(&plan.client.pool, &plan.names).await);
     turn.listen_with(Arc::clone(&listening));
     listening
 }

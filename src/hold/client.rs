@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::hold::schedule::Watchdog;
+use crate::hold::schedule::Schedule;
 use crate::protocol::field::Field;
-use crate::queue::Lines;
+use crate::queue::Queues;
 use crate::round::pool::Pool;
 use crate::token::{FencingToken, Tokens};
 
@@ -20,8 +20,8 @@ pub(crate) struct Client {
     pub(crate) id: Uuid,
     next_field: AtomicU64,
     pub(crate) tokens: Tokens,
-    pub(crate) lines: Arc<Lines>,
-    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) schedule: Arc<Schedule>,
     /// The holds that closing releases.
     pub(crate) released: Releasing,
 }
@@ -37,8 +37,8 @@ impl Client {
             pool,
             next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
-            lines: Arc::default(),
-            watchdog: Arc::new(Watchdog::new()),
+            queues: Arc::default(),
+            schedule: Arc::new(Schedule::new()),
             released: Releasing::default(),
         }
     }

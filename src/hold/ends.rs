@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hold::vote_record::Places;
+use crate::hold::vote_record::NodeSet;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{Validity, ns};
@@ -23,7 +23,7 @@ use crate::time::validity::{Validity, ns};
 pub(crate) struct Ends {
     validity: Validity,
     /// The masters that confirmed it.
-    on: Places,
+    on: NodeSet,
     needed: usize,
     steps: Arc<Steps>,
     /// What steps took off, in nanoseconds, and how many had been noticed by then.
@@ -35,7 +35,7 @@ impl Ends {
     /// `noticed` is the count of steps before the round began.
     pub(crate) fn new(
         validity: Validity,
-        on: Places,
+        on: NodeSet,
         needed: usize,
         steps: &Arc<Steps>,
         noticed: u64,
@@ -114,7 +114,7 @@ mod tests {
     /// A second of validity on the first masters, from `start` on.
     fn ends(start: Moment, on: usize, needed: usize, steps: &Arc<Steps>) -> Ends {
         let validity = Validity::of_lease(start, ms(1002), 0.0);
-        let on = Places::of(&vec![Vote::Granted; on], |_| true);
+        let on = NodeSet::of(&vec![Vote::Granted; on], |_| true);
         Ends::new(validity, on, needed, steps, steps.count())
     }
 

@@ -13,7 +13,7 @@ use crate::error::{ExtendError, LossCause};
 use crate::hold::Hold;
 use crate::hold::client::Client;
 use crate::hold::ends::Ends;
-use crate::hold::vote_record::Places;
+use crate::hold::vote_record::NodeSet;
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
@@ -41,7 +41,7 @@ struct Extended {
     lease: Duration,
     /// What it gains once a quorum has confirmed.
     validity: Validity,
-    agreed: Places,
+    agreed: NodeSet,
     against: usize,
     /// Masters that do not have it (any more).
     forgotten_by: Vec<usize>,
@@ -76,7 +76,7 @@ impl Extension {
                 validity: Validity::of_lease(now, lease, pool.config.drift_factor),
                 hold,
                 lease,
-                agreed: Places::default(),
+                agreed: NodeSet::default(),
                 against: 0,
                 forgotten_by: Vec::new(),
                 confirmed: false,
@@ -248,7 +248,7 @@ impl Extension {
 /// Ends a hold before its time, and has it cleaned up.
 fn lose(client: &Client, hold: &Arc<Hold>, cause: LossCause) {
     if hold.lose(cause) {
-        client.watchdog.watch(hold);
+        client.schedule.watch(hold);
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::state::{Entered, Left, Term, Upkeep};
 use self::state::{Phase, State, TIMER_SLACK};
 use crate::error::LossCause;
 use crate::hold::ends::Ends;
-use crate::hold::vote_record::Places;
+use crate::hold::vote_record::NodeSet;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
@@ -120,7 +120,7 @@ impl Hold {
     }
 
     /// The masters that may keep something for this hold: they granted, or nobody can tell.
-    pub(crate) fn touched(&self) -> Places {
+    pub(crate) fn touched(&self) -> NodeSet {
         self.state().touched
     }
 
@@ -284,7 +284,7 @@ pub(crate) mod tests {
 
     fn ends(start: Moment, lease: Duration) -> Ends {
         let validity = Validity::of_lease(start, lease, 0.0);
-        let on = Places::of(&[Vote::Granted], |_| true);
+        let on = NodeSet::of(&[Vote::Granted], |_| true);
         Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use redis::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::node::{self, Deferred};
+use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
@@ -22,12 +22,12 @@ use crate::votes::Vote;
 /// A release under way. Dropped, it carries on in the background.
 pub(crate) struct Release {
     round: Option<Round>,
-    books: Books,
+    record: ReleaseRecord,
 }
 
 /// Who owes what if it cannot be delivered.
 #[derive(Clone)]
-struct Books {
+struct ReleaseRecord {
     pool: Arc<Pool>,
     claim: Claim,
     notify: bool,
@@ -48,7 +48,7 @@ impl Release {
         let round = Round::release(pool, &request, claim.clone(), notify, asked);
         Self {
             round: Some(round),
-            books: Books {
+            record: ReleaseRecord {
                 pool: Arc::clone(pool),
                 claim,
                 notify,
@@ -69,7 +69,7 @@ impl Release {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(place, _)| asked(*place));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
-                slot.defer(Deferred::new(claim.clone(), notify));
+                slot.defer(DeferredRelease::new(claim.clone(), notify));
             }
             return;
         }
@@ -78,39 +78,39 @@ impl Release {
     }
 
     /// So many masters have to release it.
-    pub(crate) fn worth(mut self, masters: usize) -> Self {
-        self.round = self.round.take().map(|round| round.worth(masters));
+    pub(crate) fn wake_after(mut self, masters: usize) -> Self {
+        self.round = self.round.take().map(|round| round.wake_after(masters));
         self
     }
 
     /// The next master's vote: *granted* where everything was released.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let (place, answer) = self.round.as_mut()?.next().await?;
-        Some((place, self.books.enter(place, answer)))
+        Some((place, self.record.enter(place, answer)))
     }
 }
 
 impl Drop for Release {
     fn drop(&mut self) {
-        if let Some(crowd) = self.books.crowd.clone()
+        if let Some(crowd) = self.record.crowd.clone()
             && let Some(time) = crowd.lingers()
         {
-            self.books.pool.runtime.spawn(async move {
+            self.record.pool.runtime.spawn(async move {
                 tokio::time::sleep(time).await;
                 drop(crowd);
             });
         }
         if let Some(round) = self.round.take() {
-            let books = self.books.clone();
+            let record = self.record.clone();
             let note = move |place, answer| {
-                books.enter(place, answer);
+                record.enter(place, answer);
             };
             round.leave(Forgotten::SentAgain, note);
         }
     }
 }
 
-impl Books {
+impl ReleaseRecord {
     fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
             Ok(released) => {
@@ -128,7 +128,7 @@ impl Books {
         // What may yet be answered is the connection's to do.
         let vote = fault.vote();
         if !fault.is_late() && !node::is_done(&Err(fault)) {
-            let release = Deferred::new(self.claim.clone(), self.notify);
+            let release = DeferredRelease::new(self.claim.clone(), self.notify);
             self.pool.slots[place].defer(release);
         }
         vote

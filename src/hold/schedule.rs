@@ -24,8 +24,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The holds of a process, by when they need something.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
-    /// Of the grid.
+pub(crate) struct Schedule {
+    /// Where the grid of due times begins.
     origin: Instant,
     state: Mutex<State>,
     earlier: Notify,
@@ -34,7 +34,7 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct State {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// Holds that are being seen to, by the field that each alone has.
+    /// Holds that are in flight, by the field that each alone has.
     in_flight: BTreeMap<Field, Arc<Hold>>,
     next: u64,
     /// Whether a hold was put there since the task last looked.
@@ -43,7 +43,7 @@ struct State {
     sleeping_until: Option<Instant>,
 }
 
-impl Watchdog {
+impl Schedule {
     pub(crate) fn new() -> Self {
         Self {
             origin: Instant::now(),
@@ -74,7 +74,7 @@ impl Watchdog {
                 now + retry
             }
             Upkeep::Look(left) => now + left,
-            Upkeep::Burial => now,
+            Upkeep::CleanUp => now,
             Upkeep::Nothing => return,
         };
         self.schedule(hold, at);
@@ -116,7 +116,7 @@ impl Watchdog {
     }
 
     /// The holds that need something now, and when to look again: when the next one does, or after the
-    /// longest sleep. They are being seen to until [`seen_to`](Self::seen_to).
+    /// longest sleep. They are in flight until [`reschedule`](Self::reschedule).
     ///
     /// Where many holds are short, one after the other, the task sleeps on between them: it would cost as
     /// much as half a round to be woken for each.
@@ -158,13 +158,13 @@ impl Watchdog {
     }
 
     /// Puts a hold back that was due.
-    pub(crate) fn seen_to(&self, hold: &Arc<Hold>, renewed: bool) {
+    pub(crate) fn reschedule(&self, hold: &Arc<Hold>, renewed: bool) {
         self.state().in_flight.remove(&hold.field);
         self.arrange(hold, renewed);
     }
 
     /// A hold that was due needs nothing any more.
-    pub(crate) fn buried(&self, hold: &Arc<Hold>) {
+    pub(crate) fn done(&self, hold: &Arc<Hold>) {
         self.state().in_flight.remove(&hold.field);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ends::Ends;
-use super::vote_record::{Places, Sheet};
+use super::vote_record::{NodeSet, VoteRecord};
 use crate::error::LossCause;
 use crate::queue::Turn;
 use crate::time::clock::Moment;
@@ -28,9 +28,9 @@ pub(super) struct State {
     /// How many of its guards want it renewed, and for how long at the most.
     renewing: u64,
     max_hold: Option<Duration>,
-    pub(super) votes: Sheet,
+    pub(super) votes: VoteRecord,
     /// Where something of it may be kept.
-    pub(super) touched: Places,
+    pub(super) touched: NodeSet,
     /// Its release was begun.
     released: bool,
     /// This process's turn at the names, passed on when the hold ends.
@@ -86,7 +86,7 @@ pub(crate) enum Upkeep {
     /// Nothing more: it has been given up.
     Nothing,
     /// To be cleaned up: it was lost.
-    Burial,
+    CleanUp,
 }
 
 impl State {
@@ -100,9 +100,9 @@ impl State {
             leaked: 0,
             renewing: 0,
             max_hold,
-            touched: Places::of(&votes, Vote::may_have_granted),
+            touched: NodeSet::of(&votes, Vote::may_have_granted),
             released: false,
-            votes: Sheet::new(votes),
+            votes: VoteRecord::new(votes),
             turn: None,
             due: None,
         }
@@ -200,7 +200,7 @@ impl State {
         match self.phase {
             // Whoever closes the client releases its holds.
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
-            Phase::Lost(_) => return Upkeep::Burial,
+            Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held => {}
         }
         let spent = self.max_hold.is_some_and(|max| held >= max);
@@ -234,7 +234,7 @@ mod tests {
     /// What a round gives that began then, without drift.
     fn ends(start: u64) -> Ends {
         let validity = Validity::of_lease(at(start), LEASE + Duration::from_millis(2), 0.0);
-        let on = Places::of(&[Vote::Granted], |_| true);
+        let on = NodeSet::of(&[Vote::Granted], |_| true);
         Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
     }
 
@@ -251,7 +251,7 @@ mod tests {
         assert!(!state.prolong(ends(31), LEASE, at(31)));
         assert_eq!(state.enter(at(31), AT_ONCE, true), None);
         assert_eq!(state.remaining(at(31)), Duration::ZERO);
-        assert_eq!(state.upkeep(at(31), LEASE), Upkeep::Burial);
+        assert_eq!(state.upkeep(at(31), LEASE), Upkeep::CleanUp);
     }
 
     #[test]

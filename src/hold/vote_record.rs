@@ -5,9 +5,9 @@ use crate::votes::Vote;
 
 /// A set of masters by their places in the pool, of which there are at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Places(u64);
+pub(crate) struct NodeSet(u64);
 
-impl Places {
+impl NodeSet {
     /// Those whose vote passes.
     pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
         let mut places = Self::default();
@@ -40,25 +40,25 @@ impl Places {
 
 /// What every master answered last.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct VoteRecord {
     nodes: u8,
-    granted: Places,
+    granted: NodeSet,
     /// What the others answered; nothing here for those that were not waited for.
     #[allow(clippy::box_collection, reason = "a third of the size where there is none")]
     others: Option<Box<Vec<(u8, Vote)>>>,
 }
 
-impl Sheet {
+impl VoteRecord {
     pub(crate) fn new(votes: Vec<Vote>) -> Self {
-        let mut sheet = Self {
+        let mut record = Self {
             nodes: narrow(votes.len()),
-            granted: Places::default(),
+            granted: NodeSet::default(),
             others: None,
         };
         for (place, vote) in votes.into_iter().enumerate() {
-            sheet.set(place, vote);
+            record.set(place, vote);
         }
-        sheet
+        record
     }
 
     pub(crate) fn set(&mut self, place: usize, vote: Vote) {
@@ -122,14 +122,14 @@ mod tests {
             mut votes in prop::collection::vec(any_vote(), 1..=64),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any_vote()), 0..50),
         ) {
-            let mut sheet = Sheet::new(votes.clone());
+            let mut record = VoteRecord::new(votes.clone());
             for (place, vote) in changes {
                 let place = place.index(votes.len());
-                sheet.set(place, vote.clone());
+                record.set(place, vote.clone());
                 votes[place] = vote;
-                prop_assert_eq!(&sheet.to_vec(), &votes);
+                prop_assert_eq!(&record.to_vec(), &votes);
             }
-            let granted = Places::of(&votes, |vote| *vote == Vote::Granted);
+            let granted = NodeSet::of(&votes, |vote| *vote == Vote::Granted);
             for (place, vote) in votes.iter().enumerate() {
                 prop_assert_eq!(granted.contains(place), *vote == Vote::Granted);
             }

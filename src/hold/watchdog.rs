@@ -1,4 +1,4 @@
-//! The watchdog at work: renews the holds of a process, and buries those that are lost.
+//! The watchdog at work: renews the holds of a process, and cleans up those that are lost.
 //!
 //! One task for all holds. Those that are due together travel in one script call per master; a
 //! master that is slow or gone delays nobody: a hold is prolonged when the quorum-th answer is in.
@@ -26,8 +26,8 @@ pub(crate) fn start(client: &Arc<Client>) {
 }
 
 async fn run(client: Weak<Client>) {
-    let shared = |client: Arc<Client>| (Arc::clone(&client.watchdog), Arc::clone(&client.pool.steps));
-    let Some((watchdog, steps)) = client.upgrade().map(shared) else {
+    let shared = |client: Arc<Client>| (Arc::clone(&client.schedule), Arc::clone(&client.pool.steps));
+    let Some((schedule, steps)) = client.upgrade().map(shared) else {
         return;
     };
     let mut renewals = FuturesUnordered::new();
@@ -39,9 +39,9 @@ async fn run(client: Weak<Client>) {
             };
             let now = (client.pool.clock.now(), Instant::now());
             if awake.replace(now).is_some_and(|before| suspended(before, now)) {
-                watchdog.look_again();
+                schedule.look_again();
             }
-            let (due, next) = watchdog.take_due();
+            let (due, next) = schedule.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
             let mut due = sort_out(&client, due);
             due.sort_by_key(|(hold, _)| hold.needed);
@@ -59,11 +59,11 @@ async fn run(client: Weak<Client>) {
             biased;
             Some(outcome) = renewals.next(), if !renewals.is_empty() => {
                 for (hold, confirmed) in outcome {
-                    watchdog.seen_to(&hold, confirmed);
+                    schedule.reschedule(&hold, confirmed);
                 }
             }
-            () = steps.more() => watchdog.look_again(),
-            () = watchdog.earlier() => {}
+            () = steps.more() => schedule.look_again(),
+            () = schedule.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }
@@ -74,17 +74,17 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
     now.0.since(before.0).saturating_sub(now.1 - before.1) > SUSPENSION
 }
 
-/// Buries what is lost, puts back what is not due yet; what remains is to be renewed.
+/// Cleans up what is lost, puts back what is not due yet; what remains is to be renewed.
 fn sort_out(client: &Client, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
     let mut renewals = Vec::new();
     for hold in due {
         match hold.upkeep() {
             Upkeep::Renewal(lease) => renewals.push((hold, lease)),
-            Upkeep::Burial => {
-                bury(&client.pool, &hold);
-                client.watchdog.buried(&hold);
+            Upkeep::CleanUp => {
+                clean_up(&client.pool, &hold);
+                client.schedule.done(&hold);
             }
-            Upkeep::Look(_) | Upkeep::Nothing => client.watchdog.seen_to(&hold, true),
+            Upkeep::Look(_) | Upkeep::Nothing => client.schedule.reschedule(&hold, true),
         }
     }
     renewals
@@ -102,7 +102,7 @@ async fn renew(client: Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(A
 }
 
 /// A lost hold is released wherever something of it may be left, and passes its turn on.
-fn bury(pool: &Arc<Pool>, hold: &Arc<Hold>) {
+fn clean_up(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
     if hold.is_to_release() {
         let touched = hold.touched();

@@ -19,8 +19,8 @@ pub(crate) struct Topic {
     /// Notices heard from each master.
     heard: Box<[AtomicU64]>,
     /// Times that listening was interrupted, so that notices may have been missed.
-    gaps: AtomicU64,
-    bell: Notify,
+    interruptions: AtomicU64,
+    notified: Notify,
 }
 
 impl Topics {
@@ -67,15 +67,15 @@ impl Topics {
     pub(crate) fn announce(&self, node: usize, channel: &str) {
         if let Some((topic, _)) = self.topics().get(channel) {
             topic.heard[node].fetch_add(1, Ordering::Relaxed);
-            topic.bell.notify_waiters();
+            topic.notified.notify_waiters();
         }
     }
 
     /// Some notices may have been missed: everybody should look again.
-    pub(crate) fn announce_gap(&self) {
+    pub(crate) fn announce_interruption(&self) {
         for (topic, _) in self.topics().values() {
-            topic.gaps.fetch_add(1, Ordering::Relaxed);
-            topic.bell.notify_waiters();
+            topic.interruptions.fetch_add(1, Ordering::Relaxed);
+            topic.notified.notify_waiters();
         }
     }
 
@@ -88,8 +88,8 @@ impl Topic {
     fn new(nodes: usize) -> Self {
         Self {
             heard: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
-            gaps: AtomicU64::new(0),
-            bell: Notify::new(),
+            interruptions: AtomicU64::new(0),
+            notified: Notify::new(),
         }
     }
 
@@ -97,13 +97,13 @@ impl Topic {
         self.heard[node].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn gaps(&self) -> u64 {
-        self.gaps.load(Ordering::Relaxed)
+    pub(crate) fn interruptions(&self) -> u64 {
+        self.interruptions.load(Ordering::Relaxed)
     }
 
     /// Rings whenever something was heard after this was called.
-    pub(crate) fn bell(&self) -> tokio::sync::futures::Notified<'_> {
-        self.bell.notified()
+    pub(crate) fn notified(&self) -> tokio::sync::futures::Notified<'_> {
+        self.notified.notified()
     }
 }
 
@@ -119,9 +119,9 @@ mod tests {
         topics.join("a", || {});
         topics.announce(1, "a");
         topics.announce(1, "b");
-        assert_eq!((topic.heard(0), topic.heard(1), topic.gaps()), (0, 1, 0));
-        topics.announce_gap();
-        assert_eq!(topic.gaps(), 1);
+        assert_eq!((topic.heard(0), topic.heard(1), topic.interruptions()), (0, 1, 0));
+        topics.announce_interruption();
+        assert_eq!(topic.interruptions(), 1);
         topics.leave("a", || sent.push("too early"));
         topics.leave("a", || sent.push("unsubscribe"));
         topics.leave("a", || sent.push("twice"));

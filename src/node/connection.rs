@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::trust::clock_check::Witness;
+use super::trust::clock_check::ClockCheck;
 use super::{By, Inbox, Marker, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::Fault;
@@ -60,7 +60,7 @@ pub(super) struct Recollection {
     pub(super) marker: Option<Marker>,
     /// How far it must reach back for the master's votes to count.
     pub(super) reckoning: Arc<Reckoning>,
-    pub(super) witness: Arc<Witness>,
+    pub(super) clock_check: Arc<ClockCheck>,
 }
 
 impl Link {
@@ -150,7 +150,7 @@ impl Link {
 
     /// The same, as far as its clock's steps are concerned.
     pub(crate) fn doubt(&self, now: Instant) -> Duration {
-        self.recollection.witness.doubt(now)
+        self.recollection.clock_check.doubt(now)
     }
 
     /// The same, as far as a restart or a wiped memory is.
@@ -158,10 +158,10 @@ impl Link {
         let Recollection {
             memory,
             reckoning,
-            witness,
+            clock_check,
             ..
         } = &self.recollection;
-        let forgotten = witness.amnesia(now);
+        let forgotten = clock_check.amnesia(now);
         let missing = reckoning.quarantine().saturating_sub(*memory);
         if missing.is_zero() {
             return forgotten;
@@ -172,14 +172,16 @@ impl Link {
 
     /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before
     /// `begun`.
-    pub(crate) fn testify(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
-        let Recollection { marker, witness, .. } = &self.recollection;
-        witness.hear(stamp.clock_us, begun, now);
+    pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
+        let Recollection {
+            marker, clock_check, ..
+        } = &self.recollection;
+        clock_check.hear(stamp.clock_us, begun, now);
         if marker
             .as_ref()
             .is_some_and(|marker| marker.as_str() != stamp.marker)
         {
-            witness.wiped();
+            clock_check.wiped();
             // The next connection marks the memory anew.
             self.replace();
         }
@@ -188,12 +190,12 @@ impl Link {
     /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have
     /// stepped.
     pub(crate) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
-        self.recollection.witness.doubted_since(sent)
+        self.recollection.clock_check.doubted_since(sent)
     }
 
     /// The same, if its memory was seen to have been wiped.
     pub(crate) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
-        self.recollection.witness.wiped_since(sent)
+        self.recollection.clock_check.wiped_since(sent)
     }
 
     /// What a fencing token must be above, for all that the master may have forgotten: that was stored

@@ -31,7 +31,7 @@ const ENTRY: usize = 128;
 
 /// A release that one master is owed.
 #[derive(Debug)]
-pub(crate) struct Deferred {
+pub(crate) struct DeferredRelease {
     claim: Claim,
     notify: bool,
     /// For whoever waits for the answer.
@@ -42,7 +42,7 @@ pub(crate) struct Deferred {
     alone: bool,
 }
 
-impl Deferred {
+impl DeferredRelease {
     pub(crate) fn new(claim: Claim, notify: bool) -> Self {
         Self {
             claim,
@@ -104,7 +104,7 @@ pub(crate) struct Deferrals {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Deferred>,
+    waiting: VecDeque<DeferredRelease>,
     /// Batches that have no answer, and the releases in them.
     batches: usize,
     sent: usize,
@@ -128,7 +128,7 @@ impl Deferrals {
         }
     }
 
-    pub(super) fn add(&self, deferred: Deferred) {
+    pub(super) fn add(&self, deferred: DeferredRelease) {
         let mut queue = self.queue();
         if queue.closed {
             return;
@@ -200,7 +200,7 @@ impl Deferrals {
         link.call(&request, By::Sha, ReplyTo::left_to(call, 0));
     }
 
-    fn answered(&self, batch: Vec<Deferred>, answer: Answer) {
+    fn answered(&self, batch: Vec<DeferredRelease>, answer: Answer) {
         let (sent, refused) = (batch.len(), answer.is_err());
         let mut settled = Vec::with_capacity(sent);
         let mut queue = self.queue();
@@ -236,7 +236,7 @@ impl Deferrals {
 
 impl Queue {
     /// The oldest, so many as a server can take at once.
-    fn take_batch(&mut self) -> Option<Vec<Deferred>> {
+    fn take_batch(&mut self) -> Option<Vec<DeferredRelease>> {
         let mut keys = 0;
         let mut alone = false;
         let fits = self.waiting.iter().enumerate().take_while(|(place, deferred)| {
@@ -257,7 +257,7 @@ impl Queue {
 }
 
 /// The answer for each release of a batch.
-fn apart(batch: Vec<Deferred>, answer: Answer) -> Vec<(Deferred, Answer)> {
+fn apart(batch: Vec<DeferredRelease>, answer: Answer) -> Vec<(DeferredRelease, Answer)> {
     let each = match answer {
         Ok(value) if batch.len() == 1 => vec![checked(value)],
         Ok(value) => match parse_releases(value) {
@@ -288,7 +288,7 @@ struct Batch {
     link: Arc<Link>,
     request: Arc<Request>,
     with_source: AtomicBool,
-    releases: Mutex<Vec<Deferred>>,
+    releases: Mutex<Vec<DeferredRelease>>,
 }
 
 impl Late for Batch {

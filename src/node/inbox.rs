@@ -93,7 +93,7 @@ impl Inbox {
     }
 
     /// So many assents are wanted: fewer wake nobody.
-    pub(crate) fn worth(&self, assents: usize) {
+    pub(crate) fn wake_after(&self, assents: usize) {
         self.0.state().worth = assents;
     }
 
@@ -248,7 +248,7 @@ mod tests {
     /// How often it is woken by each of these answers, when it takes none.
     fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
         let inbox = Inbox::new(answers.len());
-        inbox.worth(worth);
+        inbox.wake_after(worth);
         let replies: Vec<_> = (0..answers.len()).map(|place| inbox.expect(place)).collect();
         let asker = Arc::new(Asker::default());
         let waker = Waker::from(Arc::clone(&asker));

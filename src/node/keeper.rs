@@ -10,8 +10,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Recollection;
 use super::pace::Pace;
-use super::trust::clock_check::Witness;
-use super::{Connection, Link, Listener, Node, Peer, Roster, Slot};
+use super::trust::clock_check::ClockCheck;
+use super::{Connection, KnownServers, Link, Listener, Node, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
@@ -33,7 +33,7 @@ pub(crate) struct Keeper {
 #[derive(Debug)]
 pub(crate) struct KeeperContext {
     pub(crate) node: Box<dyn Node>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) chance: Arc<Chance>,
     pub(crate) connect_timeout: Duration,
@@ -56,24 +56,24 @@ impl Keeper {
     pub(crate) async fn keep(self) {
         let mut predecessor: Option<Peer> = None;
         loop {
-            let (connection, witness, begun, set_up) = self.connect(predecessor.as_ref()).await;
+            let (connection, clock_check, begun, set_up) = self.connect(predecessor.as_ref()).await;
             let peer = connection.peer.clone();
-            witness.hear(peer.clock_us, begun, self.context.clock.now());
+            clock_check.hear(peer.clock_us, begun, self.context.clock.now());
             predecessor = Some(peer);
-            self.serve(connection, set_up, &witness).await;
-            self.context.roster.leave(self.slot.place());
+            self.serve(connection, set_up, &clock_check).await;
+            self.context.servers.leave(self.slot.place());
         }
     }
 
-    fn witness(&self) -> Arc<Witness> {
+    fn clock_check(&self) -> Arc<ClockCheck> {
         let (label, steps) = (Arc::clone(self.slot.label()), Arc::clone(&self.context.steps));
         let reckoning = Arc::clone(&self.context.reckoning);
-        Arc::new(Witness::new(label, reckoning, steps))
+        Arc::new(ClockCheck::new(label, reckoning, steps))
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
     /// server's clock, the moment at which its set-up began, and how long that took.
-    async fn connect(&self, predecessor: Option<&Peer>) -> (Connection, Arc<Witness>, Moment, Duration) {
+    async fn connect(&self, predecessor: Option<&Peer>) -> (Connection, Arc<ClockCheck>, Moment, Duration) {
         let context = &self.context;
         let mut delays = delays(&context.chance);
         let mut was_replica = false;
@@ -87,7 +87,7 @@ impl Keeper {
             });
             let admitted = connected.and_then(|connection| Ok(self.admit(connection, was_replica)?));
             let error = match admitted {
-                Ok((connection, witness)) => return (connection, witness, begun, started.elapsed()),
+                Ok((connection, clock_check)) => return (connection, clock_check, begun, started.elapsed()),
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
@@ -102,13 +102,13 @@ impl Keeper {
         &self,
         mut connection: Connection,
         was_replica: bool,
-    ) -> Result<(Connection, Arc<Witness>), Unfit> {
+    ) -> Result<(Connection, Arc<ClockCheck>), Unfit> {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
-        let roster = &self.context.roster;
-        let tenure = roster.claim(slot.place(), slot.label(), identity, || self.witness())?;
+        let servers = &self.context.servers;
+        let history = servers.claim(slot.place(), slot.label(), identity, || self.clock_check())?;
         let memory = connection.peer.memory.filter(|_| !was_replica);
-        connection.peer.memory = Some(tenure.memory(memory));
-        Ok((connection, tenure.witness))
+        connection.peer.memory = Some(history.memory(memory));
+        Ok((connection, history.clock_check))
     }
 
     fn listener(&self) -> Listener {
@@ -124,17 +124,17 @@ impl Keeper {
         };
         let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
         tracing::debug!(node = %self.slot.label(), ?resumed, "subscribed again");
-        self.context.topics.announce_gap();
+        self.context.topics.announce_interruption();
     }
 
     /// Uses one connection until it ends or is to be replaced.
-    async fn serve(&self, connection: Connection, set_up: Duration, witness: &Arc<Witness>) {
+    async fn serve(&self, connection: Connection, set_up: Duration, clock_check: &Arc<ClockCheck>) {
         let Connection {
             wire,
             mut driver,
             peer,
         } = connection;
-        let recollection = self.recollection(peer, witness);
+        let recollection = self.recollection(peer, clock_check);
         let full = self.slot.deferrals().full();
         let link = Arc::new(Link::new(wire, recollection, set_up, full));
         // What is owed goes first: nothing of ours may be found there that we have given up.
@@ -160,7 +160,7 @@ impl Keeper {
         }
     }
 
-    fn recollection(&self, peer: Peer, witness: &Arc<Witness>) -> Recollection {
+    fn recollection(&self, peer: Peer, clock_check: &Arc<ClockCheck>) -> Recollection {
         let reckoning = &self.context.reckoning;
         let memory = peer.memory.unwrap_or_default();
         let quarantine = reckoning.quarantine().saturating_sub(memory);
@@ -173,7 +173,7 @@ impl Keeper {
             clock_us: peer.clock_us,
             marker: peer.marker,
             reckoning: Arc::clone(reckoning),
-            witness: Arc::clone(witness),
+            clock_check: Arc::clone(clock_check),
         }
     }
 

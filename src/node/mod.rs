@@ -31,12 +31,12 @@ pub(crate) use self::redis::address::{Address, NodeUrl};
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
 pub(crate) use connection::Link;
-pub(crate) use deferred::{Deferred, is_done};
+pub(crate) use deferred::{DeferredRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use keeper::{Keeper, KeeperContext};
 pub(crate) use slot::{Slot, Status};
 pub(crate) use trust::marker::Marker;
-pub(crate) use trust::servers::Roster;
+pub(crate) use trust::servers::KnownServers;
 
 use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};

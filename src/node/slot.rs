@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::Link;
-use super::deferred::{Deferrals, Deferred};
+use super::deferred::{Deferrals, DeferredRelease};
 use crate::error::NodeError;
 use crate::protocol::fault::Fault;
 
@@ -75,7 +75,7 @@ impl Slot {
     }
 
     /// Leaves a release with the keeper, to be sent with others when the master can be reached.
-    pub(crate) fn defer(&self, release: Deferred) {
+    pub(crate) fn defer(&self, release: DeferredRelease) {
         self.deferrals.add(release);
     }
 

@@ -80,12 +80,12 @@ impl Fence {
 
 /// Whether the masters' memory is marked, so that an answer tells when it was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum Marking {
     Unmarked,
     Marked,
 }
 
-impl Memory {
+impl Marking {
     fn key(self) -> Option<&'static str> {
         (self == Self::Marked).then_some(MARKER)
     }
@@ -94,7 +94,7 @@ impl Memory {
 /// What a client tells with everything that counts in a vote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    pub(crate) memory: Memory,
+    pub(crate) marking: Marking,
     /// The longest lease that it reckons with.
     pub(crate) reckoned: Duration,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Terms {
 impl Terms {
     /// The keys that go with them.
     fn keys(self) -> impl Iterator<Item = &'static str> {
-        once(CHARTER).chain(self.memory.key())
+        once(CHARTER).chain(self.marking.key())
     }
 }
 
@@ -113,19 +113,19 @@ pub(crate) fn acquire(
     count: u64,
     lease: Duration,
     fence: Fence,
-    Terms { memory, reckoned }: Terms,
+    Terms { marking, reckoned }: Terms,
 ) -> Arc<Request> {
     let fences = fence.keys(names);
-    let keys = 2 * names.len() + 1 + fences.len() + usize::from(memory.key().is_some());
+    let keys = 2 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     keys_and_marks(&mut call, names);
     call.word(CHARTER);
     call.keys(fences);
-    call.words(memory.key());
+    call.words(marking.key());
     call.word(owner);
     call.number(count);
     call.ms(lease);
-    call.flag(memory == Memory::Marked);
+    call.flag(marking == Marking::Marked);
     call.ms(reckoned);
     if fence.is_wanted() {
         call.number(fence.token.get());
@@ -179,7 +179,7 @@ pub(crate) fn extend(
     }
     call.words(terms.keys());
     call.ms(retention);
-    call.flag(terms.memory == Memory::Marked);
+    call.flag(terms.marking == Marking::Marked);
     call.ms(terms.reckoned);
     for renewal in renewals {
         call.word(&renewal.owner);
@@ -306,10 +306,10 @@ mod tests {
         };
         let (name, second) = ("a".into(), Duration::from_secs(1));
         let terms = |memory| Terms {
-            memory,
+            marking: memory,
             reckoned: Duration::from_secs(30),
         };
-        let request = acquire(&name, "me:1", 1, second, fence, terms(Memory::Unmarked));
+        let request = acquire(&name, "me:1", 1, second, fence, terms(Marking::Unmarked));
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
@@ -323,7 +323,7 @@ mod tests {
             token: FencingToken::NONE,
             ..fence
         };
-        let request = acquire(&name, "me:1", 1, second, unfenced, terms(Memory::Marked));
+        let request = acquire(&name, "me:1", 1, second, unfenced, terms(Marking::Marked));
         assert_eq!(words(&request)[2..6], own);
         assert_eq!(words(&request)[6], "multilock_marker");
         assert_eq!(words(&request)[7..], ["me:1", "1", "1000", "1", "30000"]);

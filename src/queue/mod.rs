@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::names::Names;
-use crate::queue::subscription::{Heard, Listening};
+use crate::queue::subscription::{NoticeCounts, Subscription};
 use crate::queue::turns::Rota;
 
 /// Grants that a process may pass on to its own tasks while another process waits.
@@ -32,40 +32,40 @@ const MOST_IN_A_ROW: u32 = 2;
 const STEP_BACK: Duration = Duration::from_millis(5);
 const LONGEST_STEP_BACK: Duration = Duration::from_millis(500);
 
-/// The lines of one process.
+/// The queues of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
-    lines: Mutex<HashSet<ByNames>>,
+pub(crate) struct Queues {
+    queues: Mutex<HashSet<QueueByNames>>,
 }
 
 /// A line where it is found by its names, which are not kept twice: a process may have very many.
 #[derive(Debug)]
-struct ByNames(Arc<Line>);
+struct QueueByNames(Arc<Queue>);
 
-impl Borrow<Names> for ByNames {
+impl Borrow<Names> for QueueByNames {
     fn borrow(&self) -> &Names {
         &self.0.names
     }
 }
 
-impl Hash for ByNames {
+impl Hash for QueueByNames {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.names.hash(state);
     }
 }
 
-impl PartialEq for ByNames {
+impl PartialEq for QueueByNames {
     fn eq(&self, other: &Self) -> bool {
         self.0.names == other.0.names
     }
 }
 
-impl Eq for ByNames {}
+impl Eq for QueueByNames {}
 
 #[derive(Debug)]
-struct Line {
+struct Queue {
     names: Names,
-    /// How many stand in it; changed by whoever has the lines locked.
+    /// How many stand in it; changed by whoever has the queues locked.
     standing: AtomicUsize,
     /// One permit; first come, first served.
     turn: Semaphore,
@@ -75,8 +75,8 @@ struct Line {
 #[derive(Debug, Default)]
 struct State {
     in_a_row: u32,
-    /// Made when the first of another process is met: most lines never meet one, and a process may have
-    /// very many lines.
+    /// Made when the first of another process is met: most queues never meet one, and a process may have
+    /// very many queues.
     sharing: Option<Box<Sharing>>,
 }
 
@@ -84,10 +84,10 @@ struct State {
 #[derive(Debug, Default)]
 struct Sharing {
     /// Shared by all who stand in line, one after the other.
-    listening: Option<Arc<Listening>>,
+    listening: Option<Arc<Subscription>>,
     rota: Rota,
     /// What had been heard when the last turn was over.
-    since: Option<Heard>,
+    since: Option<NoticeCounts>,
     /// Of the last attempt.
     round_trip: Duration,
     /// Whether somebody else listened to the last release, by what is known of it so far, and to the
@@ -129,41 +129,41 @@ impl Sharing {
 
 /// A place in a line. Dropping it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Place {
-    lines: Arc<Lines>,
-    line: Arc<Line>,
+pub(crate) struct Waiter {
+    queues: Arc<Queues>,
+    line: Arc<Queue>,
 }
 
 /// The head of a line. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    place: Place,
+    place: Waiter,
 }
 
-impl Lines {
+impl Queues {
     /// Joins the end of the line for `names`.
-    pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Place {
-        let mut lines = self.lines();
-        let line = if let Some(ByNames(line)) = lines.get(names) {
+    pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Waiter {
+        let mut queues = self.queues();
+        let line = if let Some(QueueByNames(line)) = queues.get(names) {
             Arc::clone(line)
         } else {
-            let line = Arc::new(Line::new(names.clone()));
-            lines.insert(ByNames(Arc::clone(&line)));
+            let line = Arc::new(Queue::new(names.clone()));
+            queues.insert(QueueByNames(Arc::clone(&line)));
             line
         };
         line.standing.fetch_add(1, Ordering::Relaxed);
-        Place {
-            lines: Arc::clone(self),
+        Waiter {
+            queues: Arc::clone(self),
             line,
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashSet<ByNames>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, HashSet<QueueByNames>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl Waiter {
     /// The turn, if nobody is ahead.
     pub(crate) fn try_turn(self) -> Result<Turn, Self> {
         // Given back by the turn.
@@ -187,24 +187,24 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut lines = self.lines.lines();
+        let mut queues = self.queues.queues();
         let last = self.line.standing.fetch_sub(1, Ordering::Relaxed) == 1;
-        let empty = last.then(|| lines.take(&self.line.names));
+        let empty = last.then(|| queues.take(&self.line.names));
         // What a line listened with takes locks of its own when it falls.
-        drop(lines);
+        drop(queues);
         drop(empty);
     }
 }
 
 impl Turn {
     /// What the line listens with, if it does.
-    pub(crate) fn listening(&self) -> Option<Arc<Listening>> {
+    pub(crate) fn listening(&self) -> Option<Arc<Subscription>> {
         self.state().sharing.as_ref()?.listening.clone()
     }
 
-    pub(crate) fn listen_with(&self, listening: Arc<Listening>) {
+    pub(crate) fn listen_with(&self, listening: Arc<Subscription>) {
         let mut state = self.state();
         let sharing = state.sharing();
         // A turn may have been passed on before there was anything to hear with.
@@ -238,7 +238,7 @@ impl Turn {
     }
 
     /// What had been heard when this process last had the names.
-    pub(crate) fn waits_since(&self, listening: &Listening) -> Heard {
+    pub(crate) fn waits_since(&self, listening: &Subscription) -> NoticeCounts {
         let mut state = self.state();
         let since = state.sharing().since.get_or_insert_with(|| listening.heard());
         since.clone()
@@ -275,7 +275,7 @@ impl Turn {
             sharing.others_waited = std::mem::take(&mut sharing.others_wait);
             sharing.shared = std::mem::take(&mut sharing.sharers);
         }
-        Crowd(Arc::new(self.place.lines.join(&self.place.line.names)))
+        Crowd(Arc::new(self.place.queues.join(&self.place.line.names)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -293,7 +293,7 @@ impl Drop for Turn {
 /// Tells a line whether others wait for its names. It keeps the line, and with it the count, for as
 /// long as the release is under way: a task that takes the names again at once meets it.
 #[derive(Clone, Debug)]
-pub(crate) struct Crowd(Arc<Place>);
+pub(crate) struct Crowd(Arc<Waiter>);
 
 impl Crowd {
     /// For how long the count is worth keeping after the release, if others wait: a task that takes
@@ -318,7 +318,7 @@ impl Crowd {
     }
 }
 
-impl Line {
+impl Queue {
     fn new(names: Names) -> Self {
         Self {
             names,

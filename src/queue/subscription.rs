@@ -1,4 +1,4 @@
-//! Listening for releases on the masters.
+//! Subscriptions to the release notices of the masters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::votes::Vote;
 
 /// A subscription to the releases of some names, on every master. Dropping the last one of a channel
 /// unsubscribes.
-pub(crate) struct Listening {
+pub(crate) struct Subscription {
     pool: Arc<Pool>,
     topics: Vec<(String, Arc<Topic>)>,
 }
 
 /// What had been heard at some moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct NoticeCounts {
     notices: Vec<u64>,
-    gaps: u64,
+    interruptions: u64,
 }
 
-impl Listening {
+impl Subscription {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
     pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names) -> Self {
@@ -50,19 +50,19 @@ impl Listening {
 
     /// What has been heard by now. Taken before an attempt is sent, it tells afterwards what was
     /// heard since.
-    pub(crate) fn heard(&self) -> Heard {
-        Heard {
+    pub(crate) fn heard(&self) -> NoticeCounts {
+        NoticeCounts {
             notices: (0..self.pool.slots.len())
                 .map(|node| self.notices(node))
                 .collect(),
-            gaps: self.gaps(),
+            interruptions: self.interruptions(),
         }
     }
 
     /// Waits until a quorum has become possible: until so many masters that granted, or that have a
     /// vote, refused and have announced a release since, or until listening was interrupted.
-    pub(crate) async fn quorum_possible(&self, since: &Heard, votes: &[Vote], needed: usize) {
-        self.until(since.gaps, || {
+    pub(crate) async fn quorum_possible(&self, since: &NoticeCounts, votes: &[Vote], needed: usize) {
+        self.until(since.interruptions, || {
             let announced = |node: usize| {
                 let old = since.notices.get(node);
                 old.is_some_and(|old| self.notices(node) > *old)
@@ -79,7 +79,7 @@ impl Listening {
     }
 
     /// How many releases so many masters have announced since, each of them.
-    pub(crate) fn releases(&self, since: &Heard, needed: usize) -> u64 {
+    pub(crate) fn releases(&self, since: &NoticeCounts, needed: usize) -> u64 {
         let mut releases: Vec<u64> = since
             .notices
             .iter()
@@ -91,28 +91,28 @@ impl Listening {
     }
 
     /// Waits until there are more of them, or listening was interrupted.
-    pub(crate) async fn more_releases(&self, since: &Heard, needed: usize, than: u64) {
+    pub(crate) async fn more_releases(&self, since: &NoticeCounts, needed: usize, than: u64) {
         // A gap before this call says nothing about what is missed now.
-        self.until(self.gaps(), || self.releases(since, needed) > than)
+        self.until(self.interruptions(), || self.releases(since, needed) > than)
             .await;
     }
 
     /// Waits until it was heard, or listening was interrupted more often.
-    async fn until(&self, gaps: u64, mut heard: impl FnMut() -> bool) {
+    async fn until(&self, interruptions: u64, mut heard: impl FnMut() -> bool) {
         loop {
             // Bells first, so that none is missed between the look and the wait.
-            let mut bells: Vec<_> = self
+            let mut notices_to_come: Vec<_> = self
                 .topics
                 .iter()
-                .map(|(_, topic)| Box::pin(topic.bell()))
+                .map(|(_, topic)| Box::pin(topic.notified()))
                 .collect();
-            for bell in &mut bells {
-                bell.as_mut().enable();
+            for notified in &mut notices_to_come {
+                notified.as_mut().enable();
             }
-            if heard() || self.gaps() > gaps {
+            if heard() || self.interruptions() > interruptions {
                 return;
             }
-            futures::future::select_all(bells).await;
+            futures::future::select_all(notices_to_come).await;
         }
     }
 
@@ -120,12 +120,12 @@ impl Listening {
         self.topics.iter().map(|(_, topic)| topic.heard(node)).sum()
     }
 
-    fn gaps(&self) -> u64 {
-        self.topics.iter().map(|(_, topic)| topic.gaps()).sum()
+    fn interruptions(&self) -> u64 {
+        self.topics.iter().map(|(_, topic)| topic.interruptions()).sum()
     }
 }
 
-impl Drop for Listening {
+impl Drop for Subscription {
     fn drop(&mut self) {
         let mut calls = Vec::new();
         for (channel, _) in &self.topics {
@@ -143,7 +143,7 @@ impl Drop for Listening {
     }
 }
 
-impl fmt::Debug for Listening {
+impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.topics.iter().map(|(channel, _)| channel))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::node::{self, By, Deferred, Inbox, Late, Link, ReplyTo, Slot};
+use crate::node::{self, By, DeferredRelease, Inbox, Late, Link, ReplyTo, Slot};
 use crate::policy::forgetful_allowed;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
@@ -176,9 +176,9 @@ impl Round {
 
     /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
     /// anything else, and nobody is in quarantine, whose assent is none.
-    pub(crate) fn worth(self, assents: usize) -> Self {
+    pub(crate) fn wake_after(self, assents: usize) -> Self {
         if self.quarantined.is_none() {
-            self.inbox.worth(assents);
+            self.inbox.wake_after(assents);
         }
         self
     }
@@ -276,7 +276,7 @@ impl Round {
         if self.trust != Trust::All
             && let Some(stamp) = heading.and_then(|heading| heading.stamp)
         {
-            link.testify(stamp, self.begun, self.pool.clock.now());
+            link.observe(stamp, self.begun, self.pool.clock.now());
             let noticed = match self.trust {
                 Trust::Quorum(_) => link.doubted_since(self.sent),
                 _ => None,
@@ -350,7 +350,7 @@ impl Round {
         match &self.links[place] {
             Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
                 if let Some((claim, notify)) = &self.release {
-                    let release = Deferred::new(claim.clone(), *notify).answered_to(reply);
+                    let release = DeferredRelease::new(claim.clone(), *notify).answered_to(reply);
                     self.pool.slots[place].defer(release);
                 }
             }
@@ -396,7 +396,7 @@ impl Late for Overdue {
                 );
             }
             (Some((claim, notify)), Some(slots)) if !node::is_done(&answer) => {
-                slots[place].defer(Deferred::new(claim.clone(), *notify));
+                slots[place].defer(DeferredRelease::new(claim.clone(), *notify));
             }
             (None, _) if forgotten => drop(link.load(self.request.script)),
             _ => {}

@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::error::Unchartered;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::node::{Keeper, KeeperContext, Node, Roster, Slot};
-use crate::protocol::calls::{Memory, Terms};
+use crate::node::{Keeper, KeeperContext, KnownServers, Node, Slot};
+use crate::protocol::calls::{Marking, Terms};
 use crate::protocol::reckoning::Reckoning;
 use crate::round::late::Stragglers;
 use crate::time::alarms::Deadlines;
@@ -73,7 +73,7 @@ impl Pool {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
         let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
-        let roster = Arc::new(Roster::new(nodes.len()));
+        let servers = Arc::new(KnownServers::new(nodes.len()));
         let membership = Arc::new(Membership::new(nodes.len()));
         let topics = Arc::new(Topics::new(nodes.len()));
         let steps = Arc::new(Steps::new(nodes.len()));
@@ -91,7 +91,7 @@ impl Pool {
                 node,
                 topics: Arc::clone(&topics),
                 chance: Arc::clone(&chance),
-                roster: Arc::clone(&roster),
+                servers: Arc::clone(&servers),
                 connect_timeout: config.connect_timeout,
                 node_timeout: config.node_timeout,
                 reckoning: Arc::clone(&reckoning),
@@ -181,13 +181,13 @@ impl Pool {
 
     /// What this client tells with everything that counts in a vote.
     pub(crate) fn terms(&self) -> Terms {
-        let memory = if self.config.strict {
-            Memory::Marked
+        let marking = if self.config.strict {
+            Marking::Marked
         } else {
-            Memory::Unmarked
+            Marking::Unmarked
         };
         Terms {
-            memory,
+            marking,
             reckoned: self.reckoning.told(),
         }
     }

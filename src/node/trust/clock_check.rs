@@ -33,7 +33,7 @@ const KEPT: usize = 8;
 
 /// What is known of one run of one master.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct ClockCheck {
     node: Arc<str>,
     reckoning: Arc<Reckoning>,
     steps: Arc<Steps>,
@@ -68,7 +68,7 @@ impl Doubt {
     }
 }
 
-impl Witness {
+impl ClockCheck {
     pub(in crate::node) fn new(node: Arc<str>, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
         Self {
             node,

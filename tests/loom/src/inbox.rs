@@ -47,7 +47,7 @@ pub fn no_answer_is_lost() {
     explore(3, || {
         let inbox = Inbox::new(3);
         let replies: Vec<_> = (0..3).map(|place| inbox.expect(place)).collect();
-        inbox.worth(2);
+        inbox.wake_after(2);
         let masters: Vec<_> = replies
             .into_iter()
             .enumerate()
@@ -73,7 +73,7 @@ pub fn a_connection_that_ends_wakes_the_asker() {
     explore(3, || {
         let inbox = Inbox::new(2);
         let (first, second) = (inbox.expect(0), inbox.expect(1));
-        inbox.worth(2);
+        inbox.wake_after(2);
         let ends = thread::spawn(move || drop(second));
         let (place, answer) = block_on(poll_fn(|cx| inbox.poll_take(cx)));
         assert_eq!(place, 1);
