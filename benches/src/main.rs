@@ -11,6 +11,8 @@ mod report;
 mod scenario;
 mod stats;
 mod summary;
+// The benchmark uses a part of it.
+#[allow(dead_code, unused_imports)]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod usage;

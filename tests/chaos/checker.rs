@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
-use crate::hold::{Hold, Pair, holds, overlaps, token_falls};
+use super::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
+use super::hold::{Hold, Pair, holds, overlaps, token_falls};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
 /// may add to a timer.

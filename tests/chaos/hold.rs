@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Event, Micros, Policy, Said, Task, What};
+use super::event::{Event, Micros, Policy, Said, Task, What};
 
 /// One guard, from the moment at which it was first seen valid.
 #[derive(Clone, Debug)]

@@ -26,6 +26,8 @@ mod report;
 mod settings;
 mod soak;
 mod stage;
+// The campaign uses a part of it.
+#[allow(dead_code, unused_imports)]
 #[path = "../support/mod.rs"]
 mod support;
 mod timeline;

@@ -71,7 +71,7 @@ pub(crate) struct Plan {
     pub(crate) skew: Duration,
 }
 
-pub(crate) fn ms(milliseconds: u64) -> Duration {
+pub(crate) const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 

@@ -13,14 +13,10 @@ use tokio::time::sleep;
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
 use crate::history::Kind;
-use crate::plan::{Class, Plan};
+use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, tasks};
 use crate::world::{Mine, Tap, World, watch};
-
-pub(crate) const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 /// Three masters, two clients near them, and nothing that strikes by itself.
 pub(crate) fn plan(class: Class, lease: Duration) -> Plan {

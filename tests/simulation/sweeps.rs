@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
 use crate::history::Record;
-use crate::plan::{Class, Plan};
+use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, in_paused_time, tasks};
 use crate::world::{Tap, World, watch};
@@ -40,10 +40,6 @@ const PAIRED: [Fate; 4] = [
 ];
 
 const LEASE: Duration = ms(900);
-
-const fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 #[derive(Clone, Copy)]
 enum Scenario {

@@ -12,14 +12,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
-pub struct Address {
-    pub port: u16,
+pub(crate) struct Address {
+    pub(crate) port: u16,
     /// Goes into the URL as it is: letters and digits only.
-    pub password: Option<String>,
+    pub(crate) password: Option<String>,
 }
 
 impl Address {
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let password = self
             .password
             .as_ref()
@@ -28,7 +28,7 @@ impl Address {
     }
 
     /// One command over a connection of its own, so that no test looks at a server through the code it tests.
-    pub async fn command(&self, args: &[&str]) -> Result<Value> {
+    pub(crate) async fn command(&self, args: &[&str]) -> Result<Value> {
         let (name, rest) = args.split_first().context("a command has a name")?;
         let mut command = redis::cmd(name);
         for arg in rest {
@@ -46,7 +46,7 @@ impl Address {
         answer.with_context(|| format!("{args:?} to {}", self.url()))
     }
 
-    pub async fn ask<T: FromRedisValue>(&self, args: &[&str]) -> Result<T> {
+    pub(crate) async fn ask<T: FromRedisValue>(&self, args: &[&str]) -> Result<T> {
         let value = self.command(args).await?;
         redis::from_redis_value(value).with_context(|| format!("{args:?}: an unexpected answer"))
     }
@@ -62,7 +62,11 @@ impl Address {
     ///
     /// `pid` is the process that must answer: on a port taken between the choice and the start,
     /// the answer comes from another server. `check` can end the wait early.
-    pub async fn until_ready(&self, pid: Option<u32>, mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(crate) async fn until_ready(
+        &self,
+        pid: Option<u32>,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             check()?;

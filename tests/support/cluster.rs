@@ -10,7 +10,7 @@ use super::exclusive::Exclusive;
 use super::server::Server;
 
 #[derive(Debug)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     servers: Vec<Server>,
     /// After the servers: they are given back before the next test may take them.
     _exclusive: Option<Exclusive>,
@@ -19,7 +19,7 @@ pub struct Cluster {
 impl Cluster {
     /// n empty masters: processes of this test's own, or with `MULTILOCK_TEST_CLUSTER=compose` the first
     /// n of the compose file, for this test alone. There a test must not hold two clusters: it would wait for itself.
-    pub async fn start(n: usize) -> Self {
+    pub(crate) async fn start(n: usize) -> Self {
         let compose = match env::var("MULTILOCK_TEST_CLUSTER").as_deref() {
             Ok("compose") => true,
             Ok("native") | Err(_) => false,
@@ -64,16 +64,16 @@ impl Cluster {
         }
     }
 
-    pub fn urls(&self) -> Vec<String> {
+    pub(crate) fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()
     }
 
-    pub fn servers(&self) -> &[Server] {
+    pub(crate) fn servers(&self) -> &[Server] {
         &self.servers
     }
 
     /// The i-th master, counted from 0.
-    pub fn server(&self, i: usize) -> &Server {
+    pub(crate) fn server(&self, i: usize) -> &Server {
         &self.servers[i]
     }
 }

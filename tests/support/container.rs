@@ -11,12 +11,12 @@ use tokio::process::Command;
 
 use super::address::Address;
 
-pub const COUNT: usize = 5;
+pub(crate) const COUNT: usize = 5;
 const DOCKER_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub struct Container {
-    pub address: Address,
+pub(crate) struct Container {
+    pub(crate) address: Address,
     /// 1 to 5, as in the compose file.
     number: usize,
     /// The container's id while it is paused.
@@ -25,7 +25,7 @@ pub struct Container {
 
 impl Container {
     /// Takes the master over from whatever the test before left: running, empty, nothing counted.
-    pub async fn take(number: usize) -> Result<Self> {
+    pub(crate) async fn take(number: usize) -> Result<Self> {
         let port = match env::var(format!("MULTILOCK_PORT_{number}")) {
             Ok(port) => port.parse().with_context(|| format!("MULTILOCK_PORT_{number}"))?,
             Err(_) => 7400 + u16::try_from(number)?,
@@ -52,7 +52,7 @@ impl Container {
         Ok(container)
     }
 
-    pub async fn freeze(&self) -> Result<()> {
+    pub(crate) async fn freeze(&self) -> Result<()> {
         let id = self.id().await?;
         if self.frozen().is_none() {
             docker(&["pause", &id]).await?;
@@ -61,7 +61,7 @@ impl Container {
         Ok(())
     }
 
-    pub async fn thaw(&self) -> Result<()> {
+    pub(crate) async fn thaw(&self) -> Result<()> {
         let frozen = self.frozen().take();
         if let Some(id) = frozen {
             docker(&["unpause", &id]).await?;
@@ -70,7 +70,7 @@ impl Container {
     }
 
     /// Kills the server, frozen or not. No harm if it does not run.
-    pub async fn kill(&self) -> Result<()> {
+    pub(crate) async fn kill(&self) -> Result<()> {
         let id = self.id().await?;
         if docker(&["inspect", "-f", "{{.State.Running}}", &id]).await? == "true" {
             docker(&["kill", &id]).await?;
@@ -80,7 +80,7 @@ impl Container {
         Ok(())
     }
 
-    pub async fn restart(&self, keep_data: bool) -> Result<()> {
+    pub(crate) async fn restart(&self, keep_data: bool) -> Result<()> {
         self.kill().await?;
         if keep_data {
             docker(&["start", &self.id().await?]).await?;

@@ -17,13 +17,13 @@ static HERE: Mutex<()> = Mutex::const_new(());
 
 /// The right to use the masters, until dropped. The system takes the file lock back from a process that dies.
 #[derive(Debug)]
-pub struct Exclusive {
+pub(crate) struct Exclusive {
     _file: File,
     _here: MutexGuard<'static, ()>,
 }
 
 impl Exclusive {
-    pub async fn take() -> Result<Self> {
+    pub(crate) async fn take() -> Result<Self> {
         tokio::time::timeout(TURN_WITHIN, Self::wait())
             .await
             .with_context(|| format!("the compose masters were in use for {TURN_WITHIN:?}"))?

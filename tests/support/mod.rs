@@ -7,10 +7,8 @@
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
 //! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
 
-// Every integration test compiles this module anew and uses a part of it, and none exports it.
-#![allow(dead_code, unused_imports, unreachable_pub)]
-
 mod address;
+mod child;
 mod cluster;
 mod container;
 mod exclusive;
@@ -20,10 +18,11 @@ mod proxy;
 mod server;
 mod spawn;
 
-pub use cluster::Cluster;
-pub use locks::{
+pub(crate) use child::{child, in_a_child, is_child};
+pub(crate) use cluster::Cluster;
+pub(crate) use locks::{
     PATIENT, RELEASE, WITHIN, acquire, all_executed, connect, eval, extend, field, heard_from_all,
-    held_everywhere, patient, until, until_free, until_within, vote,
+    held_everywhere, label, patient, three, until, until_free, until_within, vote,
 };
-pub use proxy::{Direction, Proxy};
-pub use server::{Keep, Server};
+pub(crate) use proxy::{Direction, Proxy};
+pub(crate) use server::{Keep, Server};

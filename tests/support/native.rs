@@ -20,9 +20,9 @@ const ATTEMPTS: u32 = 10;
 const ATTEMPTS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
-pub struct Native {
-    pub address: Address,
-    pub tls_port: u16,
+pub(crate) struct Native {
+    pub(crate) address: Address,
+    pub(crate) tls_port: u16,
     args: Vec<String>,
     /// The environment beside this process's own.
     env: Vec<(String, String)>,
@@ -33,7 +33,7 @@ pub struct Native {
 
 impl Native {
     /// Starts a server on a free port; `args` follow the ones of every server, and win.
-    pub async fn start(args: &[String], env: &[(String, String)]) -> Result<Self> {
+    pub(crate) async fn start(args: &[String], env: &[(String, String)]) -> Result<Self> {
         let begun = Instant::now();
         let mut attempt = 1;
         loop {
@@ -125,22 +125,22 @@ impl Native {
         Ok(())
     }
 
-    pub fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.child().as_ref().map(Child::id)
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn freeze(&self) -> Result<()> {
+    pub(crate) fn freeze(&self) -> Result<()> {
         let pid = self.signal(Signal::STOP)?;
         // The signal is sent, not yet obeyed. NOWAIT leaves the state to be seen again by the next call.
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)?;
         Ok(())
     }
 
-    pub fn thaw(&self) -> Result<()> {
+    pub(crate) fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT).map(drop)
     }
 
@@ -152,7 +152,7 @@ impl Native {
     }
 
     /// Kills the process, frozen or not, and waits for its end. No harm if there is none.
-    pub fn kill(&self) -> Result<()> {
+    pub(crate) fn kill(&self) -> Result<()> {
         if let Some(mut child) = self.child().take() {
             child.kill()?;
             child.wait()?;
@@ -160,7 +160,7 @@ impl Native {
         Ok(())
     }
 
-    pub async fn restart(&self, keep_data: bool) -> Result<()> {
+    pub(crate) async fn restart(&self, keep_data: bool) -> Result<()> {
         self.kill()?;
         if !keep_data {
             fs::remove_dir_all(self.data())?;

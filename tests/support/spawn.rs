@@ -36,7 +36,7 @@ static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
 
 /// A command for `program`; where the system can, it is killed when this process ends in any way.
 /// Elsewhere a test run that is itself killed leaves its servers behind; one that panics does not.
-pub fn command(program: &str) -> Command {
+pub(crate) fn command(program: &str) -> Command {
     if *SETPRIV {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", program]);
@@ -46,7 +46,7 @@ pub fn command(program: &str) -> Command {
     }
 }
 
-pub fn start(command: Command) -> io::Result<Child> {
+pub(crate) fn start(command: Command) -> io::Result<Child> {
     let (reply, child) = mpsc::channel();
     STARTER.send((command, reply)).map_err(io::Error::other)?;
     child.recv().map_err(io::Error::other)?

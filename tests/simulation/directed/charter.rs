@@ -8,7 +8,8 @@ use multilock::sim::{Client, Cluster, Direction, Keep, Network};
 use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard};
 use tokio::time::sleep;
 
-use crate::scene::{ms, violated};
+use crate::plan::ms;
+use crate::scene::violated;
 
 const LONG: Duration = ms(5000);
 const SHORT: Duration = ms(1000);

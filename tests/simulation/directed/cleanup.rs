@@ -9,7 +9,8 @@ use tokio::time::sleep;
 use crate::ask::{Ask, force};
 use crate::history::Kind;
 use crate::plan::Class;
-use crate::scene::{Scene, ms, plan, settle};
+use crate::plan::ms;
+use crate::scene::{Scene, plan, settle};
 
 /// Longer than the time after which nothing may be left.
 const LEASE: Duration = ms(20_000);

@@ -6,8 +6,9 @@ use multilock::sim::Direction;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ask::Ask;
+use crate::plan::ms;
 use crate::plan::{Class, Plan};
-use crate::scene::{Scene, ms, plan, settle};
+use crate::scene::{Scene, plan, settle};
 
 const LEASE: Duration = ms(3000);
 

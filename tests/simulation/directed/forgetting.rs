@@ -6,8 +6,9 @@ use multilock::sim::{Client, Direction, Keep};
 use tokio::time::sleep;
 
 use crate::ask::Ask;
+use crate::plan::ms;
 use crate::plan::{Class, Plan};
-use crate::scene::{Scene, ms, plan, settle};
+use crate::scene::{Scene, plan, settle};
 
 const LEASE: Duration = ms(3000);
 

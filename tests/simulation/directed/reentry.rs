@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::ask::Ask;
 use crate::plan::Class;
-use crate::scene::{Scene, ms, plan, settle};
+use crate::plan::ms;
+use crate::scene::{Scene, plan, settle};
 
 const LEASE: Duration = ms(10_000);
 

@@ -7,7 +7,8 @@ use tokio::time::sleep;
 
 use crate::ask::Ask;
 use crate::plan::Class;
-use crate::scene::{Scene, ms, plan, settle};
+use crate::plan::ms;
+use crate::scene::{Scene, plan, settle};
 
 const FENCE: &str = "redisson_lock_token:{a}";
 const HOUR: Duration = Duration::from_secs(3600);

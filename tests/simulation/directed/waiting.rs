@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::ask::{Ask, leave};
 use crate::plan::Class;
-use crate::scene::{Scene, ms, plan, settle, violated};
+use crate::plan::ms;
+use crate::scene::{Scene, plan, settle, violated};
 
 /// Longer than any wait here, so that nobody is saved by its end.
 const LEASE: Duration = ms(20_000);

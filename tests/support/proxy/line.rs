@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// The ways through a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
 /// The state of one direction, the same for all connections.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Line {
-    pub delay: Duration,
-    pub paused: bool,
+pub(crate) struct Line {
+    pub(crate) delay: Duration,
+    pub(crate) paused: bool,
 }

@@ -22,14 +22,14 @@ type Lines = (watch::Receiver<Line>, watch::Receiver<Line>);
 
 /// A connection that carries bytes.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     abandon: oneshot::Sender<oneshot::Sender<Abandoned>>,
     task: JoinHandle<()>,
 }
 
 /// A connection whose client is gone while the server still knows nothing of it.
 #[derive(Debug)]
-pub struct Abandoned {
+pub(crate) struct Abandoned {
     bytes: Vec<u8>,
     from_server: OwnedReadHalf,
     to_server: OwnedWriteHalf,
@@ -37,7 +37,7 @@ pub struct Abandoned {
 
 impl Link {
     /// `lines` are the one to the server and the one to the client.
-    pub fn start(client: TcpStream, target: u16, lines: Lines) -> Self {
+    pub(crate) fn start(client: TcpStream, target: u16, lines: Lines) -> Self {
         let (abandon, abandoned) = oneshot::channel();
         let task = tokio::spawn(async move {
             // A server that cannot be reached closes the client's connection, as far as a proxy can tell it.
@@ -46,25 +46,25 @@ impl Link {
         Self { abandon, task }
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
 
     /// Closes both sides; done when it returns.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
     /// Closes the client's side. `None` if the connection was over already.
-    pub async fn abandon(self) -> Option<Abandoned> {
+    pub(crate) async fn abandon(self) -> Option<Abandoned> {
         let (reply, abandoned) = oneshot::channel();
         self.abandon.send(reply).ok()?;
         abandoned.await.ok()
     }
 
     /// Closes both sides soon, for a Drop that cannot wait.
-    pub fn abort(&self) {
+    pub(crate) fn abort(&self) {
         self.task.abort();
     }
 }
@@ -113,7 +113,7 @@ fn take_over(up: Pump, down: Pump) -> Result<Abandoned> {
 impl Abandoned {
     /// Sends what was held and then the end of the stream, and waits until the server closes its side in
     /// turn: by then it has run everything. Returns the number of bytes.
-    pub async fn deliver(mut self) -> Result<usize> {
+    pub(crate) async fn deliver(mut self) -> Result<usize> {
         let taken = async {
             let mut answers = Vec::new();
             let send = async {

@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-pub use line::Direction;
+pub(crate) use line::Direction;
 use line::Line;
 use link::{Abandoned, Link};
 
 /// Ends with all its connections when dropped.
 #[derive(Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     port: u16,
     shared: Arc<Shared>,
     door: Mutex<Door>,
@@ -47,7 +47,7 @@ struct Door {
 
 impl Proxy {
     /// Listens on a free port and passes every connection on to `target` of this machine.
-    pub async fn start(target: u16) -> Self {
+    pub(crate) async fn start(target: u16) -> Self {
         let shared = Arc::new(Shared {
             target: AtomicU16::new(target),
             to_server: watch::Sender::default(),
@@ -72,40 +72,40 @@ impl Proxy {
         proxy
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Passes connections that come from now on to another server; see [`reset_connections`](Self::reset_connections).
-    pub fn point_to(&self, target: u16) {
+    pub(crate) fn point_to(&self, target: u16) {
         self.shared.target.store(target, Ordering::SeqCst);
     }
 
     /// How many connections were accepted since the start.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
     /// Latency, not bandwidth: whatever arrives from now on is delivered that much later, in order.
-    pub fn set_delay(&self, direction: Direction, delay: Duration) {
+    pub(crate) fn set_delay(&self, direction: Direction, delay: Duration) {
         self.line(direction).send_modify(|line| line.delay = delay);
     }
 
     /// Holds back what has not been delivered yet, the end of a connection included.
-    pub fn pause(&self, direction: Direction) {
+    pub(crate) fn pause(&self, direction: Direction) {
         self.line(direction).send_modify(|line| line.paused = true);
     }
 
-    pub fn resume(&self, direction: Direction) {
+    pub(crate) fn resume(&self, direction: Direction) {
         self.line(direction).send_modify(|line| line.paused = false);
     }
 
     /// Closes the current connections on both sides and refuses new ones until [`heal`](Self::heal).
-    pub async fn cut(&self) {
+    pub(crate) async fn cut(&self) {
         let accepting = lock(&self.door).accepting.take();
         if let Some(accepting) = accepting {
             accepting.abort();
@@ -117,7 +117,7 @@ impl Proxy {
     }
 
     /// Takes connections again after a [`cut`](Self::cut).
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         let reserved = lock(&self.door).reserved.take();
         if let Some(socket) = reserved {
             self.open(socket.listen(1024).expect("a reserved port can be listened on"));
@@ -125,7 +125,7 @@ impl Proxy {
     }
 
     /// Closes the current connections on both sides; new ones are welcome.
-    pub async fn reset_connections(&self) {
+    pub(crate) async fn reset_connections(&self) {
         for link in self.take_links() {
             link.close().await;
         }
@@ -136,7 +136,7 @@ impl Proxy {
     ///
     /// Nothing of it arrives by itself, whatever the delay; to be sure that something is held, pause the
     /// direction first.
-    pub async fn abandon(&self) {
+    pub(crate) async fn abandon(&self) {
         for link in self.take_links() {
             let abandoned = link.abandon().await;
             lock(&self.abandoned).extend(abandoned);
@@ -145,7 +145,7 @@ impl Proxy {
 
     /// Delivers what abandoned connections hold, in the order of their opening; when it returns the server
     /// has run it all and closed them. Returns the number of bytes.
-    pub async fn deliver_abandoned(&self) -> usize {
+    pub(crate) async fn deliver_abandoned(&self) -> usize {
         let abandoned = take(&mut *lock(&self.abandoned));
         let mut delivered = 0;
         for abandoned in abandoned {

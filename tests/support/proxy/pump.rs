@@ -25,9 +25,9 @@ struct Chunk {
 /// Reading and writing are one loop over a queue, and no step of it loses anything when it is dropped:
 /// an abandoned connection takes the queue over as it is.
 #[derive(Debug)]
-pub struct Pump {
-    pub from: OwnedReadHalf,
-    pub to: OwnedWriteHalf,
+pub(crate) struct Pump {
+    pub(crate) from: OwnedReadHalf,
+    pub(crate) to: OwnedWriteHalf,
     line: watch::Receiver<Line>,
     queue: VecDeque<Chunk>,
     /// The source may still send.
@@ -37,7 +37,7 @@ pub struct Pump {
 }
 
 impl Pump {
-    pub fn new(from: OwnedReadHalf, to: OwnedWriteHalf, line: watch::Receiver<Line>) -> Self {
+    pub(crate) fn new(from: OwnedReadHalf, to: OwnedWriteHalf, line: watch::Receiver<Line>) -> Self {
         Self {
             from,
             to,
@@ -49,7 +49,7 @@ impl Pump {
     }
 
     /// Runs until the end of the stream has been carried too.
-    pub async fn run(&mut self) {
+    pub(crate) async fn run(&mut self) {
         let mut buffer = vec![0; CHUNK];
         while self.open || !self.queue.is_empty() {
             tokio::select! {
@@ -93,7 +93,7 @@ impl Pump {
     }
 
     /// Ends the pump: what was not delivered, and both sockets.
-    pub fn undelivered(self) -> (Vec<u8>, OwnedReadHalf, OwnedWriteHalf) {
+    pub(crate) fn undelivered(self) -> (Vec<u8>, OwnedReadHalf, OwnedWriteHalf) {
         let bytes = self.queue.into_iter().flat_map(|chunk| chunk.bytes).collect();
         (bytes, self.from, self.to)
     }

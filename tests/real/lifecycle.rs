@@ -1,27 +1,20 @@
 //! Connections and tasks: few while in use, none afterwards, and no more after a thousand locks than
 //! after one.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    Server, connect, held_everywhere, in_a_child, is_child, patient, three, until, until_free,
+};
 use multilock::{Masters, Owner, Unlocked};
 use redis::Value;
-use support::{Server, connect, held_everywhere, patient, until, until_free};
 use tokio::runtime::Handle;
 
 /// For all holds, for all deadlines, for all stragglers.
 const POOL: usize = 3;
 const NODES: usize = 3;
-
-async fn servers() -> Vec<Server> {
-    let mut servers = Vec::new();
-    for _ in 0..NODES {
-        // Thousands of writes: none of them has to survive anything.
-        servers.push(Server::start_with(&["--appendonly", "no"]).await);
-    }
-    servers
-}
+/// Thousands of writes: none of them has to survive anything.
+const ARGS: &[&str] = &["--appendonly", "no"];
 
 async fn connected(servers: &[Server]) -> Masters {
     connect(servers.iter().map(Server::url)).await
@@ -59,7 +52,7 @@ async fn until_tasks(most: usize) {
 
 #[tokio::test]
 async fn nothing_is_left_when_the_last_is_gone() {
-    let servers = servers().await;
+    let servers = three(ARGS).await;
     let before = tasks();
     for round in 0..3 {
         let masters = connected(&servers).await;
@@ -83,7 +76,7 @@ async fn nothing_is_left_when_the_last_is_gone() {
 
 #[tokio::test]
 async fn nothing_is_left_of_masters_that_are_out_of_reach() {
-    let servers = servers().await;
+    let servers = three(ARGS).await;
     let before = tasks();
     let builder = patient(servers.iter().map(Server::url)).node_timeout(Duration::from_secs(1));
     let masters = builder.connect().await.expect("masters that can be used");
@@ -100,7 +93,7 @@ async fn nothing_is_left_of_masters_that_are_out_of_reach() {
 
 #[tokio::test]
 async fn two_tasks_and_one_connection_a_master() {
-    let servers = servers().await;
+    let servers = three(ARGS).await;
     let before = tasks();
     let masters = connected(&servers).await;
     until_tasks(before + 2 * NODES + POOL).await;
@@ -123,7 +116,7 @@ async fn two_tasks_and_one_connection_a_master() {
 
 #[tokio::test]
 async fn a_guard_outlives_its_masters() {
-    let servers = servers().await;
+    let servers = three(ARGS).await;
     let before = tasks();
     let masters = connected(&servers).await;
     let me = Owner::new();
@@ -150,7 +143,7 @@ async fn a_guard_outlives_its_masters() {
 
 #[tokio::test]
 async fn an_owner_keeps_nothing_alive() {
-    let servers = servers().await;
+    let servers = three(ARGS).await;
     let before = tasks();
     let me = Owner::new();
     let masters = connected(&servers).await;
@@ -182,7 +175,11 @@ fn memory() -> u64 {
 #[tokio::test]
 async fn thousands_of_locks_leave_nothing() {
     const CYCLES: usize = 2000;
-    let servers = servers().await;
+    // Other tests of this process need memory meanwhile.
+    if !is_child() {
+        return in_a_child("lifecycle::thousands_of_locks_leave_nothing", &[]).await;
+    }
+    let servers = three(ARGS).await;
     let masters = connected(&servers).await;
     let me = Owner::new();
     let cycles = async |count: usize| {
@@ -202,7 +199,7 @@ async fn thousands_of_locks_leave_nothing() {
     cycles(CYCLES).await;
     until_tasks(tasks_before).await;
     let grown = memory().saturating_sub(memory_before);
-    // 4 kB a cycle would be 8 MB. Other tests of this process run meanwhile and need some, too.
+    // 4 kB a cycle would be 8 MB.
     assert!(grown < 8 << 20, "{grown} bytes more after {CYCLES} cycles");
     for server in &servers {
         until("nothing is left", async || server.keys().await.is_empty()).await;

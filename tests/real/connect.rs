@@ -1,28 +1,18 @@
 //! Connecting: every way to reach a master works, every server that cannot be one of the masters is
 //! refused by name and with the reason, and nothing that is secret is repeated.
 
-mod support;
-
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{
+    Cluster, Direction, PATIENT, Proxy, Server, WITHIN, connect, heard_from_all, held_everywhere, in_a_child,
+    is_child, label, patient, until, until_free, vote,
+};
 use multilock::{ConnectError, LockError, Masters, NodeError, Quarantine, Unfit, Unlocked, Vote};
 use redis::Value;
-use support::{
-    Cluster, PATIENT, Proxy, Server, WITHIN, connect, heard_from_all, held_everywhere, patient, until,
-    until_free, vote,
-};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-
-/// Set for a child process of a test, which then takes the other part of it.
-const CHILD: &str = "MULTILOCK_TEST_CHILD";
-
-fn label(server: &Server) -> String {
-    format!("127.0.0.1:{}", server.port())
-}
 
 /// The refusal of `urls`, and how it reads.
 async fn refusal<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> (ConnectError, String) {
@@ -56,32 +46,6 @@ async fn works(masters: &Masters) {
 
 async fn text(server: &Server, args: &[&str]) -> String {
     redis::from_redis_value(server.command(args).await).expect("text")
-}
-
-/// Runs the named test of this file once more, in a process of its own with other variables.
-async fn in_a_child(test: &str, variables: &[(&str, &str)]) {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD, "yes")
-        // The masters of a test have just been started.
-        .env("MULTILOCK_QUARANTINE", "off")
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
-    let output = tokio::task::spawn_blocking(move || command.output())
-        .await
-        .expect("no panic")
-        .expect("a child process");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{variables:?}: {said}"
-    );
-}
-
-fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
 }
 
 #[tokio::test]
@@ -449,7 +413,7 @@ async fn a_user_who_may_not_run_one_command_inside_a_script() {
 
 /// The lines of README's ACL, each word of it.
 fn readme_acl() -> Vec<&'static str> {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let (_, acl) = readme.split_once("ACL SETUSER").expect("an ACL");
     let (acl, _) = acl.split_once("```").expect("the end of a block");
     ["ACL", "SETUSER"]
@@ -513,7 +477,7 @@ async fn too_few() {
         Proxy::start(cluster.server(0).port()).await,
     );
     refusing.cut().await;
-    silent.pause(support::Direction::ToClient);
+    silent.pause(Direction::ToClient);
     let urls = [refusing.url(), cluster.server(0).url(), silent.url()];
     let begun = Instant::now();
     let builder = patient(urls).connect_timeout(Duration::from_millis(500));
@@ -560,7 +524,7 @@ async fn a_minority_that_is_down_is_connected_later() {
         Proxy::start(cluster.server(3).port()).await,
     );
     refusing.cut().await;
-    silent.pause(support::Direction::ToClient);
+    silent.pause(Direction::ToClient);
     let mut urls = cluster.urls();
     (urls[1], urls[3]) = (refusing.url(), silent.url());
     let builder = patient(urls).connect_timeout(Duration::from_millis(500));
@@ -576,7 +540,7 @@ async fn a_minority_that_is_down_is_connected_later() {
     }
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     refusing.heal();
-    silent.resume(support::Direction::ToClient);
+    silent.resume(Direction::ToClient);
     until("all five vote", async || {
         masters.multi_lock("a").try_lock().await.is_ok()
     })
@@ -767,7 +731,7 @@ async fn from_the_environment() {
     }
     let cluster = Cluster::start(3).await;
     let nodes = cluster.urls().join(", ");
-    let test = "from_the_environment";
+    let test = "connect::from_the_environment";
     let usual = [
         ("MULTILOCK_NODES", nodes.as_str()),
         ("MULTILOCK_NODE_TIMEOUT", "2s"),
@@ -877,7 +841,7 @@ mod tls {
         let trusted = trusted.to_str().expect("UTF-8");
         let foreign = theirs.path().join("ca.pem");
         let foreign = foreign.to_str().expect("UTF-8");
-        let test = "tls::over_tls";
+        let test = "connect::tls::over_tls";
         let (by_name, by_address) = (urls("localhost"), urls("127.0.0.1"));
         for (nodes, authority, expected) in [
             (&by_name, trusted, ""),
@@ -937,11 +901,11 @@ async fn tls_needs_its_feature() {
 async fn a_dropped_attempt_leaves_no_connection() {
     let server = Server::start_with(&[]).await;
     let proxy = Proxy::start(server.port()).await;
-    proxy.pause(support::Direction::ToClient);
+    proxy.pause(Direction::ToClient);
     let connecting = patient([proxy.url()]).connect();
     let dropped = tokio::time::timeout(Duration::from_millis(200), connecting).await;
     assert!(dropped.is_err(), "nothing was answered");
-    proxy.resume(support::Direction::ToClient);
+    proxy.resume(Direction::ToClient);
     until("only the one who asks is connected", async || {
         let clients = server.command(&["CLIENT", "LIST"]).await;
         let Value::BulkString(clients) = clients else {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::support::ms;
 use multilock::sim::{Client, Cluster, Direction, Keep, Network};
 use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine, Vote};
 use tokio::time::{Instant, sleep};
@@ -10,10 +11,6 @@ use tokio::time::{Instant, sleep};
 const LEASE: Duration = Duration::from_secs(10);
 /// The lease, one percent and 2 ms for drift, and a second.
 const QUARANTINE: Duration = Duration::from_millis(11_102);
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 /// The masters were up for long, so only what is noticed takes their vote.
 fn builder() -> MastersBuilder {

@@ -1,16 +1,14 @@
 //! Re-entry: counted by the client, told to nobody, and unable to hurt the hold that was entered,
 //! whatever becomes of it.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
-use multilock::{LockError, Masters, NodeState, Owner, UnlockError, Unlocked};
-use support::{
+use crate::support::{
     Cluster, PATIENT, Server, all_executed, connect, field, heard_from_all, held_everywhere, patient, until,
     until_free,
 };
+use futures::future::join_all;
+use multilock::{LockError, Masters, NodeState, Owner, UnlockError, Unlocked};
 use tokio::time::timeout;
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -1,13 +1,11 @@
 //! Every way in which a foreign holder can be spread over an even number of masters, and contenders
 //! in lock-step, which an even number invites to tie.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Cluster, WITHIN, all_executed, connect, until};
 use multilock::{LockError, Policy, Unlocked};
-use support::{Cluster, WITHIN, all_executed, connect, until};
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 

@@ -1,17 +1,15 @@
 //! What a real server says when it cannot do as it is told: on one of three masters it is a failed
 //! vote and nothing more; on two it is the reason that is given, and never "held by another".
 
-mod support;
-
 use std::fs;
 use std::time::Duration;
 
-use multilock::{LockError, Masters, Unlocked, Vote};
-use redis::Value;
-use support::{
-    PATIENT, Proxy, Server, all_executed, connect, heard_from_all, held_everywhere, patient, until,
+use crate::support::{
+    PATIENT, Proxy, Server, all_executed, connect, heard_from_all, held_everywhere, patient, three, until,
     until_free, vote,
 };
+use multilock::{LockError, Masters, Unlocked, Vote};
+use redis::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,14 +18,6 @@ use tokio::time::timeout;
 const LONG: Duration = Duration::from_secs(3600);
 /// Comes soon, and long after everything that happens by itself.
 const A_WHILE: Duration = Duration::from_millis(300);
-
-async fn three(args: &[&str]) -> Vec<Server> {
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        servers.push(Server::start_with(args).await);
-    }
-    servers
-}
 
 async fn masters_of(servers: &[Server]) -> Masters {
     let builder = patient(servers.iter().map(Server::url)).lease(LONG);

@@ -1,15 +1,13 @@
 //! Many who want the same: never two inside, everyone gets a turn, and who waits only for so long is
 //! told in time why it was in vain.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{Cluster, PATIENT, all_executed, connect, held_everywhere, until_free};
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, Policy};
-use support::{Cluster, PATIENT, all_executed, connect, held_everywhere, until_free};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::support::ms;
 use multilock::sim::{Cluster, Keep};
 use multilock::{LockError, Masters, MastersBuilder, Quarantine, Vote};
 use tokio::time::{Instant, sleep, timeout};
@@ -10,10 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 const LEASE: Duration = Duration::from_secs(3);
 /// The lease, one percent and 2 ms for drift, and a second.
 const QUARANTINE: Duration = Duration::from_millis(4032);
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 fn builder() -> MastersBuilder {
     Masters::builder().lease(LEASE).lease_without_charter(LEASE)

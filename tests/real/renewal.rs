@@ -1,19 +1,17 @@
 //! Holding on real servers: a hold lasts for as long as its guard, whatever a minority of the masters
 //! does; its loss is known by the end of its validity and not before; nothing of it is left behind.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{
+    Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, all_executed, connect, field, held_everywhere,
+    until, until_free, until_within, vote,
+};
 use futures::future::join_all;
 use multilock::{
     Closing, LockError, LossCause, Masters, MultiLockGuard, Quarantine, RunError, UnlockError, Unlocked, Vote,
-};
-use support::{
-    Cluster, Direction, Keep, Proxy, Server, all_executed, connect, field, held_everywhere, until,
-    until_free, until_within,
 };
 use tokio::time::{sleep, timeout};
 
@@ -31,7 +29,7 @@ async fn masters_with<S: Into<String>>(urls: impl IntoIterator<Item = S>, lease:
         .nodes(urls)
         .lease(lease)
         .node_timeout(NODE_TIMEOUT)
-        .connect_timeout(support::PATIENT);
+        .connect_timeout(PATIENT);
     builder.connect().await.expect("masters that can be used")
 }
 
@@ -114,12 +112,7 @@ async fn one_frozen_master_changes_nothing() {
     let owner = owner_of(cluster.server(0), "a").await;
     cluster.server(1).freeze().await;
     assert_valid_for(&guard, LEASE * 3).await;
-    assert_ne!(
-        support::vote(&guard.votes(), 1),
-        Vote::Granted,
-        "{}",
-        guard.votes()
-    );
+    assert_ne!(vote(&guard.votes(), 1), Vote::Granted, "{}", guard.votes());
     cluster.server(1).thaw().await;
     until_held_by_all(cluster.servers(), "a", &owner).await;
     assert!(guard.is_valid());
@@ -136,7 +129,7 @@ async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
     let mut guards = Vec::new();
     for number in 0..HOLDS {
         let lock = masters.red_lock(format!("a{number}"));
-        guards.push(lock.wait(support::WITHIN).lock().await.expect("free"));
+        guards.push(lock.wait(WITHIN).lock().await.expect("free"));
         sleep(LEASE / 3 / HOLDS).await;
     }
     cluster.server(0).freeze().await;
@@ -173,7 +166,7 @@ async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
     .await;
     for votes in losses {
         for place in 0..2 {
-            let vote = support::vote(&votes, place);
+            let vote = vote(&votes, place);
             assert!(
                 matches!(
                     vote,
@@ -225,7 +218,7 @@ async fn a_master_restarted_empty_gets_the_hold_back() {
     let masters = masters_with(cluster.urls(), LEASE * 4).await;
     let guard = masters
         .red_lock("a")
-        .wait(support::WITHIN)
+        .wait(WITHIN)
         .lock()
         .await
         .expect("two are well");
@@ -371,7 +364,7 @@ async fn run_drops_its_body_when_the_hold_is_lost() {
     let counted = Arc::clone(&steps);
     let servers = cluster.servers();
     let outcome: Result<(), _> = timeout(
-        support::WITHIN,
+        WITHIN,
         masters.red_lock("a").run(async |_| {
             servers[0].freeze().await;
             servers[1].freeze().await;
@@ -395,11 +388,7 @@ async fn run_drops_its_body_when_the_hold_is_lost() {
         server.thaw().await;
     }
     // The next one gets in, and what it returns is handed on.
-    let output = masters
-        .red_lock("a")
-        .wait(support::WITHIN)
-        .run(async |_| "receipt")
-        .await;
+    let output = masters.red_lock("a").wait(WITHIN).run(async |_| "receipt").await;
     assert_eq!(output, Ok("receipt"));
     until_free(servers, "a").await;
 }
@@ -490,12 +479,7 @@ async fn dropping_everything_leaves_no_connection() {
     for round in 0..6 {
         let masters = masters_with(cluster.urls(), LEASE).await;
         let rival = masters_with(cluster.urls(), LEASE).await;
-        let guard = masters
-            .red_lock("a")
-            .wait(support::WITHIN)
-            .lock()
-            .await
-            .expect("free");
+        let guard = masters.red_lock("a").wait(WITHIN).lock().await.expect("free");
         let waiting = tokio::spawn({
             let lock = rival.red_lock("a");
             async move { lock.lock().await.map(drop) }

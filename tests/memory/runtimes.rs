@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{connect, ms};
 use futures::executor::block_on;
 use multilock::sim::Cluster;
 use multilock::{
@@ -200,4 +201,34 @@ fn outside_of_any_runtime_the_votes_say_so() {
     // What was left is released as soon as somebody drives the runtime.
     first.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// Whatever is dropped outside of a runtime, or after it, drops without a panic.
+#[test]
+fn drops_outside_of_a_runtime_after_having_waited() {
+    for leak in [false, true] {
+        for runtime_first in [false, true] {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            let guard = runtime.block_on(async {
+                let cluster = Cluster::new(3);
+                let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+                let held = one.red_lock("a").lock().await.expect("free");
+                let waiting = tokio::spawn(async move { other.red_lock("a").lock().await });
+                tokio::time::sleep(ms(50)).await;
+                held.unlock().await.expect("held");
+                waiting.await.expect("no panic").expect("its turn comes")
+            });
+            let runtime = (!runtime_first).then_some(runtime);
+            if leak {
+                guard.leak();
+            } else {
+                drop(guard);
+            }
+            drop(runtime);
+        }
+    }
 }

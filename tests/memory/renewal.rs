@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::support::{connect, connect_leasing, executed, ms, slow_down};
 use multilock::sim::{Cluster, Keep};
 use multilock::{LockError, LossCause, Masters, MultiLockGuard, Owner, Quarantine, RunError, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
@@ -9,17 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 const LEASE: Duration = Duration::from_secs(3);
 /// The lease less one percent and two milliseconds.
 const VALIDITY: Duration = Duration::from_millis(2968);
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-async fn connect(cluster: &Cluster) -> Masters {
-    cluster
-        .connect(Masters::builder().lease(LEASE).quarantine(Quarantine::Off))
-        .await
-        .expect("connects")
-}
 
 fn holders(cluster: &Cluster) -> usize {
     cluster
@@ -31,7 +21,7 @@ fn holders(cluster: &Cluster) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_hold_lasts_for_as_long_as_its_guard() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     for _ in 0..600 {
         sleep(ms(500)).await;
@@ -59,7 +49,7 @@ async fn a_hold_lasts_for_as_long_as_its_guard() {
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_is_not_renewed() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
     let begun = Instant::now();
     let loss = guard.lost().await;
@@ -77,7 +67,7 @@ async fn a_fixed_lease_is_not_renewed() {
 #[tokio::test(start_paused = true)]
 async fn an_inner_fixed_lease_does_not_stop_the_renewal_of_the_outer_hold() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let me = Owner::new();
     let outer = masters.red_lock("a").owner(&me).lock().await.expect("free");
     let inner = masters
@@ -111,7 +101,7 @@ async fn an_inner_fixed_lease_does_not_stop_the_renewal_of_the_outer_hold() {
 #[tokio::test(start_paused = true)]
 async fn one_silent_master_changes_nothing() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     cluster.master(1).freeze();
     for _ in 0..100 {
@@ -128,7 +118,7 @@ async fn one_silent_master_changes_nothing() {
 async fn a_silent_majority_ends_the_hold_at_the_end_of_its_validity() {
     for frozen_after in [0, 500, 999, 1000, 1001, 1700] {
         let cluster = Cluster::new(3);
-        let masters = connect(&cluster).await;
+        let masters = connect_leasing(&cluster, LEASE).await;
         let guard = masters.red_lock("a").lock().await.expect("free");
         sleep(ms(frozen_after)).await;
         cluster.master(0).freeze();
@@ -159,7 +149,7 @@ async fn a_silent_majority_ends_the_hold_at_the_end_of_its_validity() {
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_comes_back_in_time_keeps_the_hold() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     for _ in 0..5 {
         cluster.master(0).freeze();
@@ -176,7 +166,7 @@ async fn a_majority_that_comes_back_in_time_keeps_the_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_regains_the_masters_it_started_without_or_that_forgot_it() {
     let cluster = Cluster::new(5);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     cluster.master(3).crash();
     cluster.master(4).crash();
     sleep(ms(10)).await;
@@ -204,7 +194,7 @@ async fn a_hold_regains_the_masters_it_started_without_or_that_forgot_it() {
 async fn a_retake_on_its_way_does_not_survive_the_unlock() {
     for after in 0..12 {
         let cluster = Cluster::new(3);
-        let masters = connect(&cluster).await;
+        let masters = connect_leasing(&cluster, LEASE).await;
         let guard = masters.red_lock("a").lock().await.expect("free");
         sleep(ms(100)).await;
         cluster.master(2).command(&["DEL", "a"]).expect("forgotten");
@@ -221,7 +211,7 @@ async fn a_retake_on_its_way_does_not_survive_the_unlock() {
 #[tokio::test(start_paused = true)]
 async fn masters_that_serve_somebody_else_end_it_early() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     sleep(ms(100)).await;
     for place in [0, 1] {
@@ -263,7 +253,7 @@ async fn masters_that_serve_somebody_else_end_it_early() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_all_have_forgotten_is_lost_at_once() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let (renewed, extended) = (masters.red_lock("a"), masters.red_lock("b").lease(ms(2500)));
     let renewed = renewed.lock().await.expect("free");
     let extended = extended.lock().await.expect("free");
@@ -286,7 +276,7 @@ async fn a_hold_that_all_have_forgotten_is_lost_at_once() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_loss_costs_a_timer_a_lease() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     let mut lost = std::pin::pin!(guard.lost());
     let mut woken = 0;
@@ -306,7 +296,10 @@ async fn waiting_for_the_loss_costs_a_timer_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_forced_out_learns_of_it_at_its_next_renewal() {
     let cluster = Cluster::new(3);
-    let (masters, operator) = (connect(&cluster).await, connect(&cluster).await);
+    let (masters, operator) = (
+        connect_leasing(&cluster, LEASE).await,
+        connect_leasing(&cluster, LEASE).await,
+    );
     let guard = masters.red_lock("a").lock().await.expect("free");
     sleep(ms(100)).await;
     let forced = operator.red_lock("a").force_release().await.expect("all answer");
@@ -322,7 +315,7 @@ async fn a_holder_that_was_forced_out_learns_of_it_at_its_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn max_hold_ends_renewal() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters
         .red_lock("a")
         .max_hold(ms(10_000))
@@ -350,7 +343,7 @@ async fn max_hold_ends_renewal() {
 #[tokio::test(start_paused = true)]
 async fn many_holds_are_renewed_in_few_calls() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let mut guards = Vec::new();
     for number in 0..2000 {
         guards.push(
@@ -376,7 +369,7 @@ async fn many_holds_are_renewed_in_few_calls() {
 #[tokio::test(start_paused = true)]
 async fn run_tells_the_result_and_the_fate_of_the_lock_apart() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let lock = masters.red_lock("a");
     let output = lock.run(async |guard| guard.hold_count()).await;
     assert_eq!(output, Ok(1));
@@ -434,7 +427,7 @@ async fn run_tells_the_result_and_the_fate_of_the_lock_apart() {
 #[tokio::test(start_paused = true)]
 async fn tokens_are_cancelled_by_a_loss_and_not_by_an_unlock() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     let token = guard.cancellation_token();
     guard.unlock().await.expect("held");
@@ -451,7 +444,7 @@ async fn tokens_are_cancelled_by_a_loss_and_not_by_an_unlock() {
 #[tokio::test(start_paused = true)]
 async fn a_task_is_an_owner() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let lock = masters.red_lock("a");
     let inside = lock.clone();
     let guard: MultiLockGuard = tokio::spawn(async move {
@@ -486,7 +479,7 @@ async fn a_task_is_an_owner() {
 #[tokio::test(start_paused = true)]
 async fn entering_again_during_a_renewal_does_not_double_it() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me);
     // Not renewed for its own sake, so each inner guard is the only one that wants it.
@@ -517,7 +510,7 @@ async fn entering_again_during_a_renewal_does_not_double_it() {
 #[tokio::test(start_paused = true)]
 async fn one_spoilt_hold_ends_no_other_in_its_batch() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_leasing(&cluster, LEASE).await;
     let mut guards = Vec::new();
     for n in 0..100 {
         guards.push(masters.red_lock(format!("n{n}")).lock().await.expect("free"));
@@ -536,4 +529,95 @@ async fn one_spoilt_hold_ends_no_other_in_its_batch() {
     sleep(LEASE).await;
     let renewals = cluster.master(0).executed()["extend"] - before;
     assert!(renewals <= 24, "{renewals} calls for 99 holds in three periods");
+}
+
+/// The shortest lease, and one renewal that fails: the watchdog lives on.
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_survives_the_shortest_lease() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .node_timeout(ms(1))
+        .lease(ms(12));
+    let masters = cluster.connect(builder).await.expect("connects");
+    let _guard = masters.red_lock("a").lock().await.expect("free");
+    for master in cluster.iter() {
+        master.freeze();
+    }
+    sleep(ms(20)).await;
+    for master in cluster.iter() {
+        master.thaw();
+    }
+    sleep(ms(50)).await;
+    let next = masters.red_lock("b").lock().await.expect("free");
+    sleep(ms(500)).await;
+    assert!(next.is_valid());
+}
+
+/// Guards come and go while a renewal is under way: the hold is renewed once a period all the same.
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_multiply() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(3000)).await;
+    slow_down(&cluster, 5);
+    let lock = masters.red_lock("a").owner(&Owner::new());
+    let _outer = lock.clone().lease(ms(3000)).lock().await.expect("free");
+    for _ in 0..10 {
+        let inner = lock.lock().await.expect("entered");
+        let before = executed(&cluster, "extend");
+        for _ in 0..2000 {
+            if executed(&cluster, "extend") > before {
+                break;
+            }
+            sleep(ms(1)).await;
+        }
+        drop(inner);
+        let again = lock.lock().await.expect("entered");
+        sleep(ms(10)).await;
+        drop(again);
+    }
+    let _inner = lock.lock().await.expect("entered");
+    sleep(ms(3000)).await;
+    let before = executed(&cluster, "extend");
+    sleep(ms(10_000)).await;
+    let renewals = (executed(&cluster, "extend") - before) / 3;
+    assert!((9..=12).contains(&renewals), "{renewals} in ten periods");
+}
+
+/// Whoever cancels the token that he was given ends his own work.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_token_that_is_cancelled_tells_nobody_else() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
+    let (mine, other) = (guard.cancellation_token(), guard.cancellation_token());
+    mine.cancel();
+    sleep(ms(100)).await;
+    assert!(guard.is_valid() && !other.is_cancelled());
+    sleep(ms(1000)).await;
+    assert!(other.is_cancelled(), "it has lapsed");
+}
+
+/// A master forgets the key and the script; the retake meets NOSCRIPT after the release has been sent.
+#[tokio::test(start_paused = true)]
+async fn a_retake_is_not_sent_again_after_its_release() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(3000)).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    slow_down(&cluster, 5);
+    let forgetful = cluster.master(2);
+    forgetful.command(&["DEL", "a"]).expect("forgotten");
+    forgetful.forget_script("acquire");
+    let extensions = || forgetful.executed().get("extend").copied().unwrap_or(0);
+    let before = extensions();
+    for _ in 0..2000 {
+        if extensions() > before {
+            break;
+        }
+        sleep(ms(1)).await;
+    }
+    sleep(ms(8)).await;
+    guard.unlock().await.expect("held");
+    sleep(ms(200)).await;
+    assert!(forgetful.fields("a").is_empty());
 }

@@ -1,16 +1,14 @@
 //! Giving a lock up: what `unlock` says is what the masters did, what could not be delivered is
 //! delivered later, a drop is a release, and what an operator takes away stays away.
 
-mod support;
-
 use std::time::Duration;
 
-use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
-use redis::Value;
-use support::{
+use crate::support::{
     Cluster, Direction, Keep, PATIENT, Proxy, Server, acquire, all_executed, connect, extend, field,
     held_everywhere, patient, until, until_free, vote,
 };
+use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
+use redis::Value;
 use tokio::time::sleep;
 
 /// So long that nothing here is freed by its end.

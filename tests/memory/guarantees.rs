@@ -18,15 +18,21 @@ fn text(path: &Path) -> String {
         .collect()
 }
 
-/// The test target of that name: a file or a directory.
+/// The text of a folder of `tests/`.
 fn target(name: &str) -> String {
-    let tests = root().join("tests");
-    let file = tests.join(name).with_extension("rs");
-    if file.is_file() {
-        text(&file)
-    } else {
-        text(&tests.join(name))
-    }
+    text(&root().join("tests").join(name))
+}
+
+/// Whether a test is where its name says, and its module is a part of the suite.
+fn is_tested(suite: &str, modules: &[&str], test: &str) -> bool {
+    let suite = root().join("tests").join(suite);
+    let main = suite.join("main.rs");
+    let file = match modules {
+        [] => main.clone(),
+        path => suite.join(path.join("/")).with_extension("rs"),
+    };
+    let declared = |module: &&str| text(&main).contains(&format!("\nmod {module};\n"));
+    file.is_file() && modules.first().is_none_or(declared) && text(&file).contains(&format!("fn {test}()"))
 }
 
 fn exists(witness: &str) -> bool {
@@ -40,9 +46,9 @@ fn exists(witness: &str) -> bool {
     if let Some(scope) = witness.strip_prefix("model: ") {
         return target("model/src").contains(&format!("\"{scope}\""));
     }
-    match witness.split_once("::") {
-        Some((name, test)) => target(name).contains(&format!("fn {test}()")),
-        None => root().join(witness).is_file(),
+    match witness.split("::").collect::<Vec<_>>()[..] {
+        [suite, ref modules @ .., test] => is_tested(suite, modules, test),
+        _ => root().join(witness).is_file(),
     }
 }
 

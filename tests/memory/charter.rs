@@ -1,18 +1,13 @@
 //! What clients with leases of more than 30 s agree upon, and what they are told until they have.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::ms;
 use multilock::sim::{Cluster, Keep};
 use multilock::{ExtendError, LockError, Masters, MastersBuilder, Quarantine};
 use tokio::time::{Instant, sleep};
 
 const LONG: Duration = Duration::from_secs(300);
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
 
 fn long() -> MastersBuilder {
     Masters::builder().max_lease(LONG)
@@ -181,36 +176,6 @@ async fn a_raise_by_hand_counts() {
     let inspections = lock.inspect().await.expect("asked");
     assert_eq!(inspections[0].quarantined.len(), 1, "{inspections:?}");
     assert_eq!(stands(&cluster), vec![["300000 300000"]; 3], "put back");
-}
-
-#[tokio::test]
-async fn real_servers_agree_too() {
-    let cluster = support::Cluster::start(3).await;
-    for round in 0..2 {
-        let masters = long()
-            .nodes(cluster.urls())
-            .node_timeout(support::PATIENT)
-            .connect_timeout(support::PATIENT)
-            .connect()
-            .await
-            .expect("connects");
-        for server in cluster.servers() {
-            let what = format!("in force on {} in round {round}", server.port());
-            support::until(&what, async || {
-                let value = server.command(&["GET", "multilock_charter"]).await;
-                value == redis::Value::BulkString(b"300000 300000".to_vec())
-            })
-            .await;
-        }
-        drop(masters);
-    }
-    // A client that reckons with less is refused by the script on each of them, and then is not.
-    let server = cluster.server(0);
-    let keys = ["a", "multilock_revoked:{a}"];
-    let refused = support::acquire(server, &keys, "me:1", "1000").await;
-    assert_eq!(refused[0], redis::Value::Int(-2));
-    assert_eq!(refused[1], redis::Value::BulkString(b"300000".to_vec()));
-    assert!(!server.exists("a").await, "nothing was written");
 }
 
 fn set_of(cluster: &Cluster) -> Vec<String> {

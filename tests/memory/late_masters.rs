@@ -1,19 +1,10 @@
 //! Masters that answer late, or with an error: a release is sent as often as it needs, and no more.
 
-use std::time::Duration;
-
+use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::Cluster;
 use multilock::{Closing, LockError, Masters, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-async fn connect(cluster: &Cluster) -> Masters {
-    cluster.connect(Masters::builder()).await.expect("connects")
-}
 
 fn releases(cluster: &Cluster, place: usize) -> u64 {
     let executed = cluster.master(place).executed();
@@ -24,7 +15,7 @@ fn releases(cluster: &Cluster, place: usize) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_meets_a_key_of_another_type_is_done_with() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     let error = "WRONGTYPE Operation against a key holding the wrong kind of value";
     cluster.master(0).answer_with(Some(error));
@@ -39,7 +30,7 @@ async fn a_release_that_meets_a_key_of_another_type_is_done_with() {
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_fence_keeps_no_name_from_its_release() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let guard = masters.red_lock(["a", "b", "c"]).lock().await.expect("free");
     for fence in ["redisson_lock_token:{a}", "redisson_lock_token:{b}"] {
         cluster.master(0).command(&["DEL", fence]).expect("deleted");
@@ -56,7 +47,7 @@ async fn a_spoilt_fence_keeps_no_name_from_its_release() {
 /// Every answer of one master comes after the node deadline.
 async fn with_a_late_master() -> (Cluster, Masters) {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     cluster.master(2).set_delay(ms(40), ms(40));
     (cluster, masters)
 }
@@ -80,7 +71,10 @@ async fn a_release_is_sent_once_to_a_master_that_is_late() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_beside_a_late_master_asks_no_more_than_it_must() {
     let cluster = Cluster::new(3);
-    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let (holder, waiter) = (
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    );
     let _held = holder.red_lock("a").try_lock().await.expect("free");
     cluster.master(2).set_delay(ms(40), ms(40));
     let waiting = tokio::spawn(async move { waiter.red_lock("a").lock().await.map(drop) });
@@ -111,7 +105,7 @@ async fn a_release_whose_connection_ended_is_sent_on_the_next() {
 #[tokio::test(start_paused = true)]
 async fn masters_that_are_too_far_are_told_as_such() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     for master in cluster.iter() {
         master.set_delay(ms(30), ms(30));
     }
@@ -137,7 +131,7 @@ async fn masters_that_are_too_far_are_told_as_such() {
 #[tokio::test(start_paused = true)]
 async fn masters_that_are_too_far_for_a_quorum_are_told_as_such() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     for place in [0, 1] {
         cluster.master(place).set_delay(ms(30), ms(30));
     }
@@ -165,7 +159,7 @@ async fn masters_that_are_too_far_for_a_quorum_are_told_as_such() {
 #[tokio::test(start_paused = true)]
 async fn many_guards_that_are_dropped_at_once_leave_nothing() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
     let name = "x".repeat(500);
     for n in 0..4000 {
@@ -193,7 +187,7 @@ async fn many_guards_that_are_dropped_at_once_leave_nothing() {
 #[tokio::test(start_paused = true)]
 async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
     let name = "x".repeat(3000);
     for n in 0..3000 {
@@ -220,7 +214,7 @@ async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
 #[tokio::test(start_paused = true)]
 async fn closing_tells_what_was_released_and_what_was_not() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
     for n in 0..1000 {
         guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
@@ -239,7 +233,7 @@ async fn closing_tells_what_was_released_and_what_was_not() {
 #[tokio::test(start_paused = true)]
 async fn closing_takes_the_time_that_far_masters_need() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
     for n in 0..3000 {
         guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
@@ -260,7 +254,7 @@ async fn closing_takes_the_time_that_far_masters_need() {
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_type_ends_no_other_release_in_its_batch() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
     for n in 0..10 {
         guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
@@ -312,7 +306,7 @@ fn a_release_that_is_awaited_outside_of_a_runtime_is_sent_once() {
         .expect("a runtime");
     let (cluster, guard) = runtime.block_on(async {
         let cluster = Cluster::new(3);
-        let masters = connect(&cluster).await;
+        let masters = connect_by_default(&cluster).await;
         let guard = masters.red_lock("a").try_lock().await.expect("free");
         sleep(ms(100)).await;
         (cluster, guard)
@@ -328,4 +322,48 @@ fn a_release_that_is_awaited_outside_of_a_runtime_is_sent_once() {
             assert_eq!(master.locks(), [] as [&str; 0]);
         }
     });
+}
+
+/// Closing waits for what is on its way: an acquisition that is under way, a guard just dropped.
+#[tokio::test(start_paused = true)]
+async fn closing_leaves_nothing_that_is_under_way() {
+    for after in 0..25 {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let dropped = masters.red_lock("b").lock().await.expect("free");
+        slow_down(&cluster, 5);
+        let locking = masters.clone();
+        let locking =
+            tokio::spawn(async move { locking.red_lock("a").lock().await.map(|guard| guard.validity()) });
+        sleep(ms(after)).await;
+        drop(dropped);
+        masters.close(Closing::Release).await;
+        let _ = locking.await;
+        sleep(ms(500)).await;
+        for master in cluster.iter() {
+            assert_eq!(master.locks(), Vec::<String>::new(), "closed after {after} ms");
+        }
+    }
+}
+
+/// A master that always answers after the decision has forgotten a script: it learns it again although
+/// nobody waits for it, and votes.
+#[tokio::test(start_paused = true)]
+async fn a_late_master_learns_a_forgotten_script() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let late = cluster.master(2);
+    late.set_delay(ms(5), ms(5));
+    late.forget_script("acquire");
+    for _ in 0..2 {
+        let guard = masters.red_lock("a").try_lock().await.expect("two grant");
+        sleep(ms(50)).await;
+        guard.unlock().await.expect("held");
+        sleep(ms(50)).await;
+    }
+    assert_eq!(
+        late.executed().get("acquire"),
+        Some(&1),
+        "unknown once, known then"
+    );
 }

@@ -1,7 +1,5 @@
 //! The test support does what its documentation says; without that the other suites would prove nothing.
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,14 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use support::{Cluster, Direction, Keep, Proxy, Server};
+use crate::support::{Cluster, Direction, Keep, Proxy, Server};
 
 /// Longer than anything on loopback takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 /// Long enough to see that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-async fn connect(port: u16) -> TcpStream {
+async fn dial(port: u16) -> TcpStream {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))
         .await
         .expect("a connection")
@@ -43,7 +41,7 @@ async fn silent(stream: &mut TcpStream) -> bool {
 }
 
 async fn ping(port: u16) -> String {
-    let mut stream = connect(port).await;
+    let mut stream = dial(port).await;
     stream.write_all(b"PING\r\n").await.expect("sent");
     read(&mut stream, 7).await
 }
@@ -142,7 +140,7 @@ async fn a_frozen_server_answers_when_thawed() {
     let server = cluster.server(0);
     server.freeze().await;
     server.freeze().await;
-    let mut stream = connect(server.port()).await;
+    let mut stream = dial(server.port()).await;
     stream
         .write_all(b"PING\r\n")
         .await
@@ -160,7 +158,7 @@ async fn a_killed_server_refuses_and_comes_back_with_its_data() {
     let server = cluster.server(0);
     let (port, before) = (server.port(), run_id(server).await);
     server.command(&["SET", "key", "value"]).await;
-    let mut stream = connect(port).await;
+    let mut stream = dial(port).await;
     server.kill().await;
     assert!(ends(&mut stream).await);
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err());
@@ -259,7 +257,7 @@ async fn a_delay_keeps_order_and_pipelines() {
     let proxy = Proxy::start(cluster.server(0).port()).await;
     assert_eq!(ping(proxy.port()).await, "+PONG\r\n");
     proxy.set_delay(Direction::ToServer, DELAY);
-    let mut stream = connect(proxy.port()).await;
+    let mut stream = dial(proxy.port()).await;
     let begun = Instant::now();
     for i in 0..5 {
         stream
@@ -315,7 +313,7 @@ async fn a_paused_direction_delivers_later() {
     let cluster = Cluster::start(1).await;
     let server = cluster.server(0);
     let proxy = Proxy::start(server.port()).await;
-    let mut stream = connect(proxy.port()).await;
+    let mut stream = dial(proxy.port()).await;
 
     proxy.pause(Direction::ToServer);
     stream.write_all(b"INCR up\r\n").await.expect("sent");
@@ -350,7 +348,7 @@ async fn a_cut_refuses_until_healed() {
     let cluster = Cluster::start(1).await;
     let proxy = Proxy::start(cluster.server(0).port()).await;
     for _ in 0..3 {
-        let mut stream = connect(proxy.port()).await;
+        let mut stream = dial(proxy.port()).await;
         stream.write_all(b"PING\r\n").await.expect("sent");
         assert_eq!(read(&mut stream, 7).await, "+PONG\r\n");
         proxy.cut().await;
@@ -371,7 +369,7 @@ async fn a_cut_refuses_until_healed() {
 async fn a_reset_closes_only_what_is_there() {
     let cluster = Cluster::start(1).await;
     let proxy = Proxy::start(cluster.server(0).port()).await;
-    let mut stream = connect(proxy.port()).await;
+    let mut stream = dial(proxy.port()).await;
     stream.write_all(b"PING\r\n").await.expect("sent");
     assert_eq!(read(&mut stream, 7).await, "+PONG\r\n");
     proxy.reset_connections().await;
@@ -383,12 +381,12 @@ async fn a_reset_closes_only_what_is_there() {
 async fn a_dead_server_ends_the_connections_through_a_proxy() {
     let cluster = Cluster::start(1).await;
     let proxy = Proxy::start(cluster.server(0).port()).await;
-    let mut stream = connect(proxy.port()).await;
+    let mut stream = dial(proxy.port()).await;
     stream.write_all(b"PING\r\n").await.expect("sent");
     assert_eq!(read(&mut stream, 7).await, "+PONG\r\n");
     cluster.server(0).kill().await;
     assert!(ends(&mut stream).await);
-    assert!(ends(&mut connect(proxy.port()).await).await);
+    assert!(ends(&mut dial(proxy.port()).await).await);
 }
 
 #[tokio::test]
@@ -396,7 +394,7 @@ async fn an_abandoned_connection_may_still_be_run() {
     let cluster = Cluster::start(1).await;
     let server = cluster.server(0);
     let proxy = Proxy::start(server.port()).await;
-    let mut streams = [connect(proxy.port()).await, connect(proxy.port()).await];
+    let mut streams = [dial(proxy.port()).await, dial(proxy.port()).await];
     for stream in &mut streams {
         stream.write_all(b"PING\r\n").await.expect("sent");
         assert_eq!(read(stream, 7).await, "+PONG\r\n");

@@ -2,28 +2,22 @@
 //! nothing, not even time; a multi lock says who is missing, no later than the node deadline; what
 //! comes back is used again without anybody asking for it.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{
+    Cluster, Direction, Keep, PATIENT, Proxy, Server, all_executed, connect, heard_from_all, label, patient,
+    until, until_free, until_within, vote,
+};
 use multilock::{LockError, Masters, MultiLockGuard, Policy, Unlocked, Vote};
 use redis::Value;
-use support::{
-    Cluster, Direction, Keep, PATIENT, Proxy, Server, all_executed, connect, heard_from_all, patient, until,
-    until_free, until_within, vote,
-};
 use tokio::time::sleep;
 
 /// A node deadline that is often missed on purpose here, and never by a healthy master.
 const NODE_TIMEOUT: Duration = Duration::from_millis(400);
 /// What the machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(2);
-
-fn label(server: &Server) -> String {
-    format!("127.0.0.1:{}", server.port())
-}
 
 /// Masters whose deadline is missed on purpose.
 async fn hasty<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Masters {

@@ -1,29 +1,21 @@
 //! Very many holds on real servers: given up at once, they leave nothing behind, and no call for many of
 //! them blocks a server for long.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Server, three};
 use futures::stream::{FuturesUnordered, StreamExt};
 use multilock::{Closing, Masters, MultiLockGuard, Quarantine};
 use redis::Value;
-use support::Server;
 use tokio::time::sleep;
 
 const HOLDS: usize = 20_000;
+/// None of them has to survive anything.
+const ARGS: &[&str] = &["--appendonly", "no"];
 /// Longer than the tests take.
 const LEASE: Duration = Duration::from_secs(120);
 
-async fn servers() -> Vec<Server> {
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        servers.push(Server::start_with(&["--appendonly", "no"]).await);
-    }
-    servers
-}
-
-async fn connect(servers: &[Server], lease: Duration) -> Masters {
+async fn connect_leasing(servers: &[Server], lease: Duration) -> Masters {
     Masters::builder()
         .quarantine(Quarantine::Off)
         .lease(lease)
@@ -102,8 +94,8 @@ fn holds() -> usize {
 /// On one thread, so that nothing is sent before all have been dropped.
 #[tokio::test]
 async fn guards_that_are_dropped_at_once_leave_nothing() {
-    let servers = servers().await;
-    let masters = connect(&servers, LEASE).await;
+    let servers = three(ARGS).await;
+    let masters = connect_leasing(&servers, LEASE).await;
     let guards = hold(&masters, holds()).await;
     sleep(Duration::from_millis(500)).await;
     log_slow_scripts(&servers).await;
@@ -114,8 +106,8 @@ async fn guards_that_are_dropped_at_once_leave_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_leaves_nothing() {
-    let servers = servers().await;
-    let masters = connect(&servers, LEASE).await;
+    let servers = three(ARGS).await;
+    let masters = connect_leasing(&servers, LEASE).await;
     let _guards = hold(&masters, holds()).await;
     sleep(Duration::from_millis(500)).await;
     log_slow_scripts(&servers).await;
@@ -130,8 +122,8 @@ async fn closing_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_on_many_names_are_renewed_a_few_at_a_time() {
-    let servers = servers().await;
-    let masters = connect(&servers, Duration::from_secs(6)).await;
+    let servers = three(ARGS).await;
+    let masters = connect_leasing(&servers, Duration::from_secs(6)).await;
     let mut guards = Vec::new();
     for hold in 0..192 {
         let names: Vec<String> = (0..64).map(|n| format!("hold-{hold}-name-{n}")).collect();

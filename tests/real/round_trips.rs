@@ -1,13 +1,11 @@
 //! What a lock costs the masters, counted by the masters: one script call each to take it, one each
 //! to give it up, and nothing at all in between.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::{Cluster, Server, connect, heard_from_all, held_everywhere, until};
 use multilock::{Masters, Owner, Policy, Unlocked};
-use support::{Cluster, Server, connect, heard_from_all, held_everywhere, until};
 use tokio::time::sleep;
 
 type Counts = BTreeMap<String, u64>;

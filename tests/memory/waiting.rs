@@ -4,21 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{connect, executed, ms, slow_down};
 use futures::future::join_all;
 use multilock::sim::{Cluster, Keep};
-use multilock::{Closing, LockError, Masters, Owner, Quarantine};
+use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
 use tokio::time::{Instant, sleep, timeout};
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-async fn connect(cluster: &Cluster) -> Masters {
-    cluster
-        .connect(Masters::builder().quarantine(Quarantine::Off))
-        .await
-        .expect("connects")
-}
 
 /// Scripts that each master has run.
 fn scripts_run(cluster: &Cluster) -> Vec<u64> {
@@ -28,18 +18,11 @@ fn scripts_run(cluster: &Cluster) -> Vec<u64> {
         .collect()
 }
 
-/// Every request and every reply takes a millisecond.
-fn slow_down(cluster: &Cluster) {
-    for master in cluster.iter() {
-        master.set_delay(ms(1), ms(1));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_release_wakes_a_waiter_of_another_process() {
     let cluster = Cluster::new(5);
     let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
-    slow_down(&cluster);
+    slow_down(&cluster, 1);
     let guard = holder.red_lock("a").lock().await.expect("free");
     let waiting = tokio::spawn(async move {
         let guard = waiter.red_lock("a").lock().await.expect("its turn comes");
@@ -64,7 +47,7 @@ async fn a_release_wakes_a_waiter_of_another_process() {
 async fn who_has_just_had_it_still_wakes_in_time() {
     let cluster = Cluster::new(5);
     let processes = [connect(&cluster).await, connect(&cluster).await];
-    slow_down(&cluster);
+    slow_down(&cluster, 1);
     let mut held = processes[0].red_lock("a").lock().await.expect("free");
     for turn in 1..=50 {
         let process = processes[turn % 2].clone();
@@ -180,7 +163,7 @@ async fn broken_connections_wake_every_waiter() {
 async fn first_come_first_served_within_a_process() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
-    slow_down(&cluster);
+    slow_down(&cluster, 1);
     let guard = masters.red_lock("a").lock().await.expect("free");
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -318,7 +301,7 @@ async fn patience_ends_in_time_also_during_a_round() {
 async fn no_patience_is_one_try() {
     let cluster = Cluster::new(3);
     let (holder, masters) = (connect(&cluster).await, connect(&cluster).await);
-    slow_down(&cluster);
+    slow_down(&cluster, 1);
     let lock = masters.red_lock("a").wait(Duration::ZERO);
     for _ in 0..20 {
         let guard = lock.lock().await.expect("free");
@@ -392,7 +375,7 @@ async fn leaving_the_line_anywhere_leaves_nothing() {
     for after in 0..30 {
         let cluster = Cluster::new(3);
         let (holder, others) = (connect(&cluster).await, connect(&cluster).await);
-        slow_down(&cluster);
+        slow_down(&cluster, 1);
         let guard = holder.red_lock("a").lock().await.expect("free");
         let lock = others.red_lock("a");
         let (first, second, third) = (lock.clone(), lock.clone(), lock.clone());
@@ -524,7 +507,7 @@ async fn commands_do_not_grow_with_the_processes_that_wait() {
     let mut commands = Vec::new();
     for processes in [3, 12] {
         let cluster = Cluster::new(3);
-        slow_down(&cluster);
+        slow_down(&cluster, 1);
         let granted = Arc::new(AtomicUsize::new(0));
         let mut tasks = Vec::new();
         for _ in 0..processes {
@@ -552,4 +535,120 @@ async fn commands_do_not_grow_with_the_processes_that_wait() {
         commands.push(run as f64 / grants as f64 / 3.0);
     }
     assert!(commands.iter().all(|count| *count <= 4.0), "{commands:?}");
+}
+
+/// An owner that waits for one name locks another: it keeps its place in line.
+#[tokio::test(start_paused = true)]
+async fn another_lock_of_the_owner_does_not_cost_the_place_in_line() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    slow_down(&cluster, 1);
+    let me = Owner::new();
+    let held = masters.red_lock("a").lock().await.expect("free");
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for (number, owner) in [(1, me.clone()), (2, Owner::new())] {
+        let (lock, order) = (masters.red_lock("a").owner(&owner), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let guard = lock.lock().await.expect("its turn comes");
+            order.lock().expect("not poisoned").push(number);
+            guard.unlock().await.expect("held");
+        }));
+        sleep(ms(10)).await;
+    }
+    let before = executed(&cluster, "acquire");
+    for _ in 0..10 {
+        let other = masters.red_lock("b").owner(&me).lock().await.expect("free");
+        other.unlock().await.expect("held");
+        sleep(ms(5)).await;
+    }
+    assert_eq!(
+        executed(&cluster, "acquire") - before,
+        30,
+        "nobody asked for the first name"
+    );
+    held.unlock().await.expect("held");
+    for task in waiting {
+        task.await.expect("no panic");
+    }
+    assert_eq!(*order.lock().expect("not poisoned"), [1, 2]);
+}
+
+/// A loss that a caller's own extension finds passes the turn on at once.
+#[tokio::test(start_paused = true)]
+async fn a_loss_found_by_an_extension_passes_the_turn_on() {
+    let cluster = Cluster::new(3);
+    let (masters, operator) = (connect(&cluster).await, connect(&cluster).await);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    let next = masters.clone();
+    let next = tokio::spawn(async move { next.red_lock("a").lock().await });
+    sleep(ms(100)).await;
+    operator.red_lock("a").force_release().await.expect("all answer");
+    guard.extend(ms(30_000)).await.expect_err("taken away");
+    let next = timeout(ms(1000), next)
+        .await
+        .expect("at once")
+        .expect("no panic")
+        .expect("its turn");
+    assert!(next.is_valid());
+}
+
+/// Contenders that each reach another master first, one master down.
+async fn contenders(cluster: &Cluster, count: usize) -> Vec<Masters> {
+    cluster.master(2).crash();
+    let mut clients = Vec::new();
+    for place in 0..count {
+        let near = place % 2;
+        let distances = [
+            if near == 0 { ms(1) } else { ms(2) },
+            if near == 1 { ms(1) } else { ms(2) },
+        ];
+        let connecting = cluster.connect_from(&distances, Masters::builder());
+        clients.push(connecting.await.expect("a majority"));
+    }
+    clients
+}
+
+/// 17: contenders in lock-step split the votes for ever; with jitter somebody wins.
+///
+/// Rule: the pause after a lost round is random.
+#[tokio::test(start_paused = true)]
+async fn split_vote() {
+    for count in [2, 3] {
+        let cluster = Cluster::new(3);
+        let clients = contenders(&cluster, count).await;
+        // Without jitter: everyone tries again at the same moment.
+        for round in 0..50 {
+            let tries: Vec<Result<MultiLockGuard, LockError>> = join_all(
+                clients
+                    .iter()
+                    .map(|client| async { client.red_lock("a").try_lock().await }),
+            )
+            .await;
+            assert!(
+                tries.iter().all(Result::is_err),
+                "{count} contenders, round {round}"
+            );
+            sleep(ms(20)).await;
+        }
+        // With it: from the same start somebody wins within a few rounds, and then everyone else.
+        let begun = Instant::now();
+        let won = join_all(clients.iter().map(|client| async move {
+            let guard = client
+                .red_lock("a")
+                .wait(ms(10_000))
+                .lock()
+                .await
+                .expect("its turn comes");
+            let won = begun.elapsed();
+            guard.unlock().await.expect("held");
+            won
+        }))
+        .await;
+        let first = won.iter().min().expect("somebody");
+        assert!(
+            *first < ms(500),
+            "{count} contenders: the first won after {first:?}"
+        );
+    }
 }

@@ -1,32 +1,19 @@
-//! Schedules that refuted weaker protocols, each by its name: with the rule in place it ends well.
+//! Messages that come late, twice, never or out of order: schedules that refuted weaker protocols, each by its
+//! name. With the rule in place it ends well.
 //!
-//! Driven with masters in memory, which run the real Lua files; some of them stand again, on real
-//! servers, in `stale_sockets.rs`.
+//! Some of them stand again on real servers, in `tests/real/stale_sockets.rs`.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::join_all;
+use crate::support::{connect_by_default, ms, settle};
 use futures::poll;
 use multilock::sim::{Cluster, Master};
-use multilock::{ExtendError, LockError, Masters, MultiLockGuard, Owner, UnlockError};
+use multilock::{ExtendError, LockError, Masters, Owner, UnlockError};
 use tokio::time::{Instant, advance, sleep, timeout};
 
+/// The default.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-async fn connect(cluster: &Cluster) -> Masters {
-    let builder = Masters::builder().node_timeout(NODE_TIMEOUT);
-    cluster.connect(builder).await.expect("connects")
-}
-
-/// Lets everything that is due happen.
-async fn settle() {
-    sleep(ms(5)).await;
-}
 
 fn hold_of(master: &Master) -> Vec<String> {
     master.fields("a")
@@ -39,7 +26,7 @@ fn hold_of(master: &Master) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn stale_rollback() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let me = Owner::new();
     // Killing the predecessor's connection would close this way; an ACL may deny it.
     cluster.master(2).deny_client_kill(true);
@@ -90,7 +77,7 @@ async fn stale_rollback() {
 #[tokio::test(start_paused = true)]
 async fn late_guard_drop() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me).lease(ms(200));
     let first = lock.try_lock().await.expect("free");
@@ -112,7 +99,7 @@ async fn late_guard_drop() {
 #[tokio::test(start_paused = true)]
 async fn late_answers() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let lock = masters.red_lock("a").lease(ms(200));
     let mut attempt = pin!(lock.try_lock());
     assert!(poll!(&mut attempt).is_pending());
@@ -146,7 +133,7 @@ async fn late_answers() {
 #[tokio::test(start_paused = true)]
 async fn lost_reply_same_token() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     // Executed, but the connection breaks before the answer; the next attempt is made at once.
     cluster.master(0).lose_replies(1);
     cluster.master(1).lose_replies(1);
@@ -165,70 +152,6 @@ async fn lost_reply_same_token() {
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
 }
 
-/// 11: a re-entry that needs an extension loses the messages (or the answers) of two masters and is
-/// cancelled; then inner and outer unlock, in every order.
-///
-/// Rule: counts belong to the client; a re-entry that fails or is cancelled rolls nothing back.
-#[tokio::test(start_paused = true)]
-async fn reentry_rollback() {
-    for answers_lost in [false, true] {
-        for inner_first in [false, true] {
-            let cluster = Cluster::new(3);
-            let masters = connect(&cluster).await;
-            let me = Owner::new();
-            let short = masters.red_lock("a").owner(&me).lease(ms(2000));
-            let outer = short.try_lock().await.expect("free");
-            let inner = short.try_lock().await.expect("entered");
-            for place in [0, 1] {
-                let master = cluster.master(place);
-                if answers_lost {
-                    master.hold_replies(true);
-                } else {
-                    master.hold_requests(true);
-                }
-            }
-            let longer = masters.red_lock("a").owner(&me).lease(ms(20_000));
-            {
-                let mut entry = pin!(longer.try_lock());
-                assert!(poll!(&mut entry).is_pending());
-                settle().await;
-                assert!(poll!(&mut entry).is_pending());
-            }
-            assert!(
-                matches!(longer.try_lock().await, Err(LockError::Unreachable { .. })),
-                "not confirmed"
-            );
-            for place in [0, 1] {
-                cluster.master(place).hold_replies(false);
-                cluster.master(place).hold_requests(false);
-            }
-            settle().await;
-            assert_eq!(outer.hold_count(), 2);
-            assert!(
-                cluster.iter().all(|master| !hold_of(master).is_empty()),
-                "whole on every master"
-            );
-            let (one, other) = if inner_first {
-                (inner, outer)
-            } else {
-                (outer, inner)
-            };
-            one.unlock().await.expect("still held by the other");
-            assert!(other.is_valid());
-            assert!(
-                cluster.iter().all(|master| !hold_of(master).is_empty()),
-                "whole after one unlock"
-            );
-            other.unlock().await.expect("held to the end");
-            sleep(ms(500)).await;
-            assert!(
-                cluster.iter().all(|master| master.locks().is_empty()),
-                "nothing left"
-            );
-        }
-    }
-}
-
 /// 12: the servers have forgotten the scripts; the acquisition is cancelled at every point.
 ///
 /// Rule: NOSCRIPT is answered within the attempt, in order, and only while it lives.
@@ -237,7 +160,7 @@ async fn noscript_cancel() {
     // Asked by hash, told NOSCRIPT, asked with the text, granted: 2 ms each.
     for after in 0..10 {
         let cluster = Cluster::new(3);
-        let masters = connect(&cluster).await;
+        let masters = connect_by_default(&cluster).await;
         for master in cluster.iter() {
             master.flush_scripts();
             master.set_delay(ms(2), ms(2));
@@ -254,7 +177,7 @@ async fn noscript_cancel() {
     }
     // Only a straggler has forgotten it, and says so after the hold has been given up.
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     cluster.master(2).forget_script("acquire");
     cluster.master(2).set_delay(ms(10), ms(10));
     masters
@@ -279,7 +202,10 @@ async fn noscript_cancel() {
 #[tokio::test(start_paused = true)]
 async fn force_undone() {
     let cluster = Cluster::new(3);
-    let (holder, operator) = (connect(&cluster).await, connect(&cluster).await);
+    let (holder, operator) = (
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    );
     cluster.master(2).set_delay(ms(30), Duration::ZERO);
     let guard = holder.red_lock("a").try_lock().await.expect("0 and 1 grant");
     assert!(
@@ -311,135 +237,13 @@ async fn force_undone() {
     next.unlock().await.expect("untouched by the former holder");
 }
 
-/// When the keys would expire, on every master.
-fn expiries(cluster: &Cluster) -> Vec<Instant> {
-    let left = |master: &Master| master.time_left("a").expect("held");
-    cluster
-        .iter()
-        .map(|master| Instant::now() + left(master))
-        .collect()
-}
-
-/// 16: re-entry, extension and inner unlock with a shorter lease, and a rival's refusal in between.
-///
-/// Rule: remaining time only ever rises.
-#[tokio::test(start_paused = true)]
-async fn no_shrinking() {
-    let cluster = Cluster::new(3);
-    let (masters, rival) = (connect(&cluster).await, connect(&cluster).await);
-    let me = Owner::new();
-    let outer = masters
-        .red_lock("a")
-        .owner(&me)
-        .lease(ms(10_000))
-        .try_lock()
-        .await
-        .expect("free");
-    settle().await;
-    let mut before = expiries(&cluster);
-    let mut never_falls = |step: &str, validity: Duration| {
-        let now = expiries(&cluster);
-        for (then, now) in before.iter().zip(&now) {
-            assert!(now >= then, "{step}");
-        }
-        assert!(
-            Instant::now() + validity <= now[0],
-            "{step}: trusted for longer than it is kept"
-        );
-        before = now;
-    };
-    let short = masters.red_lock("a").owner(&me).lease(ms(200));
-    sleep(ms(1000)).await;
-    let inner = short.try_lock().await.expect("entered");
-    never_falls("re-entry", inner.validity());
-    inner.extend(ms(200)).await.expect("confirmed");
-    never_falls("a shorter extension", inner.validity());
-    assert!(inner.validity() > ms(8000));
-    assert!(matches!(
-        rival.red_lock("a").lease(ms(200)).try_lock().await,
-        Err(LockError::Contended { .. })
-    ));
-    never_falls("a rival's refusal", outer.validity());
-    outer.extend(ms(20_000)).await.expect("confirmed");
-    never_falls("a longer extension", outer.validity());
-    assert!(outer.validity() > ms(19_000));
-    inner.unlock().await.expect("inner");
-    never_falls("an inner unlock", outer.validity());
-    outer.unlock().await.expect("outer");
-}
-
-/// Contenders that each reach another master first, one master down.
-async fn contenders(cluster: &Cluster, count: usize) -> Vec<Masters> {
-    cluster.master(2).crash();
-    let mut clients = Vec::new();
-    for place in 0..count {
-        let near = place % 2;
-        let distances = [
-            if near == 0 { ms(1) } else { ms(2) },
-            if near == 1 { ms(1) } else { ms(2) },
-        ];
-        let builder = Masters::builder().node_timeout(NODE_TIMEOUT);
-        clients.push(
-            cluster
-                .connect_from(&distances, builder)
-                .await
-                .expect("a majority"),
-        );
-    }
-    clients
-}
-
-/// 17: contenders in lock-step split the votes for ever; with jitter somebody wins.
-///
-/// Rule: the pause after a lost round is random.
-#[tokio::test(start_paused = true)]
-async fn split_vote() {
-    for count in [2, 3] {
-        let cluster = Cluster::new(3);
-        let clients = contenders(&cluster, count).await;
-        // Without jitter: everyone tries again at the same moment.
-        for round in 0..50 {
-            let tries: Vec<Result<MultiLockGuard, LockError>> = join_all(
-                clients
-                    .iter()
-                    .map(|client| async { client.red_lock("a").try_lock().await }),
-            )
-            .await;
-            assert!(
-                tries.iter().all(Result::is_err),
-                "{count} contenders, round {round}"
-            );
-            sleep(ms(20)).await;
-        }
-        // With it: from the same start somebody wins within a few rounds, and then everyone else.
-        let begun = Instant::now();
-        let won = join_all(clients.iter().map(|client| async move {
-            let guard = client
-                .red_lock("a")
-                .wait(ms(10_000))
-                .lock()
-                .await
-                .expect("its turn comes");
-            let won = begun.elapsed();
-            guard.unlock().await.expect("held");
-            won
-        }))
-        .await;
-        let first = won.iter().min().expect("somebody");
-        assert!(
-            *first < ms(500),
-            "{count} contenders: the first won after {first:?}"
-        );
-    }
-}
-
 /// 3: an acquire to one master is delayed past the end of validity; an extension then finds it there.
 ///
 /// Rule: a lapse is terminal, however many masters continue afterwards.
 #[tokio::test(start_paused = true)]
 async fn no_revival() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     cluster.master(0).hold_requests(true);
     let guard = masters
         .red_lock("a")
@@ -513,7 +317,7 @@ async fn notice_overtakes() {
 #[tokio::test(start_paused = true)]
 async fn extend_after_unlock() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     let guard = masters
         .red_lock("a")
         .lease(ms(5000))
@@ -549,7 +353,7 @@ async fn extend_after_unlock() {
 #[tokio::test(start_paused = true)]
 async fn orphan_after_thaw() {
     let cluster = Cluster::new(3);
-    let masters = connect(&cluster).await;
+    let masters = connect_by_default(&cluster).await;
     cluster.master(0).keep_abandoned(true);
     cluster.master(0).freeze();
     for _ in 0..4 {

@@ -1,17 +1,17 @@
 //! Waiting on real servers: whoever waits is woken by what happens there, follows a dead holder at the
 //! end of its lease, is served in its turn, and leaves nothing behind.
 
-mod support;
-
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{
+    Cluster, Keep, Server, WITHIN, child, connect, field, held_everywhere, patient, three, until, until_free,
+};
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Quarantine, Unlocked};
 use redis::Value;
-use support::{Cluster, Keep, Server, WITHIN, connect, field, held_everywhere, patient, until, until_free};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
@@ -22,7 +22,7 @@ const FALLBACK: Duration = Duration::from_secs(5);
 /// What the machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(2);
 /// The URLs, for a child process that holds.
-const CHILD: &str = "MULTILOCK_TEST_CHILD";
+const NODES: &str = "MULTILOCK_TEST_NODES";
 
 /// The channels that somebody listens to.
 async fn channels(server: &Server) -> Vec<String> {
@@ -207,14 +207,13 @@ const CHILD_LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn a_holder_killed_is_followed_at_the_end_of_its_lease() {
-    if let Ok(urls) = std::env::var(CHILD) {
+    if let Ok(urls) = std::env::var(NODES) {
         return hold_for_ever(&urls).await;
     }
     let cluster = Cluster::start(5).await;
-    let mut holder = tokio::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "a_holder_killed_is_followed_at_the_end_of_its_lease"])
-        .env(CHILD, cluster.urls().join(","))
-        .stdin(Stdio::null())
+    let holder = child("waiting::a_holder_killed_is_followed_at_the_end_of_its_lease");
+    let mut holder = tokio::process::Command::from(holder)
+        .env(NODES, cluster.urls().join(","))
         .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()
@@ -514,19 +513,6 @@ async fn waits_through_a_freeze_of_the_majority() {
     until_nothing_is_left(cluster.servers()).await;
 }
 
-/// Three servers, to each of which `rules` were applied.
-async fn three(args: &[&str], rules: &[&str]) -> Vec<Server> {
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        let server = Server::start_with(args).await;
-        if !rules.is_empty() {
-            server.command(rules).await;
-        }
-        servers.push(server);
-    }
-    servers
-}
-
 /// Without notices: the turn comes by the timers.
 async fn turns_come_by_timers(servers: &[Server], urls: &[String]) {
     let waiter = connect(urls).await;
@@ -575,7 +561,10 @@ async fn a_user_who_may_not_listen_waits_by_timers() {
         "-@pubsub",
         "resetchannels",
     ];
-    let servers = three(&[], &rules).await;
+    let servers = three(&[]).await;
+    for server in &servers {
+        server.command(&rules).await;
+    }
     turns_come_by_timers(&servers, &as_user(&servers)).await;
 }
 
@@ -609,7 +598,7 @@ async fn carry(mut client: TcpStream, target: u16) -> std::io::Result<()> {
 
 #[tokio::test]
 async fn a_server_that_does_not_know_hello_is_waited_for_by_timers() {
-    let servers = three(&[], &[]).await;
+    let servers = three(&[]).await;
     let (mut urls, mut fronts) = (Vec::new(), Vec::new());
     for server in &servers {
         let (url, front) = old_front(server).await;
@@ -624,7 +613,7 @@ async fn a_server_that_does_not_know_hello_is_waited_for_by_timers() {
 
 #[tokio::test]
 async fn a_server_whose_hello_is_renamed_is_waited_for_by_timers() {
-    let servers = three(&["--rename-command", "HELLO", ""], &[]).await;
+    let servers = three(&["--rename-command", "HELLO", ""]).await;
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     turns_come_by_timers(&servers, &urls).await;
 }

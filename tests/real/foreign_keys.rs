@@ -2,16 +2,14 @@
 //! `SET NX PX`, and keys that are no locks at all. Nobody gets in while another is, and nobody's key is
 //! touched.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{
+    self, Cluster, RELEASE, Server, WITHIN, all_executed, connect, eval, held_everywhere, until, until_free,
+};
 use futures::StreamExt;
 use multilock::{LockError, NodeState, Unlocked, Vote};
 use redis::Value;
-use support::{
-    Cluster, RELEASE, Server, WITHIN, all_executed, connect, eval, held_everywhere, until, until_free,
-};
 use tokio::time::timeout;
 
 const LEASE: Duration = Duration::from_secs(30);

@@ -3,16 +3,16 @@
 
 // A part of the campaign, of which the checker's tests use a part.
 #[allow(dead_code, unreachable_pub)]
-#[path = "chaos/checker.rs"]
+#[path = "../chaos/checker.rs"]
 mod checker;
 #[allow(dead_code, unreachable_pub)]
-#[path = "chaos/event.rs"]
+#[path = "../chaos/event.rs"]
 mod event;
 #[allow(dead_code, unreachable_pub)]
-#[path = "chaos/growth.rs"]
+#[path = "../chaos/growth.rs"]
 mod growth;
 #[allow(dead_code, unreachable_pub)]
-#[path = "chaos/hold.rs"]
+#[path = "../chaos/hold.rs"]
 mod hold;
 
 use std::time::Duration;

@@ -2,19 +2,17 @@
 //! later commands. It must not touch a newer hold, and where the server lets us end the old
 //! connection it must not land at all.
 
-mod support;
-
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::poll;
-use multilock::{Masters, Owner, Policy, Unlocked, Vote};
-use rand::RngExt;
-use support::{
+use crate::support::{
     Cluster, Direction, PATIENT, Proxy, RELEASE, Server, all_executed, connect, field, held_everywhere,
     patient, until, until_free, vote,
 };
+use futures::poll;
+use multilock::{Masters, Owner, Policy, Unlocked, Vote};
+use rand::RngExt;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::Cluster;
-use multilock::{ConnectError, LockError, Masters, NodeState};
+use multilock::{ConnectError, LockError, Masters, NodeState, Quarantine};
 
 async fn within(cluster: &Cluster, namespace: &str) -> Masters {
     let builder = Masters::builder().namespace(namespace);
@@ -93,4 +93,22 @@ async fn bad_namespaces_and_empty_names_are_refused() {
         error.to_string(),
         "name: \"\" is not allowed; allowed: 1 to 4096 bytes"
     );
+}
+
+/// What a force leaves alone is told by the name that the caller knows it by.
+#[tokio::test(start_paused = true)]
+async fn a_force_spares_what_is_no_lock_in_a_namespace() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder().quarantine(Quarantine::Off).namespace("prod");
+    let masters = cluster.connect(builder).await.expect("connects");
+    cluster
+        .master(1)
+        .command(&["RPUSH", "prod:a", "x"])
+        .expect("a list");
+    let forced = masters.red_lock("a").force_release().await.expect("all answer");
+    let [spared] = forced.spared.as_slice() else {
+        panic!("{forced:?}");
+    };
+    assert_eq!((spared.name.as_str(), spared.kind.as_str()), ("a", "list"));
+    assert_eq!(forced.votes.granted(), 3);
 }

@@ -3,21 +3,13 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use crate::support::{connect, ms};
 use futures::poll;
 use multilock::sim::{Cluster, Keep, Master};
-use multilock::{FencingToken, LockError, Masters, Owner, Quarantine};
+use multilock::{FencingToken, LockError, Owner};
 use tokio::time::sleep;
 
 const FENCE: &str = "redisson_lock_token:{a}";
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-async fn connect(cluster: &Cluster) -> Masters {
-    let builder = Masters::builder().quarantine(Quarantine::Off);
-    cluster.connect(builder).await.expect("connects")
-}
 
 fn stored(master: &Master) -> u64 {
     let text = master.command(&["GET", FENCE]).expect("a string").pop();
@@ -299,7 +291,7 @@ fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
 async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
-    let acquire = include_str!("../lua/acquire.lua");
+    let acquire = include_str!("../../lua/acquire.lua");
     let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
     let once = |token: &str| {
         answer(master.eval(
@@ -315,7 +307,7 @@ async fn lost_reply_same_token() {
         "granted, not accepted"
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
-    let extend = include_str!("../lua/extend.lua");
+    let extend = include_str!("../../lua/extend.lua");
     let extended = ["a", "multilock_revoked:{a}", FENCE, "multilock_charter"];
     let raise = |token: &str| {
         answer(master.eval(
@@ -343,7 +335,7 @@ async fn lost_reply_same_token() {
 #[tokio::test(start_paused = true)]
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
-    let acquire = include_str!("../lua/acquire.lua");
+    let acquire = include_str!("../../lua/acquire.lua");
     let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
     let largest = "9007199254740991";
     let args = ["me:1", "1", "30000", "0", "30000", largest, "600000"];

@@ -1,0 +1,18 @@
+//! What needs no servers: locks on masters in memory, which run the real Lua files, in time that costs nothing.
+
+mod cancellation;
+mod chaos_checker;
+mod charter;
+mod clock_step;
+mod fencing;
+mod guarantees;
+mod late_masters;
+mod late_messages;
+mod namespace;
+mod quarantine;
+mod reentry;
+mod renewal;
+mod runtimes;
+#[path = "../support/memory.rs"]
+mod support;
+mod waiting;

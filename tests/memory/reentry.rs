@@ -1,0 +1,250 @@
+//! Re-entry in rare schedules: a hold that is entered again is neither shortened, nor rolled back, nor contended for.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, settle, slow_down};
+use futures::poll;
+use multilock::sim::{Cluster, Master};
+use multilock::{LockError, Owner};
+use tokio::time::{Instant, sleep, timeout};
+
+/// An owner's hold has less left than a re-entry wants, and cannot get as much: it waits or fails, and
+/// does not contend with itself.
+#[tokio::test(start_paused = true)]
+async fn reentry_that_wants_more_validity_than_there_is() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    slow_down(&cluster, 1);
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let outer = lock.clone().lease(ms(10_000)).lock().await.expect("free");
+    sleep(ms(5000)).await;
+    let before = executed(&cluster, "acquire");
+    let greedy = lock.clone().min_validity(ms(25_000));
+    assert!(matches!(greedy.try_lock().await, Err(LockError::TooLate { .. })));
+    assert!(timeout(ms(1000), greedy.lock()).await.is_err());
+    assert_eq!(
+        executed(&cluster, "acquire"),
+        before,
+        "its own hold is not contended for"
+    );
+    // What can be had by an extension is had.
+    let inner = lock.min_validity(ms(9000)).lock().await.expect("extended");
+    assert!(inner.validity() > ms(9000) && outer.hold_count() == 2);
+}
+
+/// A hold without a token does not satisfy a call site that wants one; the other way round it does.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_reentry_into_a_hold_without_a_token_is_refused() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let outer = lock.clone().fenced(false).lock().await.expect("free");
+    let error = lock.try_lock().await.expect_err("no token to give");
+    assert_eq!(
+        error.to_string(),
+        "fenced: true is not allowed; allowed: false, as the owner holds a without a token"
+    );
+    assert!(matches!(error, LockError::Invalid(_)), "{error:?}");
+    assert_eq!(outer.hold_count(), 1);
+    outer.unlock().await.expect("held");
+    let outer = lock.lock().await.expect("free");
+    let inner = lock.clone().fenced(false).lock().await.expect("entered");
+    assert_eq!(inner.fencing_token(), outer.fencing_token());
+}
+
+/// The owner of a leaked guard is shut out, also while a token of the hold is out.
+#[tokio::test(start_paused = true)]
+async fn a_leaked_hold_shuts_its_owner_out_until_its_lease_ends() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(3000)).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let guard = lock.lock().await.expect("free");
+    guard.extend(ms(3000)).await.expect("well");
+    let token = guard.cancellation_token();
+    guard.leak();
+    let refused = lock.try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
+    let _next = lock.wait(ms(3100)).lock().await.expect("free at the lease's end");
+    assert!(token.is_cancelled());
+}
+
+/// A re-entry that is to be renewed, near the end of a fixed lease: it is renewed before that end.
+#[tokio::test(start_paused = true)]
+async fn a_renewing_reentry_near_the_end_is_renewed_in_time() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let _outer = masters
+        .red_lock("a")
+        .owner(&me)
+        .lease(ms(9000))
+        .lock()
+        .await
+        .expect("free");
+    sleep(ms(6500)).await;
+    for master in cluster.iter() {
+        master.hold_replies(true);
+    }
+    let inner = masters
+        .red_lock("a")
+        .owner(&me)
+        .lock()
+        .await
+        .expect("entered with what is left");
+    for master in cluster.iter() {
+        master.hold_replies(false);
+    }
+    sleep(ms(5000)).await;
+    assert!(inner.is_valid());
+}
+
+/// A re-entry with a longer lease waits through an outage as any other lock does.
+#[tokio::test(start_paused = true)]
+async fn a_reentry_with_a_longer_lease_waits_through_an_outage() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a").owner(&Owner::new());
+    let _outer = lock.clone().lease(ms(10_000)).lock().await.expect("free");
+    for master in cluster.iter() {
+        master.hold_requests(true);
+    }
+    let longer = lock.lease(ms(20_000)).wait(ms(3000));
+    let entering = tokio::spawn(async move { longer.lock().await });
+    sleep(ms(500)).await;
+    for master in cluster.iter() {
+        master.hold_requests(false);
+    }
+    let inner = entering
+        .await
+        .expect("no panic")
+        .expect("entered when they are back");
+    assert!(inner.validity() > ms(15_000));
+}
+
+/// 11: a re-entry that needs an extension loses the messages (or the answers) of two masters and is
+/// cancelled; then inner and outer unlock, in every order.
+///
+/// Rule: counts belong to the client; a re-entry that fails or is cancelled rolls nothing back.
+#[tokio::test(start_paused = true)]
+async fn reentry_rollback() {
+    for answers_lost in [false, true] {
+        for inner_first in [false, true] {
+            let cluster = Cluster::new(3);
+            let masters = connect_by_default(&cluster).await;
+            let me = Owner::new();
+            let short = masters.red_lock("a").owner(&me).lease(ms(2000));
+            let outer = short.try_lock().await.expect("free");
+            let inner = short.try_lock().await.expect("entered");
+            for place in [0, 1] {
+                let master = cluster.master(place);
+                if answers_lost {
+                    master.hold_replies(true);
+                } else {
+                    master.hold_requests(true);
+                }
+            }
+            let longer = masters.red_lock("a").owner(&me).lease(ms(20_000));
+            {
+                let mut entry = pin!(longer.try_lock());
+                assert!(poll!(&mut entry).is_pending());
+                settle().await;
+                assert!(poll!(&mut entry).is_pending());
+            }
+            assert!(
+                matches!(longer.try_lock().await, Err(LockError::Unreachable { .. })),
+                "not confirmed"
+            );
+            for place in [0, 1] {
+                cluster.master(place).hold_replies(false);
+                cluster.master(place).hold_requests(false);
+            }
+            settle().await;
+            assert_eq!(outer.hold_count(), 2);
+            assert!(
+                cluster.iter().all(|master| !master.fields("a").is_empty()),
+                "whole on every master"
+            );
+            let (one, other) = if inner_first {
+                (inner, outer)
+            } else {
+                (outer, inner)
+            };
+            one.unlock().await.expect("still held by the other");
+            assert!(other.is_valid());
+            assert!(
+                cluster.iter().all(|master| !master.fields("a").is_empty()),
+                "whole after one unlock"
+            );
+            other.unlock().await.expect("held to the end");
+            sleep(ms(500)).await;
+            assert!(
+                cluster.iter().all(|master| master.locks().is_empty()),
+                "nothing left"
+            );
+        }
+    }
+}
+
+/// When the keys would expire, on every master.
+fn expiries(cluster: &Cluster) -> Vec<Instant> {
+    let left = |master: &Master| master.time_left("a").expect("held");
+    cluster
+        .iter()
+        .map(|master| Instant::now() + left(master))
+        .collect()
+}
+
+/// 16: re-entry, extension and inner unlock with a shorter lease, and a rival's refusal in between.
+///
+/// Rule: remaining time only ever rises.
+#[tokio::test(start_paused = true)]
+async fn no_shrinking() {
+    let cluster = Cluster::new(3);
+    let (masters, rival) = (
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    );
+    let me = Owner::new();
+    let outer = masters
+        .red_lock("a")
+        .owner(&me)
+        .lease(ms(10_000))
+        .try_lock()
+        .await
+        .expect("free");
+    settle().await;
+    let mut before = expiries(&cluster);
+    let mut never_falls = |step: &str, validity: Duration| {
+        let now = expiries(&cluster);
+        for (then, now) in before.iter().zip(&now) {
+            assert!(now >= then, "{step}");
+        }
+        assert!(
+            Instant::now() + validity <= now[0],
+            "{step}: trusted for longer than it is kept"
+        );
+        before = now;
+    };
+    let short = masters.red_lock("a").owner(&me).lease(ms(200));
+    sleep(ms(1000)).await;
+    let inner = short.try_lock().await.expect("entered");
+    never_falls("re-entry", inner.validity());
+    inner.extend(ms(200)).await.expect("confirmed");
+    never_falls("a shorter extension", inner.validity());
+    assert!(inner.validity() > ms(8000));
+    assert!(matches!(
+        rival.red_lock("a").lease(ms(200)).try_lock().await,
+        Err(LockError::Contended { .. })
+    ));
+    never_falls("a rival's refusal", outer.validity());
+    outer.extend(ms(20_000)).await.expect("confirmed");
+    never_falls("a longer extension", outer.validity());
+    assert!(outer.validity() > ms(19_000));
+    inner.unlock().await.expect("inner");
+    never_falls("an inner unlock", outer.validity());
+    outer.unlock().await.expect("outer");
+}

@@ -1,0 +1,22 @@
+//! Locks on real servers, which the tests start themselves or find in `docker-compose.yml`.
+//!
+//! What concerns a whole process, such as its environment or its memory, is tested in a child process.
+
+mod charter;
+mod connect;
+mod contention;
+mod even_numbers;
+mod foreign_keys;
+mod lifecycle;
+mod many_holds;
+mod outages;
+mod reentry;
+mod release;
+mod renewal;
+mod round_trips;
+mod server_errors;
+mod stale_sockets;
+#[path = "../support/mod.rs"]
+mod support;
+mod support_selftest;
+mod waiting;
