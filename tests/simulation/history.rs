@@ -134,6 +134,8 @@ pub(crate) enum Kind {
         reply: String,
         /// The answer was an error.
         failed: bool,
+        /// For how long a force keeps owners out: the longest lease that its client knew of.
+        keeps_out: Duration,
         after: Vec<Stored>,
     },
     /// Whoever had to get a lock within a time after all faults had ended.

@@ -467,6 +467,7 @@ impl Observer for Tap {
             None,
             Kind::Executed {
                 master: call.master,
+                keeps_out: keeps_out(call),
                 connection: call.connection,
                 script: call.script,
                 owner,
@@ -502,4 +503,9 @@ pub(crate) async fn watch(world: Arc<World>) {
         };
         tokio::time::sleep(next.max(least)).await;
     }
+}
+
+fn keeps_out(call: &Call) -> Duration {
+    let ms = call.args.get(1).filter(|_| call.script == "force");
+    Duration::from_millis(ms.and_then(|ms| ms.parse().ok()).unwrap_or(0))
 }

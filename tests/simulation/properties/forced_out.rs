@@ -2,7 +2,8 @@
 //! granted or extended again, and no hold that was forced out is prolonged.
 //!
 //! Source: the crate's documentation of `force_release`. Needs nothing but masters that do not forget
-//! whom they keep out, or are in quarantine for it. One keeps them out for less long by what its clock slips.
+//! whom they keep out, or are in quarantine for it. One keeps them out for as long as a lease could last when
+//! they were marked, and for less long by what its clock slips.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let (holds, longest) = (&case.record.holds, case.record.longest_lease);
     // Whose hold, since when.
     let mut forced: Vec<(usize, Duration, HoldId)> = Vec::new();
-    // On which master, whom, at which name, since when.
+    // On which master, whom, at which name, until when.
     let mut marked: Vec<(usize, usize, &str, &str, Duration)> = Vec::new();
     for (place, event) in case.record.events.iter().enumerate() {
         let now = event.at;
@@ -38,12 +39,13 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 master,
                 script: "force",
                 owner,
+                keeps_out,
                 after,
                 ..
             } => {
                 for key in after {
-                    let marks = owner.split_whitespace();
-                    marked.extend(marks.map(|owner| (place, *master, owner, key.name.as_str(), now)));
+                    let (marks, until) = (owner.split_whitespace(), now + *keeps_out);
+                    marked.extend(marks.map(|owner| (place, *master, owner, key.name.as_str(), until)));
                 }
             }
             Kind::Fault { forgets, .. } => {
@@ -53,9 +55,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 let is_back = |key: &Stored, owner: &str, name: &str| {
                     key.name == name && key.owners.iter().any(|other| other == owner)
                 };
-                let back = marked.iter().find(|(mark, at, owner, name, since)| {
+                let back = marked.iter().find(|(mark, at, owner, name, until)| {
                     at == master
-                        && now + case.slipped(*master, *mark, place) <= *since + longest
+                        && now + case.slipped(*master, *mark, place) <= *until
                         && after.iter().any(|key| is_back(key, owner, name))
                 });
                 if let Some((mark, _, owner, name, _)) = back
