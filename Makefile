@@ -15,7 +15,7 @@ help: ## List the targets
 
 demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,url,...)
 	@$(if $(NODES),,scripts/install-redis.sh)
-	@cargo run --release -q --example demo -- $(DEMO_ARGS)
+	@cargo run --release -q -p multilock-demo -- $(DEMO_ARGS)
 
 # The remark comes first, so that the last lines are always the test runners' own.
 test: lint ## Everything: lint, native tests, and the compose tests where a docker engine answers
@@ -68,7 +68,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 

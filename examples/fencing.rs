@@ -10,17 +10,19 @@
 //! ```
 //! or `MULTILOCK_NODES=redis://a:6379,redis://b:6379,… cargo run --example fencing`.
 
+mod common;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use multilock::{ConnectError, FencingToken, Masters, Quarantine};
+use multilock::FencingToken;
 use rusqlite::Connection;
 
 const INVOICE: &str = "example:invoice:7";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let masters = connect()
+    let masters = common::connect()
         .await
         .context("no majority of the masters; try `make cluster-up`")?;
     let database = Connection::open_in_memory()?;
@@ -61,17 +63,4 @@ fn charge(database: &Connection, who: &str, token: FencingToken) -> Result<bool>
         (who, i64::try_from(token.get())?, INVOICE),
     )?;
     Ok(rows == 1)
-}
-
-async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
-    }
-    let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
 }

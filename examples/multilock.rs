@@ -10,14 +10,16 @@
 //! cargo run --example multilock         # or on your own: MULTILOCK_NODES=url,url,url
 //! ```
 
+mod common;
+
 use std::time::Duration;
 
 use anyhow::Context;
-use multilock::{ConnectError, LockError, Masters, Quarantine};
+use multilock::{LockError, Masters};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = connect().await.context("connecting to the masters")?;
+    let masters = common::connect().await.context("connecting to the masters")?;
     tokio::try_join!(
         transfer(&masters, "account:ann", "account:bob", 30),
         transfer(&masters, "account:bob", "account:ann", 12),
@@ -51,17 +53,4 @@ async fn transfer(masters: &Masters, from: &str, to: &str, amount: u32) -> anyho
     );
     guard.unlock().await.context("releasing both accounts")?;
     Ok(())
-}
-
-async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
-    }
-    let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
 }

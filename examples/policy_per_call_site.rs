@@ -11,14 +11,16 @@
 //! cargo run --example policy_per_call_site
 //! ```
 
+mod common;
+
 use std::time::Duration;
 
 use anyhow::Context;
-use multilock::{ConnectError, LockError, Masters, Policy, Quarantine, Vote};
+use multilock::{LockError, Masters, Policy, Vote};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = connect().await.context("connecting to the masters")?;
+    let masters = common::connect().await.context("connecting to the masters")?;
     attempt(&masters, "charge invoice", Policy::RedLock).await?;
     attempt(&masters, "close ledger", Policy::MultiLock).await?;
     Ok(())
@@ -48,17 +50,4 @@ async fn attempt(masters: &Masters, job: &str, policy: Policy) -> anyhow::Result
         Err(error) => return Err(error).context(job.to_owned()),
     }
     Ok(())
-}
-
-async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
-    }
-    let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
 }

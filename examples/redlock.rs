@@ -8,14 +8,16 @@
 //! cargo run --example redlock           # or on your own: MULTILOCK_NODES=url,url,url
 //! ```
 
+mod common;
+
 use std::time::Duration;
 
 use anyhow::Context;
-use multilock::{ConnectError, LockError, Masters, Quarantine};
+use multilock::{LockError, Masters};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = connect().await.context("connecting to the masters")?;
+    let masters = common::connect().await.context("connecting to the masters")?;
     let (ann, bob) = tokio::join!(charge(&masters, "ann"), charge(&masters, "bob"));
     ann?;
     bob?;
@@ -52,17 +54,4 @@ async fn charge(masters: &Masters, clerk: &str) -> anyhow::Result<()> {
 async fn look_up_amount() -> u32 {
     tokio::time::sleep(Duration::from_millis(20)).await;
     4_900
-}
-
-async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
-    }
-    let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
 }

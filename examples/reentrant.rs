@@ -8,16 +8,18 @@
 //! cargo run --example reentrant         # or on your own: MULTILOCK_NODES=url,url,url
 //! ```
 
+mod common;
+
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use multilock::{ConnectError, LockError, Masters, Owner, Quarantine, Unlocked};
+use multilock::{LockError, Masters, Owner, Unlocked};
 
 const LEASE: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = connect().await.context("connecting to the masters")?;
+    let masters = common::connect().await.context("connecting to the masters")?;
     let me = Owner::new();
 
     let guard = masters
@@ -62,17 +64,4 @@ async fn add_line(masters: &Masters, me: &Owner, line: &str) -> anyhow::Result<(
     println!("  unlocked: {left:?}");
     ensure!(left == Unlocked::StillHeld(1), "the caller still holds it");
     Ok(())
-}
-
-async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
-    }
-    let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
-    // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
 }

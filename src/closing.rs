@@ -85,8 +85,8 @@ fn release(client: &Client, hold: &Arc<Hold>) {
     let touched = hold.touched();
     let untouched = client.pool.slots.len() - touched.len();
     let confirmed = client.released.add(untouched, hold.needed);
-    for place in touched.iter() {
+    for node in touched.iter() {
         let release = DeferredRelease::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
-        client.pool.slots[place].defer(release);
+        client.pool.slots[node].defer(release);
     }
 }

@@ -61,12 +61,12 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
     let mut rounds: Vec<Round> = sights
         .iter()
         .enumerate()
-        .filter_map(|(place, sight)| Some((place, sight.as_ref().ok()?.clock_us)))
-        .map(|(place, clock_us)| begin(pool, names, needed, &holders, place, clock_us))
+        .filter_map(|(node, sight)| Some((node, sight.as_ref().ok()?.clock_us)))
+        .map(|(node, clock_us)| begin(pool, names, needed, &holders, node, clock_us))
         .collect();
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;
-    for (place, answer) in answers.into_iter().flatten() {
-        votes[place] = reply::forced(answer);
+    for (node, answer) in answers.into_iter().flatten() {
+        votes[node] = reply::forced(answer);
     }
     let votes = pool.evidence(&votes);
     let former = former(holders);
@@ -140,13 +140,13 @@ fn begin(
     names: &Names,
     needed: usize,
     holders: &[Vec<Arc<str>>],
-    place: usize,
+    node: usize,
     clock_us: u64,
 ) -> Round {
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let latest_us = clock_us.saturating_add(patience);
     let request = calls::force(names, latest_us, pool.reckoning.longest_lease(), holders);
-    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == place)
+    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node)
 }
 
 fn former(holders: Vec<Vec<Arc<str>>>) -> Vec<Holder> {

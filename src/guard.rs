@@ -214,16 +214,16 @@ impl MultiLockGuard {
         };
         let crowd = turn.as_ref().map(Turn::crowd);
         let touched = self.hold.touched();
-        let release = Release::begin(&self.client.pool, self.hold.claim(), true, crowd, |place| {
-            touched.contains(place)
+        let release = Release::begin(&self.client.pool, self.hold.claim(), true, crowd, |node| {
+            touched.contains(node)
         });
         // The next of this process in line asks right behind the release.
         drop(turn);
         let nodes = self.client.pool.slots.len();
         let spare = nodes - self.hold.needed;
         let mut votes: Vec<Vote> = (0..nodes)
-            .map(|place| {
-                if touched.contains(place) {
+            .map(|node| {
+                if touched.contains(node) {
                     Vote::Pending
                 } else {
                     Vote::NotHeld
@@ -233,11 +233,11 @@ impl MultiLockGuard {
         let (mut pending, mut released) = (touched.len(), 0);
         let mut gone = nodes - pending;
         let mut release = release.wake_after(self.hold.needed);
-        while let Some((place, vote)) = release.next().await {
+        while let Some((node, vote)) = release.next().await {
             pending -= 1;
             released += usize::from(vote == Vote::Granted);
             gone += usize::from(vote == Vote::NotHeld);
-            votes[place] = vote;
+            votes[node] = vote;
             let confirmed = released + gone >= self.hold.needed && gone + pending <= spare;
             if gone > spare || confirmed {
                 break;
@@ -301,8 +301,8 @@ impl Drop for MultiLockGuard {
         {
             let crowd = turn.as_ref().map(Turn::crowd);
             let touched = self.hold.touched();
-            Release::leave(&self.client.pool, self.hold.claim(), true, crowd, |place| {
-                touched.contains(place)
+            Release::leave(&self.client.pool, self.hold.claim(), true, crowd, |node| {
+                touched.contains(node)
             });
         }
     }

@@ -60,8 +60,8 @@ pub struct Inspection {
 pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
     let mut round = Round::begin(pool, &calls::inspect(names), Trust::All, |_| true);
-    while let Some((place, answer)) = round.next().await {
-        sights[place] = reply::inspected(answer, names.len());
+    while let Some((node, answer)) = round.next().await {
+        sights[node] = reply::inspected(answer, names.len());
     }
     sights
 }

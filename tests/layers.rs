@@ -149,6 +149,9 @@ fn imports() -> Imports {
             };
             expand(&format!("{above}::"), tree, &mut paths);
         }
+        for tree in behind(text, "\nuse self::") {
+            expand(&format!("{module}::"), tree, &mut paths);
+        }
         // Of its own folder, by names alone; what it only gives on is named by whoever takes it.
         let is_use = |line: &str| {
             ["use ", "pub use ", "pub(crate) use "]

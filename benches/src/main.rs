@@ -11,10 +11,6 @@ mod report;
 mod scenario;
 mod stats;
 mod summary;
-// The benchmark uses a part of it.
-#[allow(dead_code, unused_imports)]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 mod usage;
 mod worker;
 
@@ -23,6 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use multilock_test_support as support;
 use tokio::runtime::{Builder, Runtime};
 
 use args::Args;

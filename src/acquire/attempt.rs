@@ -94,11 +94,11 @@ impl<'a> Acquisition<'a> {
     /// Counts answers until the outcome is certain, and, if the round is lost, its reason: held or
     /// unreachable is worth the answers that are on their way.
     async fn count(&mut self) {
-        while let Some((place, answer)) = self.round.next().await {
+        while let Some((node, answer)) = self.round.next().await {
             let reply = Reply::acquired(answer);
             self.plan.client.tokens.saw(reply.highest);
             self.tally.count(&reply);
-            self.attempt.votes[place] = reply.vote;
+            self.attempt.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
                 Outcome::Won => true,
@@ -110,8 +110,8 @@ impl<'a> Acquisition<'a> {
         }
         if self.tally.obstacle() == Some(Obstacle::Unreachable) {
             // Nothing is waited for, but what is here tells who was silent.
-            while let Some(Some((place, answer))) = self.round.next_as_sent().now_or_never() {
-                self.attempt.votes[place] = Reply::acquired(answer).vote;
+            while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
+                self.attempt.votes[node] = Reply::acquired(answer).vote;
             }
         }
     }
@@ -141,7 +141,7 @@ impl<'a> Acquisition<'a> {
         let retention = pool.config.fence_retention;
         let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.terms());
         let votes = &self.attempt.votes;
-        let granted = |place: usize| votes[place] == Vote::Granted;
+        let granted = |node: usize| votes[node] == Vote::Granted;
         let round = Round::begin(pool, &request, Trust::Quorum(plan.needed), granted);
         let mut round = round.until(self.round.deadline());
         let mut accepted = 0;
@@ -219,12 +219,12 @@ impl<'a> Acquisition<'a> {
 fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
     let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
     // The hold may be given up at any moment, and a late acquire must not follow its release.
-    let note = move |place, answer| {
+    let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
-            hold.confirm(place, begun);
+            hold.confirm(node, begun);
         }
-        hold.note_vote(place, vote);
+        hold.note_vote(node, vote);
     };
     round.leave(Forgotten::Loaded, note);
 }
@@ -237,8 +237,8 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     pool.in_background(async move {
         let hearing = async {
-            while let Some((place, answer)) = round.next_as_sent().await {
-                attempt.votes[place] = Reply::acquired(answer).vote;
+            while let Some((node, answer)) = round.next_as_sent().await {
+                attempt.votes[node] = Reply::acquired(answer).vote;
             }
         };
         // Who takes longer is told, in order after its acquire.

@@ -61,15 +61,15 @@ impl Ends {
     }
 
     /// Whether anything is left at `now` until the end at one master.
-    pub(crate) fn stand_on(&self, place: usize, now: Moment) -> bool {
-        let lost = || self.steps.since(place, self.validity.start());
-        self.on.contains(place) && self.validity.remaining(now) > lost()
+    pub(crate) fn stand_on(&self, node: usize, now: Moment) -> bool {
+        let lost = || self.steps.since(node, self.validity.start());
+        self.on.contains(node) && self.validity.remaining(now) > lost()
     }
 
     /// Another master has confirmed the round that began at `start`, if it is still that which counts.
-    pub(crate) fn confirm(&mut self, place: usize, start: Moment) {
+    pub(crate) fn confirm(&mut self, node: usize, start: Moment) {
         if self.validity.start() == start {
-            self.on.insert(place);
+            self.on.insert(node);
             self.reckon();
         }
     }
@@ -87,13 +87,9 @@ impl Ends {
             return;
         }
         let start = self.validity.start();
-        let mut lost: Vec<_> = self
-            .on
-            .iter()
-            .map(|place| self.steps.since(place, start))
-            .collect();
+        let mut lost: Vec<_> = self.on.iter().map(|node| self.steps.since(node, start)).collect();
         lost.sort_unstable();
-        let decisive = self.needed.checked_sub(1).and_then(|place| lost.get(place));
+        let decisive = self.needed.checked_sub(1).and_then(|rank| lost.get(rank));
         self.lost = decisive.copied().map_or(u64::MAX, ns);
     }
 }

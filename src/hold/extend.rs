@@ -133,7 +133,7 @@ impl Extension {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.client.pool, &[entry.renewal()]);
             let trust = Trust::Kept(entry.hold.needed);
-            let mut round = Round::begin(&self.client.pool, &request, trust, |place| place == node);
+            let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node);
             let hold = Arc::clone(&entry.hold);
             self.apart.push(Box::pin(async move {
                 let reply = round
@@ -204,8 +204,8 @@ impl Extension {
                 fence,
                 self.client.pool.terms(),
             );
-            Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |place| {
-                place == node
+            Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |other| {
+                other == node
             })
         });
         if let Some(mut round) = round {

@@ -195,14 +195,14 @@ impl Hold {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            match self.look() {
-                Phase::Lost(cause) => return Some(cause),
-                Phase::Left => return None,
-                Phase::Held => {}
-            }
+            let left = match self.look(|state, now| (state.phase, state.remaining(now))) {
+                (Phase::Lost(cause), _) => return Some(cause),
+                (Phase::Left, _) => return None,
+                (Phase::Held, left) => left,
+            };
             tokio::select! {
                 biased;
-                () = sleep(self.remaining().saturating_sub(TIMER_SLACK)) => {}
+                () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
                 () = changed => {}
             }
         }
@@ -220,9 +220,7 @@ impl Hold {
 
     /// What the watchdog is to do with it.
     pub(crate) fn upkeep(&self) -> Upkeep {
-        self.look();
-        let now = self.clock.now();
-        self.state().upkeep(now, now.since(self.acquired))
+        self.look(|state, now| state.upkeep(now, now.since(self.acquired)))
     }
 
     pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
@@ -243,16 +241,17 @@ impl Hold {
         self.state().turn.take()
     }
 
-    /// The phase now; a hold with no validity left has lapsed.
-    fn look(&self) -> Phase {
+    /// What `read` finds in the state now; a hold with no validity left has lapsed.
+    fn look<T>(&self, read: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let now = self.clock.now();
         let mut state = self.state();
-        let lapsed = state.lapse(self.clock.now());
-        let phase = state.phase;
+        let lapsed = state.lapse(now);
+        let found = read(&mut state, now);
         drop(state);
         if lapsed {
             self.changed.notify_waiters();
         }
-        phase
+        found
     }
 
     /// Wakes who waits for the end: it may have come nearer.

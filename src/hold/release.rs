@@ -35,7 +35,7 @@ struct ReleaseRecord {
 }
 
 impl Release {
-    /// Sends the release to the masters whose place `asked` accepts; `crowd` learns whether anybody
+    /// Sends the release to the masters that `asked` accepts; `crowd` learns whether anybody
     /// listened.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
@@ -66,7 +66,7 @@ impl Release {
         crowd: Option<Crowd>,
         asked: impl Fn(usize) -> bool,
     ) {
-        let asked_slots = || pool.slots.iter().enumerate().filter(|(place, _)| asked(*place));
+        let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
                 slot.defer(DeferredRelease::new(claim.clone(), notify));
@@ -85,8 +85,8 @@ impl Release {
 
     /// The next master's vote: *granted* where everything was released.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
-        let (place, answer) = self.round.as_mut()?.next().await?;
-        Some((place, self.record.enter(place, answer)))
+        let (node, answer) = self.round.as_mut()?.next().await?;
+        Some((node, self.record.enter(node, answer)))
     }
 }
 
@@ -102,8 +102,8 @@ impl Drop for Release {
         }
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
-            let note = move |place, answer| {
-                record.enter(place, answer);
+            let note = move |node, answer| {
+                record.enter(node, answer);
             };
             round.leave(Forgotten::SentAgain, note);
         }
@@ -111,7 +111,7 @@ impl Drop for Release {
 }
 
 impl ReleaseRecord {
-    fn enter(&self, place: usize, answer: Result<Value, Fault>) -> Vote {
+    fn enter(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
             Ok(released) => {
                 if let Some(crowd) = &self.crowd {
@@ -129,7 +129,7 @@ impl ReleaseRecord {
         let vote = fault.vote();
         if !fault.is_late() && !node::is_done(&Err(fault)) {
             let release = DeferredRelease::new(self.claim.clone(), self.notify);
-            self.pool.slots[place].defer(release);
+            self.pool.slots[node].defer(release);
         }
         vote
     }
@@ -179,7 +179,7 @@ impl Drop for Attempt {
         // Always waking would set off a storm of contenders that wake each other.
         let notify = touched >= self.blocking;
         let votes = &self.votes;
-        let asked = |place: usize| votes[place].may_have_granted();
+        let asked = |node: usize| votes[node].may_have_granted();
         Release::leave(&self.pool, self.claim.clone(), notify, None, asked);
     }
 }

@@ -54,7 +54,6 @@ impl Schedule {
 
     /// Looks after a hold from now on.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.forget(hold);
         self.arrange(hold, true);
     }
 
@@ -62,20 +61,20 @@ impl Schedule {
     fn arrange(&self, hold: &Arc<Hold>, confirmed: bool) {
         let now = Instant::now();
         let at = match hold.upkeep() {
-            Upkeep::Renewal(lease) if confirmed => {
+            Upkeep::Renewal { lease, left } if confirmed => {
                 // A third of the lease after the last renewal; at once where little is left.
-                let early = hold.remaining().saturating_sub(lease * 3 / 5).min(lease / 3);
+                let early = left.saturating_sub(lease * 3 / 5).min(lease / 3);
                 on_grid(self.origin, now + early, lease / 3 / SPREAD)
             }
-            Upkeep::Renewal(lease) => {
+            Upkeep::Renewal { lease, left } => {
                 // Nothing is given away before the validity ends: several more tries fit in.
-                let retry = (hold.remaining() / 8).max(SHORTEST_RETRY).min(lease / 3);
+                let retry = (left / 8).max(SHORTEST_RETRY).min(lease / 3);
                 tracing::debug!(names = %hold.names, ?retry, "renewal not confirmed");
                 now + retry
             }
             Upkeep::Look(left) => now + left,
             Upkeep::CleanUp => now,
-            Upkeep::Nothing => return,
+            Upkeep::Nothing => return self.forget(hold),
         };
         self.schedule(hold, at);
     }

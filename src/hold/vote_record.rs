@@ -3,30 +3,30 @@
 
 use crate::votes::Vote;
 
-/// A set of masters by their places in the pool, of which there are at most 64.
+/// A set of masters by their index in the pool, of which there are at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeSet(u64);
 
 impl NodeSet {
     /// Those whose vote passes.
     pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
-        let mut places = Self::default();
-        for (place, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {
-            places.insert(place);
+        let mut set = Self::default();
+        for (node, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {
+            set.insert(node);
         }
-        places
+        set
     }
 
-    pub(crate) fn insert(&mut self, place: usize) {
-        self.0 |= 1 << place;
+    pub(crate) fn insert(&mut self, node: usize) {
+        self.0 |= 1 << node;
     }
 
-    fn remove(&mut self, place: usize) {
-        self.0 &= !(1 << place);
+    fn remove(&mut self, node: usize) {
+        self.0 &= !(1 << node);
     }
 
-    pub(crate) fn contains(self, place: usize) -> bool {
-        self.0 & (1 << place) != 0
+    pub(crate) fn contains(self, node: usize) -> bool {
+        self.0 & (1 << node) != 0
     }
 
     pub(crate) fn len(self) -> usize {
@@ -34,7 +34,7 @@ impl NodeSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |place| self.contains(*place))
+        (0..64).filter(move |node| self.contains(*node))
     }
 }
 
@@ -55,51 +55,51 @@ impl VoteRecord {
             granted: NodeSet::default(),
             others: None,
         };
-        for (place, vote) in votes.into_iter().enumerate() {
-            record.set(place, vote);
+        for (node, vote) in votes.into_iter().enumerate() {
+            record.set(node, vote);
         }
         record
     }
 
-    pub(crate) fn set(&mut self, place: usize, vote: Vote) {
+    pub(crate) fn set(&mut self, node: usize, vote: Vote) {
         if let Some(others) = &mut self.others {
-            others.retain(|(other, _)| usize::from(*other) != place);
+            others.retain(|(other, _)| usize::from(*other) != node);
             if others.is_empty() {
                 self.others = None;
             }
         }
-        self.granted.remove(place);
+        self.granted.remove(node);
         match vote {
-            Vote::Granted => self.granted.insert(place),
+            Vote::Granted => self.granted.insert(node),
             Vote::Pending => {}
-            vote => self.others.get_or_insert_default().push((narrow(place), vote)),
+            vote => self.others.get_or_insert_default().push((narrow(node), vote)),
         }
     }
 
     pub(crate) fn to_vec(&self) -> Vec<Vote> {
-        let other = |place: u8| {
+        let other = |node: u8| {
             let found = self.others.iter().flat_map(|others| others.iter());
             let vote = found
-                .filter(|(other, _)| *other == place)
+                .filter(|(other, _)| *other == node)
                 .map(|(_, vote)| vote)
                 .next();
             vote.cloned().unwrap_or(Vote::Pending)
         };
         (0..self.nodes)
-            .map(|place| {
-                if self.granted.contains(usize::from(place)) {
+            .map(|node| {
+                if self.granted.contains(usize::from(node)) {
                     Vote::Granted
                 } else {
-                    other(place)
+                    other(node)
                 }
             })
             .collect()
     }
 }
 
-/// A place or a number of masters, which configurations keep to 64.
-fn narrow(place: usize) -> u8 {
-    u8::try_from(place).unwrap_or(u8::MAX)
+/// An index or a number of masters, which configurations keep to 64.
+fn narrow(node: usize) -> u8 {
+    u8::try_from(node).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]
@@ -123,15 +123,15 @@ mod tests {
             changes in prop::collection::vec((any::<prop::sample::Index>(), any_vote()), 0..50),
         ) {
             let mut record = VoteRecord::new(votes.clone());
-            for (place, vote) in changes {
-                let place = place.index(votes.len());
-                record.set(place, vote.clone());
-                votes[place] = vote;
+            for (node, vote) in changes {
+                let node = node.index(votes.len());
+                record.set(node, vote.clone());
+                votes[node] = vote;
                 prop_assert_eq!(&record.to_vec(), &votes);
             }
             let granted = NodeSet::of(&votes, |vote| *vote == Vote::Granted);
-            for (place, vote) in votes.iter().enumerate() {
-                prop_assert_eq!(granted.contains(place), *vote == Vote::Granted);
+            for (node, vote) in votes.iter().enumerate() {
+                prop_assert_eq!(granted.contains(node), *vote == Vote::Granted);
             }
         }
     }

@@ -79,7 +79,7 @@ fn sort_out(client: &Client, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> 
     let mut renewals = Vec::new();
     for hold in due {
         match hold.upkeep() {
-            Upkeep::Renewal(lease) => renewals.push((hold, lease)),
+            Upkeep::Renewal { lease, .. } => renewals.push((hold, lease)),
             Upkeep::CleanUp => {
                 clean_up(&client.pool, &hold);
                 client.schedule.done(&hold);
@@ -106,7 +106,7 @@ fn clean_up(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
     if hold.is_to_release() {
         let touched = hold.touched();
-        Release::leave(pool, hold.claim(), true, None, |place| touched.contains(place));
+        Release::leave(pool, hold.claim(), true, None, |node| touched.contains(node));
     }
     drop(hold.take_turn());
 }

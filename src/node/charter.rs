@@ -25,7 +25,7 @@ impl Keeper {
         loop {
             let mut news = pin!(self.context.membership.news());
             news.as_mut().enable();
-            let (masters, told) = match self.context.membership.of(self.slot.place()) {
+            let (masters, told) = match self.context.membership.of(self.slot.node()) {
                 Belonging::Here => return Ok(()),
                 Belonging::Elsewhere(masters) => {
                     let listed = self.context.membership.listed();
@@ -33,11 +33,11 @@ impl Keeper {
                 }
                 Belonging::Odd(masters) => {
                     tracing::warn!(node = %self.slot.label(), "master comes from a set of another size; it belongs to this one now");
-                    self.context.reckoning.out_of_sight(self.slot.place());
+                    self.context.reckoning.out_of_sight(self.slot.node());
                     let _ = timeout_at(end, self.agree(link, true)).await;
                     (
                         masters,
-                        self.context.membership.of(self.slot.place()) == Belonging::Here,
+                        self.context.membership.of(self.slot.node()) == Belonging::Here,
                     )
                 }
                 Belonging::Unclear(masters) => (masters, timeout_at(end, news).await.is_ok()),
@@ -52,15 +52,15 @@ impl Keeper {
     /// Tells the master what clients have agreed upon, and takes in what it has stored; with `moved` it
     /// belongs to this set from now on.
     async fn agree(&self, link: &Arc<Link>, moved: bool) {
-        let Some(agreed) = self.context.reckoning.missing(self.slot.place()) else {
+        let Some(agreed) = self.context.reckoning.missing(self.slot.node()) else {
             return;
         };
         let request = calls::charter(agreed, self.context.membership.listed(), moved);
         match ask(link, &request).await {
             Ok(answer) => {
                 if let Some((stored, masters)) = parse_agreed(&answer) {
-                    self.context.reckoning.stored(self.slot.place(), stored);
-                    self.context.membership.told(self.slot.place(), masters);
+                    self.context.reckoning.stored(self.slot.node(), stored);
+                    self.context.membership.told(self.slot.node(), masters);
                 }
             }
             Err(fault) => {
@@ -76,12 +76,12 @@ impl Keeper {
         loop {
             let mut news = pin!(self.context.reckoning.news());
             news.as_mut().enable();
-            if self.context.reckoning.missing(self.slot.place()).is_none() {
+            if self.context.reckoning.missing(self.slot.node()).is_none() {
                 delays = self::delays(&self.context.chance);
                 news.await;
             } else {
                 self.agree(link, false).await;
-                if self.context.reckoning.missing(self.slot.place()).is_some() {
+                if self.context.reckoning.missing(self.slot.node()).is_some() {
                     sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
                 }
             }

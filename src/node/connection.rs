@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::trust::clock_check::ClockCheck;
-use super::{By, Inbox, Marker, ReplyTo, Wire};
+use super::{Answer, By, Inbox, Marker, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
-use crate::protocol::fault::Fault;
+use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reckoning::Reckoning;
 use crate::protocol::reply::Stamp;
 use crate::time::clock::Moment;
@@ -21,6 +21,9 @@ const SILENT_ROUNDS: u32 = 3;
 
 /// Bytes of calls without an answer, above which releases are kept back, to be sent together.
 const BACKED_UP: usize = 1 << 20;
+
+/// One a master: its connection, or why there is none.
+pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
 
 /// A connection in use.
 #[derive(Debug)]
@@ -252,8 +255,16 @@ impl Link {
         *self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Acts on what an answer says about the server, beside what it says about the request.
+    pub(crate) fn heed(&self, answer: &Answer) {
+        // Its role has changed: connect again and look who it is now.
+        if answer.as_ref().err().and_then(Fault::class) == Some(Class::NotMaster) {
+            self.replace();
+        }
+    }
+
     /// Asks for another connection in place of this one.
-    pub(crate) fn replace(&self) {
+    pub(super) fn replace(&self) {
         self.hang_up.notify_one();
     }
 

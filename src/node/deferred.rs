@@ -239,9 +239,9 @@ impl Queue {
     fn take_batch(&mut self) -> Option<Vec<DeferredRelease>> {
         let mut keys = 0;
         let mut alone = false;
-        let fits = self.waiting.iter().enumerate().take_while(|(place, deferred)| {
+        let fits = self.waiting.iter().enumerate().take_while(|(index, deferred)| {
             keys += calls::released_keys(&deferred.claim);
-            let first = *place == 0;
+            let first = *index == 0;
             let fits = first || (keys <= calls::BATCH && !deferred.alone && !alone);
             alone |= deferred.alone;
             fits

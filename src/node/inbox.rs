@@ -19,8 +19,8 @@ pub(crate) type Answer = Result<Value, Fault>;
 
 /// Takes in the answers that come when nobody waits for them any more.
 pub(crate) trait Late: fmt::Debug + Send + Sync {
-    /// What the master at a place says, or that its connection has ended.
-    fn answered(self: Arc<Self>, place: usize, answer: Answer);
+    /// What a master says, or that its connection has ended.
+    fn answered(self: Arc<Self>, node: usize, answer: Answer);
 }
 
 /// The asker's side. Dropped, it takes in nothing more.
@@ -31,7 +31,7 @@ pub(crate) struct Inbox(Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
     shared: Option<Arc<Shared>>,
-    place: usize,
+    node: usize,
 }
 
 #[derive(Debug)]
@@ -40,20 +40,20 @@ struct Shared(Mutex<State>);
 #[derive(Debug)]
 struct State {
     /// One a master.
-    places: Vec<Place>,
+    entries: Vec<Entry>,
     awaited: usize,
     /// Answers that have arrived and have not been taken.
     here: usize,
     /// Those of them that assent.
     assents: usize,
     /// Fewer of these do not wake the asker.
-    worth: usize,
+    wake_after: usize,
     asker: Option<Waker>,
     late: Option<Arc<dyn Late>>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Entry {
     /// Nothing is expected, or no longer.
     Closed,
     Awaited,
@@ -62,13 +62,13 @@ enum Place {
 
 impl Inbox {
     /// For the answers of so many masters; none is expected yet.
-    pub(crate) fn new(places: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self(Arc::new(Shared(Mutex::new(State {
-            places: (0..places).map(|_| Place::Closed).collect(),
+            entries: (0..nodes).map(|_| Entry::Closed).collect(),
             awaited: 0,
             here: 0,
             assents: 0,
-            worth: 1,
+            wake_after: 1,
             asker: None,
             late: None,
         }))))
@@ -82,35 +82,35 @@ impl Inbox {
     }
 
     /// The way back for the answer of one master, from which none is awaited at the moment.
-    pub(crate) fn expect(&self, place: usize) -> ReplyTo {
+    pub(crate) fn expect(&self, node: usize) -> ReplyTo {
         let mut state = self.0.state();
-        state.places[place] = Place::Awaited;
+        state.entries[node] = Entry::Awaited;
         state.awaited += 1;
         ReplyTo {
             shared: Some(Arc::clone(&self.0)),
-            place,
+            node,
         }
     }
 
     /// So many assents are wanted: fewer wake nobody.
     pub(crate) fn wake_after(&self, assents: usize) {
-        self.0.state().worth = assents;
+        self.0.state().wake_after = assents;
     }
 
     /// The next answer and whose it is.
     pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<(usize, Answer)> {
         let mut state = self.0.state();
         if state.here > 0 {
-            for place in 0..state.places.len() {
-                if let Place::Here(_) = state.places[place]
-                    && let Place::Here(answer) = std::mem::replace(&mut state.places[place], Place::Closed)
+            for node in 0..state.entries.len() {
+                if let Entry::Here(_) = state.entries[node]
+                    && let Entry::Here(answer) = std::mem::replace(&mut state.entries[node], Entry::Closed)
                 {
                     state.here -= 1;
                     if assents(&answer) {
                         state.assents -= 1;
-                        state.worth = state.worth.saturating_sub(1);
+                        state.wake_after = state.wake_after.saturating_sub(1);
                     }
-                    return Poll::Ready((place, answer));
+                    return Poll::Ready((node, answer));
                 }
             }
         }
@@ -127,10 +127,10 @@ impl Inbox {
         let mut state = self.0.state();
         state.late = Some(late);
         let mut silent = Vec::new();
-        for (place, entry) in state.places.iter_mut().enumerate() {
-            if let Place::Awaited = entry {
-                *entry = Place::Here(Err(fault(place)));
-                silent.push(place);
+        for (node, entry) in state.entries.iter_mut().enumerate() {
+            if let Entry::Awaited = entry {
+                *entry = Entry::Here(Err(fault(node)));
+                silent.push(node);
             }
         }
         state.here += silent.len();
@@ -154,8 +154,8 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.asker = None;
-        for place in &mut state.places {
-            *place = Place::Closed;
+        for entry in &mut state.entries {
+            *entry = Entry::Closed;
         }
     }
 }
@@ -166,12 +166,12 @@ impl ReplyTo {
     }
 
     /// The way back for an answer that nobody waits for.
-    pub(crate) fn left_to(late: Arc<dyn Late>, place: usize) -> Self {
-        let inbox = Inbox::new(place + 1);
+    pub(crate) fn left_to(late: Arc<dyn Late>, node: usize) -> Self {
+        let inbox = Inbox::new(node + 1);
         inbox.0.state().late = Some(late);
         Self {
             shared: Some(Arc::clone(&inbox.0)),
-            place,
+            node,
         }
     }
 
@@ -181,20 +181,20 @@ impl ReplyTo {
         };
         let asker = {
             let mut state = shared.state();
-            let Place::Awaited = state.places[self.place] else {
+            let Entry::Awaited = state.entries[self.node] else {
                 let late = state.late.clone();
                 drop(state);
                 if let Some(late) = late {
-                    late.answered(self.place, answer);
+                    late.answered(self.node, answer);
                 }
                 return;
             };
             let assents = assents(&answer);
-            state.places[self.place] = Place::Here(answer);
+            state.entries[self.node] = Entry::Here(answer);
             state.awaited -= 1;
             state.here += 1;
             state.assents += usize::from(assents);
-            if !assents || state.assents >= state.worth || state.awaited == 0 {
+            if !assents || state.assents >= state.wake_after || state.awaited == 0 {
                 state.asker.take()
             } else {
                 None
@@ -240,8 +240,8 @@ mod tests {
     struct Listener(Mutex<Vec<(usize, Answer)>>);
 
     impl Late for Listener {
-        fn answered(self: Arc<Self>, place: usize, answer: Answer) {
-            self.0.lock().expect("not poisoned").push((place, answer));
+        fn answered(self: Arc<Self>, node: usize, answer: Answer) {
+            self.0.lock().expect("not poisoned").push((node, answer));
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
     fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
         let inbox = Inbox::new(answers.len());
         inbox.wake_after(worth);
-        let replies: Vec<_> = (0..answers.len()).map(|place| inbox.expect(place)).collect();
+        let replies: Vec<_> = (0..answers.len()).map(|node| inbox.expect(node)).collect();
         let asker = Arc::new(Asker::default());
         let waker = Waker::from(Arc::clone(&asker));
         assert!(inbox.poll_take(&Context::from_waker(&waker)).is_pending());

@@ -61,7 +61,7 @@ impl Keeper {
             clock_check.hear(peer.clock_us, begun, self.context.clock.now());
             predecessor = Some(peer);
             self.serve(connection, set_up, &clock_check).await;
-            self.context.servers.leave(self.slot.place());
+            self.context.servers.leave(self.slot.node());
         }
     }
 
@@ -105,15 +105,15 @@ impl Keeper {
     ) -> Result<(Connection, Arc<ClockCheck>), Unfit> {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
         let servers = &self.context.servers;
-        let history = servers.claim(slot.place(), slot.label(), identity, || self.clock_check())?;
+        let history = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
         let memory = connection.peer.memory.filter(|_| !was_replica);
         connection.peer.memory = Some(history.memory(memory));
         Ok((connection, history.clock_check))
     }
 
     fn listener(&self) -> Listener {
-        let (place, topics) = (self.slot.place(), Arc::clone(&self.context.topics));
-        Arc::new(move |channel| topics.announce(place, channel))
+        let (node, topics) = (self.slot.node(), Arc::clone(&self.context.topics));
+        Arc::new(move |channel| topics.announce(node, channel))
     }
 
     /// Listens again to what its predecessor listened to.
@@ -152,7 +152,7 @@ impl Keeper {
             }
         }
         link.close();
-        self.context.reckoning.out_of_sight(self.slot.place());
+        self.context.reckoning.out_of_sight(self.slot.node());
         if !driver.is_finished() {
             // Awaited, so that the socket is closed before its successor is opened.
             driver.abort();

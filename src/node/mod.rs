@@ -30,7 +30,7 @@ pub(crate) use self::redis::address::{Address, NodeUrl};
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
-pub(crate) use connection::Link;
+pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{DeferredRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use keeper::{Keeper, KeeperContext};

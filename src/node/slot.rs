@@ -1,4 +1,4 @@
-//! The place of one master in the pool: the connection in use, if there is one, and what is owed to the
+//! One master of the pool: the connection in use, if there is one, and what is owed to the
 //! master. A caller never waits for any of it.
 
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub(crate) enum Status {
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    place: usize,
+    node: usize,
     label: Arc<str>,
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Status>,
@@ -37,9 +37,9 @@ pub(crate) struct Slot {
 impl Slot {
     /// For a master that remembers fencing tokens for so long. `relieved` rings when it is no longer owed
     /// too much.
-    pub(crate) fn new(place: usize, label: Arc<str>, retention: Duration, relieved: &Arc<Notify>) -> Self {
+    pub(crate) fn new(node: usize, label: Arc<str>, retention: Duration, relieved: &Arc<Notify>) -> Self {
         Self {
-            place,
+            node,
             label,
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
             status: watch::Sender::new(Status::Connecting),
@@ -51,8 +51,8 @@ impl Slot {
         &self.label
     }
 
-    pub(super) fn place(&self) -> usize {
-        self.place
+    pub(super) fn node(&self) -> usize {
+        self.node
     }
 
     pub(super) fn deferrals(&self) -> &Arc<Deferrals> {

@@ -130,21 +130,21 @@ impl Reckoning {
     }
 
     /// Whether a master has stored that leases of this length may be asked for.
-    pub(crate) fn is_confirmed(&self, place: usize, lease: Duration) -> bool {
-        self.charter().stored[place].is_some_and(|stored| stored.longest >= lease)
+    pub(crate) fn is_confirmed(&self, node: usize, lease: Duration) -> bool {
+        self.charter().stored[node].is_some_and(|stored| stored.longest >= lease)
     }
 
     /// What a master is to store, where that is more than it has.
-    pub(crate) fn missing(&self, place: usize) -> Option<Agreed> {
+    pub(crate) fn missing(&self, node: usize) -> Option<Agreed> {
         let charter = self.charter();
-        let stored = charter.stored[place].is_some_and(|stored| stored.covers(charter.agreed));
+        let stored = charter.stored[node].is_some_and(|stored| stored.covers(charter.agreed));
         (self.takes_part() && !stored).then_some(charter.agreed)
     }
 
     /// Takes in what a master has stored.
-    pub(crate) fn stored(&self, place: usize, stored: Agreed) {
+    pub(crate) fn stored(&self, node: usize, stored: Agreed) {
         let mut charter = self.charter();
-        charter.stored[place] = Some(stored);
+        charter.stored[node] = Some(stored);
         let everywhere = charter
             .stored
             .iter()
@@ -164,8 +164,8 @@ impl Reckoning {
     }
 
     /// A master's connection has ended: what it stores from now on is not known.
-    pub(crate) fn out_of_sight(&self, place: usize) {
-        self.charter().stored[place] = None;
+    pub(crate) fn out_of_sight(&self, node: usize) {
+        self.charter().stored[node] = None;
     }
 
     /// Takes in that somebody may have leases of this length.

@@ -82,13 +82,13 @@ impl Rest {
 impl Stragglers {
     /// Leaves a round to be heard to its end.
     pub(crate) fn leave(self: &Arc<Self>, mut rest: Rest) {
-        let Some((place, waker)) = self.enter() else {
+        let Some((index, waker)) = self.enter() else {
             // A round keeps its pool, and the pool would keep it.
             return;
         };
         // The task that waited until now is not to be woken by what is still to come.
         let more = rest.gather(&waker);
-        drop(self.put_back(place, rest, more));
+        drop(self.put_back(index, rest, more));
     }
 
     /// An entry for a round, and what tells of news of it; none where the runtime is gone.
@@ -97,46 +97,46 @@ impl Stragglers {
         if left.over {
             return None;
         }
-        let place = left.free.pop().unwrap_or_else(|| {
-            let place = left.entries.len();
+        let index = left.free.pop().unwrap_or_else(|| {
+            let index = left.entries.len();
             let stragglers = Arc::downgrade(self);
             left.entries.push(Entry {
                 rest: None,
-                waker: Waker::from(Arc::new(News { stragglers, place })),
+                waker: Waker::from(Arc::new(News { stragglers, index })),
                 listed: false,
                 taken: false,
             });
-            place
+            index
         });
-        let entry = &mut left.entries[place];
+        let entry = &mut left.entries[index];
         entry.taken = true;
-        Some((place, entry.waker.clone()))
+        Some((index, entry.waker.clone()))
     }
 
     /// Keeps a round of which more is to come; else gives it back.
-    fn put_back(&self, place: usize, rest: Rest, more: bool) -> Option<Rest> {
+    fn put_back(&self, index: usize, rest: Rest, more: bool) -> Option<Rest> {
         let mut left = self.left();
         if left.over {
             return Some(rest);
         }
         if more {
-            left.entries[place].rest = Some(rest);
+            left.entries[index].rest = Some(rest);
             return None;
         }
-        left.entries[place].taken = false;
-        left.free.push(place);
+        left.entries[index].taken = false;
+        left.free.push(index);
         Some(rest)
     }
 
-    fn list(&self, place: usize) {
+    fn list(&self, index: usize) {
         let mut left = self.left();
-        let entry = left.entries.get_mut(place);
+        let entry = left.entries.get_mut(index);
         // One that is over may have had news that nobody waits for.
         let Some(entry) = entry.filter(|entry| entry.taken && !entry.listed) else {
             return;
         };
         entry.listed = true;
-        left.news.push(place);
+        left.news.push(index);
         if !std::mem::replace(&mut left.gathering, true) {
             drop(left);
             self.some.notify_one();
@@ -152,8 +152,8 @@ impl Stragglers {
             loop {
                 sleep(PERIOD).await;
                 std::mem::swap(&mut listed, &mut self.left().news);
-                for place in listed.drain(..) {
-                    self.look(place);
+                for index in listed.drain(..) {
+                    self.look(index);
                 }
                 let mut left = self.left();
                 left.gathering = !left.news.is_empty();
@@ -164,20 +164,20 @@ impl Stragglers {
         }
     }
 
-    fn look(&self, place: usize) {
+    fn look(&self, index: usize) {
         let (rest, waker) = {
             let mut left = self.left();
-            let entry = &mut left.entries[place];
+            let entry = &mut left.entries[index];
             entry.listed = false;
             (entry.rest.take(), entry.waker.clone())
         };
         match rest {
             Some(mut rest) => {
                 let more = rest.gather(&waker);
-                drop(self.put_back(place, rest, more));
+                drop(self.put_back(index, rest, more));
             }
             // It is being left at this moment; or it is over.
-            None => self.list(place),
+            None => self.list(index),
         }
     }
 
@@ -189,7 +189,7 @@ impl Stragglers {
 /// Tells that there is news of a round.
 struct News {
     stragglers: Weak<Stragglers>,
-    place: usize,
+    index: usize,
 }
 
 impl Wake for News {
@@ -199,7 +199,7 @@ impl Wake for News {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(stragglers) = self.stragglers.upgrade() {
-            stragglers.list(self.place);
+            stragglers.list(self.index);
         }
     }
 }

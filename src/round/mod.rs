@@ -1,6 +1,7 @@
 //! One round: a request to every master at once, answers as they come, one deadline for all.
 
 pub(crate) mod late;
+mod overdue;
 pub(crate) mod pool;
 
 use std::future::poll_fn;
@@ -11,18 +12,19 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::node::{self, By, DeferredRelease, Inbox, Late, Link, ReplyTo, Slot};
+use crate::node::{By, DeferredRelease, Inbox, Link, Links};
 use crate::policy::forgetful_allowed;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reply::Heading;
 use crate::round::late::Rest;
+use crate::round::overdue::Overdue;
 use crate::round::pool::Pool;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 
-/// A master's answer: its place in the pool, and a reply or why there is none.
+/// A master's answer: its index in the pool, and a reply or why there is none.
 pub(crate) type Answer = (usize, Result<Value, Fault>);
 
 /// A round under way. Dropping it takes back nothing that was sent.
@@ -49,8 +51,6 @@ pub(crate) struct Round {
     deadline: Instant,
     alarm: Option<Alarm>,
 }
-
-type Links = Vec<Result<Arc<Link>, Fault>>;
 
 /// What is done for a master that has forgotten the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Trust {
 }
 
 impl Round {
-    /// Asks the masters whose place `asked` accepts. Everything is sent before this returns, so what
+    /// Asks the masters that `asked` accepts. Everything is sent before this returns, so what
     /// is begun later comes later on every master; who has no live connection answers *not sent*.
     /// Works outside a runtime, too.
     pub(crate) fn begin(
@@ -139,8 +139,8 @@ impl Round {
             deadline: sent + pool.config.node_timeout,
             alarm: None,
         };
-        for place in (0..round.links.len()).filter(|place| asked(*place)) {
-            round.send(place, By::Sha);
+        for node in (0..round.links.len()).filter(|node| asked(*node)) {
+            round.send(node, By::Sha);
             round.outstanding += 1;
         }
         round
@@ -158,8 +158,8 @@ impl Round {
 
     /// For how much longer a master has no vote, if its clock was seen to have stepped while it can have
     /// run the request.
-    pub(crate) fn doubt(&self, place: usize) -> Option<Duration> {
-        let link = self.links[place].as_ref().ok()?;
+    pub(crate) fn doubt(&self, node: usize) -> Option<Duration> {
+        let link = self.links[node].as_ref().ok()?;
         let standing = || Some(link.doubt(self.sent)).filter(|left| !left.is_zero());
         link.doubted_since(self.sent).or_else(standing)
     }
@@ -213,15 +213,15 @@ impl Round {
         if !self.heard {
             // Nothing is decided yet, so nothing of it is late.
             pool.in_background(async move {
-                while let Some((place, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
-                    note(place, answer);
+                while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
+                    note(node, answer);
                 }
             });
             return;
         }
         let rest = Rest::new(pool.tracker.token(), move |cx| {
-            while let Some((place, answer)) = ready!(self.poll_next(cx, forgotten)) {
-                note(place, answer);
+            while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
+                note(node, answer);
             }
             Poll::Ready(())
         });
@@ -230,15 +230,15 @@ impl Round {
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, forgotten: Forgotten) -> Poll<Option<Answer>> {
         loop {
-            let Some((place, answer)) = ready!(self.poll_arrived(cx)) else {
+            let Some((node, answer)) = ready!(self.poll_arrived(cx)) else {
                 return Poll::Ready(None);
             };
             if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript)
-                && let Ok(link) = &self.links[place]
+                && let Ok(link) = &self.links[node]
             {
                 match forgotten {
                     Forgotten::SentAgain => {
-                        self.send(place, By::Source);
+                        self.send(node, By::Source);
                         continue;
                     }
                     Forgotten::Loaded => {
@@ -252,7 +252,7 @@ impl Round {
             }
             self.outstanding -= 1;
             self.heard = true;
-            return Poll::Ready(Some((place, self.weigh(place, answer))));
+            return Poll::Ready(Some((node, self.weigh(node, answer))));
         }
     }
 
@@ -262,12 +262,12 @@ impl Round {
     /// A step that is noticed while a round is under way may have come before the master ran the
     /// request, whichever answer shows it. Then it may have granted what is another client's still, so
     /// its grant is void, however long the lease that was asked for.
-    fn weigh(&self, place: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
-        let Ok(link) = &self.links[place] else {
+    fn weigh(&self, node: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
+        let Ok(link) = &self.links[node] else {
             return answer;
         };
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
-        heed(link, &answer);
+        link.heed(&answer);
         let heading = answer.as_ref().ok().map(Heading::of);
         let outdated = heading.and_then(|heading| heading.outdated);
         if let Some(longest) = outdated {
@@ -288,7 +288,7 @@ impl Round {
         if let Some(longest) = outdated {
             return Err(Fault::outdated(longest));
         }
-        match self.quarantined.as_ref().map(|quarantined| quarantined[place]) {
+        match self.quarantined.as_ref().map(|quarantined| quarantined[node]) {
             Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),
             _ => answer,
         }
@@ -326,12 +326,12 @@ impl Round {
             sent: self.sent,
             release: self.release.clone(),
         });
-        let link = |place: usize| self.links[place].as_ref().ok();
+        let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();
-        let silence = |place: usize| match cause {
+        let silence = |node: usize| match cause {
             None => Fault::Late {
                 within,
-                took: link(place).and_then(|link| link.last_took()),
+                took: link(node).and_then(|link| link.last_took()),
             },
             Some(cause) => Fault::Unheard(cause.into()),
         };
@@ -345,61 +345,17 @@ impl Round {
         }
     }
 
-    fn send(&self, place: usize, by: By) {
-        let reply = self.inbox.expect(place);
-        match &self.links[place] {
+    fn send(&self, node: usize, by: By) {
+        let reply = self.inbox.expect(node);
+        match &self.links[node] {
             Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
                 if let Some((claim, notify)) = &self.release {
                     let release = DeferredRelease::new(claim.clone(), *notify).answered_to(reply);
-                    self.pool.slots[place].defer(release);
+                    self.pool.slots[node].defer(release);
                 }
             }
             Ok(link) => link.call(&self.request, by, reply),
             Err(fault) => reply.give(Err(fault.clone())),
-        }
-    }
-}
-
-/// Acts on what an answer says about the server, beside what it says about the request.
-fn heed(link: &Link, answer: &Result<Value, Fault>) {
-    // Its role has changed: connect again and look who it is now.
-    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NotMaster) {
-        link.replace();
-    }
-}
-
-/// What was sent, and had no answer by the deadline. A release stays the connection's to answer: only where
-/// that ends without, or the answer is an error that will pass, the master is told again.
-#[derive(Debug)]
-struct Overdue {
-    slots: Option<Vec<Arc<Slot>>>,
-    links: Links,
-    request: Arc<Request>,
-    sent: Instant,
-    release: Option<(Claim, bool)>,
-}
-
-impl Late for Overdue {
-    fn answered(self: Arc<Self>, place: usize, answer: node::Answer) {
-        let Ok(link) = &self.links[place] else { return };
-        heed(link, &answer);
-        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
-        if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
-            link.took(self.sent.elapsed());
-        }
-        match (&self.release, &self.slots) {
-            (Some(_), _) if forgotten => {
-                link.call(
-                    &self.request,
-                    By::Source,
-                    ReplyTo::left_to(Arc::clone(&self) as _, place),
-                );
-            }
-            (Some((claim, notify)), Some(slots)) if !node::is_done(&answer) => {
-                slots[place].defer(DeferredRelease::new(claim.clone(), *notify));
-            }
-            (None, _) if forgotten => drop(link.load(self.request.script)),
-            _ => {}
         }
     }
 }

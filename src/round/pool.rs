@@ -81,8 +81,8 @@ impl Pool {
         let slots: Vec<_> = nodes
             .iter()
             .enumerate()
-            .map(|(place, node)| {
-                let slot = Slot::new(place, node.label(), config.fence_retention, &relieved);
+            .map(|(index, node)| {
+                let slot = Slot::new(index, node.label(), config.fence_retention, &relieved);
                 Arc::new(slot)
             })
             .collect();
@@ -197,8 +197,8 @@ impl Pool {
         if self.reckoning.allows(lease) {
             return Ok(());
         }
-        let places = self.slots.iter().enumerate();
-        let unconfirmed = places.filter(|(place, _)| !self.reckoning.is_confirmed(*place, lease));
+        let slots = self.slots.iter().enumerate();
+        let unconfirmed = slots.filter(|(node, _)| !self.reckoning.is_confirmed(*node, lease));
         Err(Unchartered {
             lease,
             unconfirmed: unconfirmed.map(|(_, slot)| Arc::clone(slot.label())).collect(),

@@ -74,16 +74,16 @@ impl Client {
     /// Makes its requests take so long to each master, in order; zero where none is given.
     pub fn distances(mut self, distances: &[Duration]) -> Self {
         self.network = Network::new(distances.len());
-        for (place, distance) in distances.iter().enumerate() {
-            self.network.set_distance(place, *distance);
+        for (node, distance) in distances.iter().enumerate() {
+            self.network.set_distance(node, *distance);
         }
         self
     }
 
     /// Makes it list these masters, counted from 0, in this order, as its configuration may differ from
     /// that of other clients.
-    pub fn masters(mut self, places: &[usize]) -> Self {
-        self.masters = Some(places.to_vec());
+    pub fn masters(mut self, nodes: &[usize]) -> Self {
+        self.masters = Some(nodes.to_vec());
         self
     }
 

@@ -16,12 +16,12 @@ use crate::protocol::command::{Request, Script};
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Hollow {
-    pub(super) place: usize,
+    pub(super) node: usize,
 }
 
 impl Node for Hollow {
     fn label(&self) -> Arc<str> {
-        format!("hollow-{}", self.place).into()
+        format!("hollow-{}", self.node).into()
     }
 
     fn connect<'a>(

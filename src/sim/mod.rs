@@ -27,6 +27,7 @@ mod master;
 mod network;
 mod observer;
 mod store;
+mod weather;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<
     let config = builder.into_config();
     config.check(nodes)?;
     let nodes = (0..nodes)
-        .map(|place| Box::new(hollow::Hollow { place }) as Box<dyn Node>)
+        .map(|node| Box::new(hollow::Hollow { node }) as Box<dyn Node>)
         .collect();
     let clock = Clock::tokio(Clock::Host.wall_us());
     builder::connect(nodes, config, clock, Chance::from_host()).await
@@ -100,8 +101,8 @@ impl Cluster {
     /// # Panics
     ///
     /// If there is no such master.
-    pub fn master(&self, place: usize) -> &Master {
-        &self.masters[place]
+    pub fn master(&self, node: usize) -> &Master {
+        &self.masters[node]
     }
 
     /// All of them.
@@ -162,8 +163,8 @@ impl Cluster {
         let lines: Vec<_> = client.network.lines().take(all.len()).collect();
         let nodes = listed
             .iter()
-            .map(|place| {
-                let master = self.masters[*place].seen_over(Arc::clone(&lines[*place]), config.strict);
+            .map(|node| {
+                let master = self.masters[*node].seen_over(Arc::clone(&lines[*node]), config.strict);
                 Box::new(master) as Box<dyn Node>
             })
             .collect();

@@ -37,8 +37,8 @@ impl Network {
     /// # Panics
     ///
     /// If there is no such master.
-    pub fn set_distance(&self, place: usize, distance: Duration) {
-        self.lines[place].change(|cut| cut.distance = distance);
+    pub fn set_distance(&self, node: usize, distance: Duration) {
+        self.lines[node].change(|cut| cut.distance = distance);
     }
 
     /// Cuts the line to a master.
@@ -46,8 +46,8 @@ impl Network {
     /// # Panics
     ///
     /// If there is no such master.
-    pub fn cut(&self, place: usize, direction: Direction) {
-        self.lines[place].change(|cut| {
+    pub fn cut(&self, node: usize, direction: Direction) {
+        self.lines[node].change(|cut| {
             cut.to_master |= direction != Direction::ToClient;
             cut.to_client |= direction != Direction::ToMaster;
         });
@@ -58,8 +58,8 @@ impl Network {
     /// # Panics
     ///
     /// If there is no such master.
-    pub fn heal(&self, place: usize) {
-        self.lines[place].change(|cut| (cut.to_master, cut.to_client) = (false, false));
+    pub fn heal(&self, node: usize) {
+        self.lines[node].change(|cut| (cut.to_master, cut.to_client) = (false, false));
     }
 
     pub(super) fn lines(&self) -> impl Iterator<Item = Arc<Line>> {

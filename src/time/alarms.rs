@@ -135,8 +135,8 @@ impl Queue {
             self.alarms.retain(|(_, alarm)| is_set(alarm));
         }
         // Nearly always the last place: every round is given the same time.
-        let place = self.alarms.partition_point(|(other, _)| *other <= at);
-        self.alarms.insert(place, (at, alarm));
+        let index = self.alarms.partition_point(|(other, _)| *other <= at);
+        self.alarms.insert(index, (at, alarm));
     }
 
     /// Those that are due, and when the next one is.

@@ -44,8 +44,8 @@ impl Steps {
     }
 
     /// Takes in that a master's clock was seen at `at` to have stepped.
-    pub(crate) fn note(&self, place: usize, at: Moment, by: Duration) {
-        let mut noticed = self.of(place);
+    pub(crate) fn note(&self, node: usize, at: Moment, by: Duration) {
+        let mut noticed = self.of(node);
         if noticed.len() == KEPT {
             let oldest = noticed.remove(0);
             noticed[0].by += oldest.by;
@@ -58,8 +58,8 @@ impl Steps {
 
     /// What a master's clock stepped by that was noticed at `start` or later. The step itself may have
     /// come before it: then a lease loses what it need not.
-    pub(crate) fn since(&self, place: usize, start: Moment) -> Duration {
-        let noticed = self.of(place);
+    pub(crate) fn since(&self, node: usize, start: Moment) -> Duration {
+        let noticed = self.of(node);
         let later = noticed
             .iter()
             .filter(|step| step.at == start || !step.at.since(start).is_zero());
@@ -71,8 +71,8 @@ impl Steps {
         self.news.notified().await;
     }
 
-    fn of(&self, place: usize) -> MutexGuard<'_, Vec<Noticed>> {
-        self.masters[place].lock().unwrap_or_else(PoisonError::into_inner)
+    fn of(&self, node: usize) -> MutexGuard<'_, Vec<Noticed>> {
+        self.masters[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,10 +26,6 @@ mod report;
 mod settings;
 mod soak;
 mod stage;
-// The campaign uses a part of it.
-#[allow(dead_code, unused_imports)]
-#[path = "../support/mod.rs"]
-mod support;
 mod timeline;
 mod verdict;
 mod witness;
@@ -43,6 +39,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::stream::{self, StreamExt};
+use multilock_test_support as support;
 
 use faults::Row;
 use report::Line;

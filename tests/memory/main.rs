@@ -13,6 +13,5 @@ mod quarantine;
 mod reentry;
 mod renewal;
 mod runtimes;
-#[path = "../support/memory.rs"]
 mod support;
 mod waiting;

@@ -16,7 +16,7 @@ mod renewal;
 mod round_trips;
 mod server_errors;
 mod stale_sockets;
-#[path = "../support/mod.rs"]
-mod support;
 mod support_selftest;
 mod waiting;
+
+use multilock_test_support as support;

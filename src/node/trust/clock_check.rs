@@ -46,7 +46,7 @@ pub(crate) struct ClockCheck {
 #[derive(Debug, Default)]
 struct State {
     /// Where it has been seen. Its grants may stand in a hold under each of these.
-    places: Vec<usize>,
+    nodes: Vec<usize>,
     offsets: Option<Offsets>,
     /// A later one is over earlier, or it would stand for both.
     doubts: Vec<Doubt>,
@@ -79,11 +79,11 @@ impl ClockCheck {
         }
     }
 
-    /// Takes in that the master is found at this place, too.
-    pub(in crate::node) fn seen_at(&self, place: usize) {
+    /// Takes in that the master is found as this node, too.
+    pub(in crate::node) fn seen_at(&self, node: usize) {
         let mut state = self.state();
-        if !state.places.contains(&place) {
-            state.places.push(place);
+        if !state.nodes.contains(&node) {
+            state.nodes.push(node);
         }
     }
 
@@ -100,8 +100,8 @@ impl ClockCheck {
             let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
             let by = Rounded(step.gained);
             tracing::warn!(node = %self.node, %by, %no_vote_for, "master's clock stepped against this host's");
-            for place in &state.places {
-                self.steps.note(*place, heard, step.gained);
+            for node in &state.nodes {
+                self.steps.note(*node, heard, step.gained);
             }
         }
     }
@@ -186,110 +186,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::config::Config;
-    use crate::time::validity::{Validity, drift};
-
-    const EPOCH_US: u64 = 1_700_000_000_000_000;
-
-    fn reckoning() -> Reckoning {
-        Reckoning::new(&Config::default(), 3)
-    }
-
-    fn at(time: Duration) -> Moment {
-        Moment::at(time)
-    }
-
-    /// Answers that take no time.
-    struct Readings {
-        state: State,
-        start: Instant,
-    }
-
-    impl Readings {
-        fn new() -> Self {
-            Self {
-                state: State::default(),
-                start: Instant::now(),
-            }
-        }
-
-        fn hear(&mut self, now_us: u64, clock_us: u64) {
-            let now = Duration::from_micros(now_us);
-            if let Some(step) = self
-                .state
-                .hear(&reckoning(), EPOCH_US + clock_us, at(now), at(now))
-            {
-                self.state.doubt(step, self.start + now);
-            }
-        }
-
-        fn doubt(&self, now_us: u64) -> Duration {
-            let now = self.start + Duration::from_micros(now_us);
-            self.state.left(reckoning().longest_lease(), now)
-        }
-    }
-
-    #[test]
-    fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
-        for (step_us, doubt_ms) in [(1_000, 0), (5_000, 800), (50_000, 9_800), (302_000, 30_000)] {
-            let mut readings = Readings::new();
-            readings.hear(0, 0);
-            readings.hear(1, 1 + step_us);
-            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
-            // The same step, shown again.
-            readings.hear(500_000, 500_000 + step_us);
-            assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
-        }
-    }
-
-    #[test]
-    fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
-        let mut readings = Readings::new();
-        readings.hear(0, 0);
-        readings.hear(1, 1 + 100_000);
-        for second in 2..15 {
-            readings.hear(second * 1_000_000, second * 1_000_000 + 100_000);
-        }
-        readings.hear(15_000_000, 15_000_000 + 105_000);
-        assert_eq!(readings.doubt(1).as_millis(), 19_800);
-    }
-
-    proptest! {
-        /// One master is common to two quorums. Leases of one client expire there by its clock, which steps
-        /// and runs fast; another is granted what has expired, unless it doubts the master.
-        #[test]
-        fn never_two_valid(
-            lease_ms in prop_oneof![200_u64..2_000, 2_000_u64..30_000],
-            rate in 0_u64..=5_000,
-            events in prop::collection::vec((1_u64..100_000, 0_u64..20, 0_u64..=300), 1..400),
-        ) {
-            let lease = Duration::from_millis(lease_ms);
-            let drift_us = u64::try_from(drift(lease, 0.01).as_micros()).expect("small");
-            let mut readings = Readings::new();
-            let (mut now_us, mut stepped_us) = (0, 0);
-            let mut granted: Option<(Validity, u64)> = None;
-            for (pause_us, what, size) in events {
-                now_us += pause_us;
-                if what == 0 {
-                    // Up to three times the drift.
-                    stepped_us += drift_us * size / 100;
-                }
-                let clock_us = now_us + now_us / 1_000_000 * rate + stepped_us;
-                readings.hear(now_us, clock_us);
-                let free = granted.is_none_or(|(_, expires_us)| expires_us <= clock_us);
-                if free && readings.doubt(now_us).is_zero() {
-                    let moment = at(Duration::from_micros(now_us));
-                    if let Some((validity, _)) = granted {
-                        prop_assert!(validity.remaining(moment).is_zero(), "two hold at {now_us} µs");
-                    }
-                    let validity = Validity::of_lease(moment, lease, 0.01);
-                    granted = Some((validity, clock_us + lease_ms * 1000));
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -45,15 +45,15 @@ impl Membership {
     }
 
     /// Takes in of how many masters one says that it is.
-    pub(crate) fn told(&self, place: usize, masters: usize) {
-        self.lock()[place] = Some(masters);
+    pub(crate) fn told(&self, node: usize, masters: usize) {
+        self.lock()[node] = Some(masters);
         self.news.notify_waiters();
     }
 
-    pub(crate) fn of(&self, place: usize) -> Belonging {
+    pub(crate) fn of(&self, node: usize) -> Belonging {
         let told = self.lock();
         let listed = told.len();
-        let Some(masters) = told[place].filter(|masters| *masters != listed) else {
+        let Some(masters) = told[node].filter(|masters| *masters != listed) else {
             return Belonging::Here;
         };
         let count = |number: Option<usize>| told.iter().filter(|told| **told == number).count();

@@ -1,0 +1,125 @@
+use super::*;
+
+fn message(config: &Config) -> String {
+    config.check(3).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn defaults_are_allowed() {
+    assert_eq!(Config::default().check(5), Ok(()));
+}
+
+#[test]
+fn every_option_outside_its_range_is_named() {
+    let default = Config::default;
+    assert_eq!(
+        default().check(0).expect_err("no nodes").to_string(),
+        "nodes: 0 is not allowed; allowed: 1 to 64 masters"
+    );
+    assert_eq!(
+        message(&Config {
+            node_timeout: Duration::ZERO,
+            ..default()
+        }),
+        "node_timeout: 0s is not allowed; allowed: 1ms to 1m"
+    );
+    assert_eq!(
+        message(&Config {
+            connect_timeout: Duration::MAX,
+            ..default()
+        })
+        .split(" is")
+        .nth(1),
+        Some(" not allowed; allowed: 1ms to 1m")
+    );
+    assert_eq!(
+        message(&Config {
+            drift_factor: f64::NAN,
+            ..default()
+        }),
+        "drift_factor: NaN is not allowed; allowed: 0.01 to 0.5"
+    );
+    assert_eq!(
+        message(&Config {
+            lease: Duration::from_millis(100),
+            ..default()
+        })
+        .split("allowed: ")
+        .nth(1)
+        .map(|allowed| allowed.starts_with("104ms to ")),
+        Some(true)
+    );
+    assert!(
+        message(&Config {
+            lease: Duration::MAX,
+            ..default()
+        })
+        .starts_with("lease: ")
+    );
+    assert!(
+        message(&Config {
+            max_lease: Some(Duration::from_secs(1)),
+            ..default()
+        })
+        .starts_with("max_lease: 1s is not allowed; allowed: 30s to ")
+    );
+}
+
+/// One millisecond less than a lease may be forgotten.
+#[test]
+fn a_quarantine_shorter_than_the_longest_lease_is_refused() {
+    let config = Config {
+        quarantine: Quarantine::For(Duration::from_millis(29_999)),
+        ..Config::default()
+    };
+    assert!(message(&config).starts_with("quarantine: 29s 999ms is not allowed; allowed: 31s 302ms to "));
+    let short = Config {
+        lease: Duration::from_secs(5),
+        ..config
+    };
+    assert!(
+        message(&short).contains("allowed: 31s 302ms to "),
+        "others may have longer ones"
+    );
+    let lowered = Config {
+        lease_without_charter: Duration::from_secs(5),
+        ..short
+    };
+    assert_eq!(lowered.check(3), Ok(()));
+}
+
+#[test]
+fn leases_at_a_call_site_are_bounded_by_the_builder() {
+    let config = Config::default();
+    let lease = Duration::from_micros(10_000_900);
+    assert_eq!(config.checked_lease(lease), Ok(Duration::from_secs(10)));
+    let error = config
+        .checked_lease(Duration::from_secs(31))
+        .expect_err("above the maximum");
+    assert_eq!(
+        error.to_string(),
+        "lease: 31s is not allowed; allowed: 104ms to 30s (MastersBuilder::max_lease raises the limit)"
+    );
+    let min = config.checked_min_validity(Duration::from_secs(30), Duration::from_secs(30));
+    assert_eq!(
+        min.expect_err("never reached").to_string(),
+        "min_validity: 30s is not allowed; allowed: less than 29s 698ms, the lease minus drift"
+    );
+}
+
+#[test]
+fn the_shortest_lease_leaves_room_for_two_deadlines() {
+    for (timeout_ms, factor) in [(1, 0.0), (50, 0.01), (50, 0.5), (60_000, 0.08)] {
+        let node_timeout = Duration::from_millis(timeout_ms);
+        let config = Config {
+            node_timeout,
+            drift_factor: factor,
+            ..Config::default()
+        };
+        let lease = config.shortest_lease();
+        assert!(
+            lease >= node_timeout * 2 + drift(lease, factor),
+            "{timeout_ms} ms, {factor}"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! What connecting may answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::InvalidInput;
+
+/// Why a server cannot serve as an independent master.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// It replicates another server, so it has no vote of its own.
+    #[error("it is a replica, not a master")]
+    Replica,
+    /// It is part of a Redis Cluster, which is not one independent vote.
+    #[error("it is a node of a Redis Cluster; an independent master is needed")]
+    Cluster,
+    /// Its version lacks commands that the protocol needs.
+    #[error("its version {version} is older than {needed}")]
+    TooOld {
+        /// What the server says it is.
+        version: String,
+        /// The oldest version that will do.
+        needed: &'static str,
+    },
+    /// It is the same server as another node, reached by another name.
+    #[error("it is the same server as {other}")]
+    SameServer {
+        /// The node that was connected first.
+        other: Arc<str>,
+    },
+    /// It may evict lock keys when its memory is full.
+    #[error(
+        "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder"
+    )]
+    Evicts {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// It belongs to a set with another number of masters, and so do too many others of the list.
+    #[error(
+        "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \
+         client, or, once no client uses it with another list, DEL multilock_masters there"
+    )]
+    OtherSet {
+        /// The number that it stores under `multilock_masters`.
+        masters: usize,
+        /// The number that this client lists.
+        listed: usize,
+    },
+    /// It does not let this client in, or not do what the protocol needs.
+    #[error("it denies access: {error}")]
+    Denied {
+        /// The server's own words.
+        error: String,
+    },
+}
+
+/// Why a node could not be connected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The server answered and will not do until somebody changes its configuration or ours.
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    /// It could not be reached, or is not ready (yet).
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl NodeError {
+    /// Whether it may be over without anybody changing a configuration. A master is a replica for a
+    /// moment while it is failed over, and two addresses lead to one while they change places.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Unfit(Unfit::Replica | Unfit::SameServer { .. }) => true,
+            Self::Unfit(_) => false,
+        }
+    }
+}
+
+/// What [`MastersBuilder::connect`](crate::MastersBuilder::connect) may answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// An option is out of its range. No master was touched.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
+    /// A server answered that can never be one of these masters.
+    #[error("{node} cannot be used: {reason}")]
+    Unfit {
+        /// The node's address.
+        node: Arc<str>,
+        /// What is wrong with it.
+        reason: Unfit,
+    },
+    /// Fewer than a majority could be reached.
+    #[error("only {reached} of {} masters could be reached, {needed} are needed: {}", .nodes.len(), NodeReport(.nodes))]
+    TooFew {
+        /// Masters that are connected.
+        reached: usize,
+        /// The majority.
+        needed: usize,
+        /// What every node said; `None` for a connected one.
+        nodes: Vec<(Arc<str>, Option<NodeError>)>,
+    },
+}
+
+/// Lists what every node said, for people.
+struct NodeReport<'a>(&'a [(Arc<str>, Option<NodeError>)]);
+
+impl fmt::Display for NodeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (node, error)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            match error {
+                Some(error) => write!(f, "{separator}{node}: {error}")?,
+                None => write!(f, "{separator}{node}: connected")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Masters that are there, and answer too late.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::time::rounded::Rounded;
+use crate::votes::{Vote, Votes};
+
+/// What the node deadline alone stands in the way of: masters that are there, or may be, and answer later.
+pub(super) struct Lateness {
+    within: Duration,
+    /// The longest that an answer took, where late ones have come.
+    took: Option<Duration>,
+    /// Not one master answered in time.
+    all: bool,
+}
+
+impl Lateness {
+    /// `None` where anything else stands in the way, or may: some answer, and of the others nothing has
+    /// come at all.
+    pub(super) fn of(votes: &Votes) -> Option<Self> {
+        let (mut deadline, mut longest, mut all) = (None, None, true);
+        for node in votes {
+            match &node.vote {
+                Vote::Late { within, took } => {
+                    deadline = Some(*within);
+                    longest = longest.max(*took);
+                }
+                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {
+                    all = false;
+                }
+                Vote::NotSent { .. }
+                | Vote::Unknown { .. }
+                | Vote::Failed { .. }
+                | Vote::Quarantined { .. } => return None,
+            }
+        }
+        let late = Self {
+            within: deadline?,
+            took: longest,
+            all,
+        };
+        (all || longest.is_some()).then_some(late)
+    }
+}
+
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = if self.all {
+            "no master answers"
+        } else {
+            "too few masters answer"
+        };
+        let within = Rounded(self.within);
+        match self.took {
+            Some(took) => write!(
+                f,
+                "{who} in time: answers took up to {}, and are awaited for {within}; set \
+                 MastersBuilder::node_timeout to more than they take",
+                Rounded(took)
+            ),
+            None => write!(
+                f,
+                "{who} in time, which is within {within}; where they are up but that far away, set \
+                 MastersBuilder::node_timeout to more than they take"
+            ),
+        }
+    }
+}

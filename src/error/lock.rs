@@ -1,0 +1,126 @@
+//! What taking a lock may answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::InvalidInput;
+use super::voteless::Voteless;
+use crate::time::rounded::Rounded;
+use crate::votes::Votes;
+
+/// A lease that is longer than what needs no agreement (30 s), and that not every master has agreed to.
+///
+/// Every client has to reckon with the longest lease of any other: a master that was started anew has no
+/// vote for so long. So a longer one is stored on every master before it is asked for the first time, and
+/// for that all of them must be connected at once; from then on it is in force for every client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
+     (where it is confirmed, GET multilock_charter begins with {} or more)",
+    Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis()
+)]
+#[non_exhaustive]
+pub struct Unchartered {
+    /// The lease that was asked for.
+    pub lease: Duration,
+    /// The masters that have not confirmed it on the connection that stands; empty when they have at
+    /// this very moment.
+    pub unconfirmed: Vec<Arc<str>>,
+}
+
+struct Awaited<'a>(&'a [Arc<str>]);
+
+impl fmt::Display for Awaited<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [one] => write!(f, "{one} has"),
+            all => write!(f, "{} have", all.join(", ")),
+        }
+    }
+}
+
+/// What taking a lock may answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// An option is out of its range. No master was asked.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
+    /// Others hold it, or several contenders got a part each.
+    #[error("held by another, worth trying again in {}: {votes}", Rounded(*.retry_after))]
+    Contended {
+        /// When a new attempt could succeed at the earliest, unless the holder releases before.
+        retry_after: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// Too few masters have a vote to decide: they did not answer, or not in time, or with an error, or
+    /// are in quarantine. The message says which.
+    #[error("{}: {votes}", Voteless(.votes))]
+    Unreachable {
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// The masters granted, but too few of them accepted a fencing token: some were lost between
+    /// being asked and being asked for a larger one, or store one that nothing can be above.
+    #[error("too few masters accepted a fencing token: {votes}")]
+    Unfenced {
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// So many masters deny what the protocol needs that no quorum can be had until somebody
+    /// changes their configuration. Waiting would not help, so [`lock`](crate::MultiLock::lock)
+    /// returns it at once.
+    #[error("too many masters cannot be used until their configuration or ours is changed: {votes}")]
+    Misconfigured {
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// The masters granted, but so slowly that less than the wanted validity was left.
+    #[error("granted too late, {} of validity left: {votes}", Rounded(*.validity))]
+    TooLate {
+        /// What was left of the lease after the last answer that was needed.
+        validity: Duration,
+        /// What every master answered.
+        votes: Votes,
+    },
+    /// The lease is not in force yet. [`lock`](crate::MultiLock::lock) waits for it.
+    #[error(transparent)]
+    Unchartered(#[from] Unchartered),
+    /// [`Masters::close`](crate::Masters::close) was called, or the tokio runtime has ended in which the
+    /// masters were connected.
+    #[error("the masters were closed, or the tokio runtime in which they were connected has ended")]
+    Closed,
+    /// The time given by [`wait`](crate::MultiLock::wait) passed.
+    #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]
+    TimedOut {
+        /// How long the call waited.
+        waited: Duration,
+        /// What stood in the way on the last round that was completed, if one was.
+        last: Option<Box<LockError>>,
+    },
+}
+
+struct Because<'a>(Option<&'a LockError>);
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |last| write!(f, "; last: {last}"))
+    }
+}
+
+impl LockError {
+    /// What every master answered on the last round, where there was one.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Invalid(_) | Self::Unchartered(_) | Self::Closed => None,
+            Self::Contended { votes, .. }
+            | Self::Unreachable { votes }
+            | Self::Unfenced { votes }
+            | Self::Misconfigured { votes }
+            | Self::TooLate { votes, .. } => Some(votes),
+            Self::TimedOut { last, .. } => last.as_ref().and_then(|last| last.votes()),
+        }
+    }
+}

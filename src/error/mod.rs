@@ -1,0 +1,38 @@
+//! Errors: one enum per operation, each with what every master answered.
+
+mod connect;
+mod hold;
+mod lateness;
+mod lock;
+#[cfg(test)]
+mod tests;
+mod voteless;
+
+use std::fmt;
+
+pub use self::connect::{ConnectError, NodeError, Unfit};
+pub use self::hold::{ExtendError, Loss, LossCause, Lost, RunError, UnlockError};
+pub use self::lock::{LockError, Unchartered};
+
+/// A value that cannot be used, found before any master was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {value} is not allowed; allowed: {allowed}")]
+#[non_exhaustive]
+pub struct InvalidInput {
+    /// The option or variable that holds the value.
+    pub field: &'static str,
+    /// The value as it was given (credentials removed).
+    pub value: String,
+    /// What would be accepted.
+    pub allowed: String,
+}
+
+impl InvalidInput {
+    pub(crate) fn new(field: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        Self {
+            field,
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why too few masters had a vote, for people.
+
+use std::fmt;
+
+use super::lateness::Lateness;
+use crate::time::rounded::Rounded;
+use crate::votes::{Vote, Votes};
+
+/// Why too few masters had a vote, for people.
+pub(super) struct Voteless<'a>(pub(super) &'a Votes);
+
+impl fmt::Display for Voteless<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(late) = Lateness::of(self.0) {
+            return late.fmt(f);
+        }
+        let (mut silent, mut failed, mut quarantine) = (false, false, None);
+        for node in self.0 {
+            match &node.vote {
+                Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } => silent = true,
+                Vote::Failed { .. } => failed = true,
+                Vote::Quarantined { remaining } => quarantine = quarantine.max(Some(*remaining)),
+                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {}
+            }
+        }
+        match (silent, failed, quarantine) {
+            (false, false, Some(remaining)) => write!(
+                f,
+                "too many masters are in quarantine, the last one for {}, as each is that was started less \
+                 than the longest lease ago; for masters that are thrown away set Quarantine::Off",
+                Rounded(remaining)
+            ),
+            (false, true, None) => f.write_str("too many masters answered with an error"),
+            (false, true, Some(_)) => {
+                f.write_str("too many masters answered with an error or are in quarantine")
+            }
+            (true, _, None) => f.write_str("too few masters answered"),
+            (true, _, Some(_)) => f.write_str("too few masters answered that are not in quarantine"),
+            (false, false, None) => f.write_str("too few masters had a vote"),
+        }
+    }
+}

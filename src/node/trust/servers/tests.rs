@@ -1,0 +1,124 @@
+use super::*;
+use crate::config::Config;
+use crate::protocol::reckoning::Reckoning;
+use crate::time::clock::Moment;
+use crate::time::steps::Steps;
+
+const LONG: Duration = Duration::from_secs(3600);
+const BRIEF: Duration = Duration::from_secs(60);
+
+fn claim_as(
+    servers: &KnownServers,
+    node: usize,
+    run: &str,
+    replication: &str,
+) -> Result<ServerHistory, Unfit> {
+    let identity = Identity {
+        run_id: run.to_owned(),
+        replication_id: replication.to_owned(),
+    };
+    let (reckoning, steps) = (Reckoning::new(&Config::default(), 3), Steps::new(3));
+    let label = Arc::from(format!("address {node}"));
+    let clock_check = || {
+        Arc::new(ClockCheck::new(
+            Arc::clone(&label),
+            Arc::new(reckoning),
+            Arc::new(steps),
+        ))
+    };
+    servers.claim(node, &label, &identity, clock_check)
+}
+
+fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<ServerHistory, Unfit> {
+    claim_as(servers, node, run, run)
+}
+
+/// Whether a server that comes there is trusted with what it remembers from before.
+fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
+    servers.leave(node);
+    let history = claim(servers, node, run).expect("no twin");
+    history.memory(Some(LONG)) == LONG
+}
+
+#[test]
+fn a_successor_remembers_nothing_from_before_it_came() {
+    let servers = KnownServers::new(1);
+    assert!(trusted(&servers, 0, "a"));
+    assert!(trusted(&servers, 0, "a"), "its connection was replaced");
+    assert!(!trusted(&servers, 0, "b"));
+    assert!(!trusted(&servers, 0, "b"), "not by connecting again either");
+    assert!(!trusted(&servers, 0, "a"), "nor by having been there once");
+}
+
+#[test]
+fn servers_whose_addresses_change_places_are_known_still() {
+    let servers = KnownServers::new(3);
+    for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
+        assert!(trusted(&servers, node, run));
+    }
+    let twin = claim(&servers, 0, "b").expect_err("it is still at its old address");
+    let other = "address 1".into();
+    assert_eq!(twin, Unfit::SameServer { other });
+    (1..3).for_each(|node| servers.leave(node));
+    assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
+    // In the midst of it a stranger comes, and one that was away for it is a stranger, too.
+    assert!(!trusted(&servers, 2, "d"));
+    assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c"));
+    assert!(!trusted(&servers, 2, "a"));
+}
+
+#[test]
+fn what_was_doubted_of_a_server_goes_with_it() {
+    let servers = KnownServers::new(2);
+    let before = claim(&servers, 0, "a").expect("no twin").clock_check;
+    servers.leave(0);
+    let after = claim(&servers, 1, "a").expect("no twin").clock_check;
+    assert!(Arc::ptr_eq(&before, &after));
+}
+
+/// What a hold was granted there stands in it under the address that the server had then.
+#[test]
+fn a_step_counts_at_every_address_that_the_server_had() {
+    let (servers, steps) = (KnownServers::new(2), Arc::new(Steps::new(2)));
+    let identity = Identity {
+        run_id: "a".to_owned(),
+        replication_id: "a".to_owned(),
+    };
+    let label = Arc::from("address");
+    let claim = |node| {
+        let reckoning = Arc::new(Reckoning::new(&Config::default(), 2));
+        let clock_check = || Arc::new(ClockCheck::new(Arc::clone(&label), reckoning, Arc::clone(&steps)));
+        let history = servers.claim(node, &label, &identity, clock_check);
+        servers.leave(node);
+        history.expect("no twin").clock_check
+    };
+    let at = |second| Moment::at(Duration::from_secs(second));
+    claim(0).hear(1_700_000_000_000_000, at(1), at(1));
+    claim(1).hear(1_700_000_001_100_000, at(2), at(2));
+    for node in 0..2 {
+        assert!(!steps.since(node, at(0)).is_zero(), "100 ms at {node}");
+    }
+}
+
+/// The servers that ever voted without a wait are as many as the masters, wherever they came.
+#[test]
+fn no_more_servers_are_trusted_than_there_are_masters() {
+    let servers = KnownServers::new(2);
+    assert!(trusted(&servers, 0, "a"));
+    servers.leave(0);
+    assert!(trusted(&servers, 1, "a"), "address 1 was out of reach before");
+    assert!(!trusted(&servers, 0, "b"), "a had that address");
+    servers.leave(0);
+    servers.leave(1);
+    assert!(!trusted(&servers, 0, "c"));
+    assert!(trusted(&servers, 1, "a"));
+}
+
+#[test]
+fn a_server_that_was_a_replica_meanwhile_is_another() {
+    let servers = KnownServers::new(1);
+    assert!(trusted(&servers, 0, "a"));
+    servers.leave(0);
+    let history = claim_as(&servers, 0, "a", "of another").expect("no twin");
+    assert!(history.memory(Some(LONG)) < BRIEF);
+}

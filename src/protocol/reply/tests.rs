@@ -1,0 +1,188 @@
+use super::*;
+use proptest::prelude::*;
+
+fn bulk(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+#[test]
+fn replies_are_read() {
+    let answer = |parts: &[Value]| {
+        let stamp = Value::Int(1_700_000_000_000_000);
+        Value::Array(std::iter::once(stamp).chain(parts.iter().cloned()).collect())
+    };
+    let acquired = |parts: &[Value]| Reply::acquired(Ok(answer(parts)));
+    let alone = Value::Int(1_700_000_000_000_000);
+    assert_eq!(Reply::acquired(Ok(alone)), granted(true, 0));
+    let largest = [Value::Int(3), bulk("9007199254740991")];
+    assert_eq!(acquired(&largest), granted(false, crate::token::LARGEST));
+    assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked.into());
+    for odd in [Value::Nil, answer(&[Value::Int(2)])] {
+        let reply = Reply::acquired(Ok(odd));
+        assert!(matches!(&reply.vote, Vote::Unknown { .. }) && reply.vote.may_have_granted());
+    }
+    let refused = [Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
+    let remaining = Some(Duration::from_millis(1500));
+    let reply = Reply {
+        holder: Some("b:1".into()),
+        highest: 9,
+        ..Vote::Refused { remaining }.into()
+    };
+    assert_eq!(acquired(&refused), reply);
+    let elsewhere = Value::Array(vec![Value::Int(0), Value::Int(-1), bulk("list")]);
+    let mixed = [
+        Value::Int(1),
+        Value::Int(3),
+        Value::Int(2),
+        Value::Int(-1),
+        elsewhere,
+    ];
+    let extended = Reply::extended(Ok(answer(&mixed)), 6);
+    assert_eq!(extended[..2], [granted(true, 0), granted(false, 0)]);
+    assert_eq!(extended[2..4], [Vote::NotHeld.into(), Vote::Revoked.into()]);
+    assert_eq!(extended[4].vote, Vote::Refused { remaining: None });
+    assert_eq!(extended[5..], [unexpected("extend").into()]);
+    assert_eq!(Reply::extended(Ok(answer(&mixed)), 2).len(), 2);
+}
+
+#[test]
+fn a_fault_is_its_vote_for_every_hold() {
+    let fault = Fault::Unfit("no user".into());
+    let denied = Reply {
+        denied: true,
+        ..fault.vote().into()
+    };
+    assert_eq!(Reply::acquired(Err(fault.clone())), denied);
+    assert_eq!(Reply::extended(Err(fault), 2), [denied.clone(), denied]);
+}
+
+#[test]
+fn replies_to_what_is_asked_beside_holds_are_read() {
+    let agreed = |parts: [i64; 3]| parse_agreed(&Value::Array(parts.map(Value::Int).to_vec()));
+    let in_force = Agreed {
+        longest: Duration::from_secs(60),
+        in_force: Duration::from_secs(40),
+    };
+    assert_eq!(agreed([60_000, 40_000, 5]), Some((in_force, 5)));
+    assert_eq!(
+        (agreed([-1, 40_000, 5]), agreed([60_000, 40_000, -5])),
+        (None, None)
+    );
+
+    let released = |all, listeners| Some(Released { all, listeners });
+    assert_eq!(parse_released(&Value::Int(3)), released(true, 3));
+    let in_part = Value::Array(vec![Value::Int(0), Value::Int(2)]);
+    assert_eq!(parse_released(&in_part), released(false, 2));
+    assert_eq!(parse_released(&Value::Array(vec![Value::Int(0)])), None);
+    assert_eq!(
+        (parse_released(&Value::Int(-1)), parse_released(&Value::Nil)),
+        (None, None)
+    );
+    let each = vec![in_part, Value::Int(1)];
+    assert_eq!(parse_releases(Value::Array(each.clone())), Some(each));
+    assert_eq!(parse_releases(Value::Int(1)), None);
+
+    assert!(matches!(super::released(Ok(Value::Nil)), Err(Fault::Unknown(_))));
+
+    assert_eq!(forced(Ok(bulk("done"))), Vote::Granted);
+    let late = forced(Ok(Value::SimpleString("late".into())));
+    assert!(matches!(late, Vote::Failed { .. }));
+    assert_eq!(forced(Ok(bulk("else"))), unexpected("force"));
+}
+
+#[test]
+fn what_a_master_keeps_is_read() {
+    let entry = |parts: &[Value]| {
+        let all = Value::Array(vec![Value::Int(7), Value::Array(parts.to_vec())]);
+        parse_report(&all).map(|report| {
+            assert_eq!((report.clock_us, report.entries.len()), (7, 1));
+            report.entries[0].clone()
+        })
+    };
+    let kept = |kind: &str, remaining: Option<u64>| Entry {
+        kind: kind.into(),
+        remaining: remaining.map(Duration::from_millis),
+        fields: Vec::new(),
+        digest: None,
+    };
+    let hash = [
+        bulk("hash"),
+        Value::Int(900),
+        bulk("b:1"),
+        bulk("2"),
+        bulk("b:2"),
+        bulk("1"),
+    ];
+    let fields = vec![("b:1".into(), "2".into()), ("b:2".into(), "1".into())];
+    let held = Entry {
+        fields,
+        ..kept("hash", Some(900))
+    };
+    assert_eq!(entry(&hash), Some(held));
+    let text = Entry {
+        digest: Some("abc".into()),
+        ..kept("string", None)
+    };
+    assert_eq!(entry(&[bulk("string"), Value::Int(-1), bulk("abc")]), Some(text));
+    assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), Some(kept("none", None)));
+    assert_eq!(entry(&[bulk("none")]), None);
+    assert_eq!(parse_report(&Value::Array(vec![Value::Nil])), None);
+    let none = Value::Array(vec![Value::Int(7)]);
+    assert_eq!(inspected(Ok(none), 1), Err(unexpected("inspect")));
+}
+
+#[test]
+fn a_stamp_tells_the_clock_and_what_the_marker_says() {
+    let stamp = |first: Value| {
+        let stamp = |answer: &Value| {
+            let stamp = Heading::of(answer).stamp;
+            stamp.map(|stamp| (stamp.clock_us, stamp.marker.to_owned()))
+        };
+        let alone = stamp(&first);
+        assert_eq!(stamp(&Value::Array(vec![first, Value::Int(1)])), alone);
+        alone
+    };
+    assert_eq!(stamp(Value::Int(7)), Some((7, String::new())));
+    assert_eq!(stamp(bulk("7 run 5")), Some((7, "run 5".into())));
+    assert_eq!(stamp(bulk("7 ")), Some((7, String::new())));
+    assert_eq!(stamp(bulk("7")), None);
+    assert_eq!(stamp(Value::Int(-7)), None);
+}
+
+#[test]
+fn a_heading_tells_who_reckons_with_too_little() {
+    let outdated = |code| {
+        let answer = Value::Array(vec![Value::Int(7), Value::Int(code), bulk("300000")]);
+        let heading = Heading::of(&answer);
+        assert_eq!(heading.stamp.map(|stamp| stamp.clock_us), Some(7));
+        heading.outdated
+    };
+    assert_eq!(outdated(-2), Some(Duration::from_secs(300)));
+    assert_eq!(outdated(-1), None);
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<i64>().prop_map(Value::Int),
+        ".{0,8}".prop_map(|text| Value::BulkString(text.into_bytes())),
+        ".{0,8}".prop_map(Value::SimpleString),
+        Just(Value::Nil),
+        Just(Value::Okay),
+    ];
+    leaf.prop_recursive(3, 24, 5, |inner| {
+        prop::collection::vec(inner, 0..5).prop_map(Value::Array)
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_answer_makes_the_parsers_panic(value in any_value()) {
+        let _ = Heading::of(&value);
+        let _ = Reply::acquired(Ok(value.clone()));
+        let _ = Reply::extended(Ok(value.clone()), 3);
+        let _ = parse_agreed(&value);
+        let _ = super::released(Ok(value.clone()));
+        let _ = forced(Ok(value.clone()));
+        let _ = inspected(Ok(value), 1);
+    }
+}

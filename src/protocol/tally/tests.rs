@@ -1,0 +1,110 @@
+use super::*;
+use proptest::prelude::*;
+
+fn granted() -> Reply {
+    Vote::Granted.into()
+}
+
+fn refused(holder: &str) -> Reply {
+    Reply {
+        holder: Some(holder.into()),
+        ..Vote::Refused { remaining: None }.into()
+    }
+}
+
+fn silent() -> Reply {
+    Vote::Pending.into()
+}
+
+fn after(nodes: usize, needed: usize, replies: &[Reply]) -> Tally {
+    let mut tally = Tally::new(nodes, needed);
+    for reply in replies {
+        tally.count(reply);
+    }
+    tally
+}
+
+#[test]
+fn an_even_split_is_lost_not_pending() {
+    let tally = after(4, 3, &[granted(), granted(), refused("b"), refused("b")]);
+    assert_eq!(tally.outcome(), Outcome::Lost);
+    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+}
+
+#[test]
+fn the_reason_waits_for_answers_that_could_change_it() {
+    // One master is down; the loss is certain at the second refusal, its reason at the third.
+    let mut tally = after(5, 3, &[silent(), refused("a"), refused("a")]);
+    assert_eq!((tally.outcome(), tally.obstacle()), (Outcome::Lost, None));
+    tally.count(&refused("a"));
+    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+}
+
+#[test]
+fn a_single_refusal_holds_up_a_multi_lock() {
+    let tally = after(5, 5, &[granted(), refused("a")]);
+    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    let tally = after(3, 3, &[granted(), silent(), granted()]);
+    assert_eq!(tally.obstacle(), Some(Obstacle::Unreachable));
+}
+
+#[test]
+fn a_split_is_told_as_soon_as_no_answer_can_change_it() {
+    // Whoever the last master serves, nobody blocks alone.
+    let tally = after(5, 3, &[granted(), refused("a"), refused("b"), silent()]);
+    assert_eq!(tally.granted(), 1);
+    assert_eq!(
+        (tally.outcome(), tally.obstacle()),
+        (Outcome::Lost, Some(Obstacle::Split))
+    );
+    let tally = after(5, 3, &[granted(), granted(), silent()]);
+    assert_eq!((tally.granted(), tally.outcome()), (2, Outcome::Pending));
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![
+        3 => Just(granted()),
+        2 => (0_u8..3).prop_map(|holder| refused(&holder.to_string())),
+        1 => Just(silent()),
+    ]
+}
+
+proptest! {
+    /// Whatever the order: once decided it stays decided, all votes decide, and the early
+    /// outcome and reason are those of the full count.
+    #[test]
+    fn decisions_are_final(replies in prop::collection::vec(reply(), 1..10), extra in 0_usize..5) {
+        let nodes = replies.len();
+        let needed = (nodes / 2 + 1 + extra).min(nodes);
+        let full = after(nodes, needed, &replies);
+        prop_assert_ne!(full.outcome(), Outcome::Pending);
+        prop_assert!(full.obstacle().is_some());
+        for seen in 0..=nodes {
+            let early = after(nodes, needed, &replies[..seen]);
+            if early.outcome() != Outcome::Pending {
+                prop_assert_eq!(early.outcome(), full.outcome());
+            }
+            if early.outcome() == Outcome::Lost
+                && let Some(reason) = early.obstacle()
+            {
+                prop_assert_eq!(Some(reason), full.obstacle());
+            }
+        }
+    }
+
+    /// Undecided means that it could still go either way.
+    #[test]
+    fn pending_only_while_open(replies in prop::collection::vec(reply(), 1..10), nodes in 1_usize..10) {
+        let needed = nodes / 2 + 1;
+        let replies = &replies[..replies.len().min(nodes)];
+        if after(nodes, needed, replies).outcome() == Outcome::Pending {
+            let fill = |with: Reply| {
+                let mut all = replies.to_vec();
+                all.resize(nodes, with);
+                after(nodes, needed, &all).outcome()
+            };
+            prop_assert_eq!(fill(granted()), Outcome::Won);
+            prop_assert_eq!(fill(silent()), Outcome::Lost);
+        }
+    }
+}

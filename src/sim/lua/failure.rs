@@ -1,0 +1,53 @@
+//! The error lines of scripts that failed, as Redis writes them.
+
+use mlua::{Error, Lua, Value as LuaValue};
+
+use super::running::{CHUNK, Running};
+use crate::sim::store::Bytes;
+
+/// The error line of an error raised by one of the functions here.
+pub(super) fn line_of(err: &Error) -> String {
+    match err {
+        Error::CallbackError { cause, .. } => line_of(cause),
+        Error::RuntimeError(line) => line.clone(),
+        other => format!("ERR {other}"),
+    }
+}
+
+/// The error line of a script that failed: the error, then which script, and where in it.
+pub(super) fn uncaught(lua: &Lua, err: &LuaValue) -> Bytes {
+    let mut line = match err {
+        LuaValue::Error(err) => line_of(err).into_bytes(),
+        LuaValue::Table(table) => match table.get::<LuaValue>("err") {
+            Ok(LuaValue::String(line)) => line.as_bytes().to_vec(),
+            _ => b"ERR unknown error".to_vec(),
+        },
+        LuaValue::String(text) => [b"ERR ", &*text.as_bytes()].concat(),
+        other => format!("ERR {}", other.to_string().unwrap_or_default()).into_bytes(),
+    };
+    if let (Some(running), Some(at)) = (lua.app_data_ref::<Running>(), line_number(lua)) {
+        line.extend(format!(" script: {}, on {CHUNK}:{at}.", running.sha).bytes());
+    }
+    line
+}
+
+/// The line the script is at.
+fn line_number(lua: &Lua) -> Option<usize> {
+    let at = |level| {
+        lua.inspect_stack(level, |frame| {
+            let ours = frame.source().source.is_some_and(|source| source == CHUNK);
+            ours.then(|| frame.current_line()).flatten()
+        })
+    };
+    (0..).map_while(at).flatten().next()
+}
+
+/// A reply's line has no end but its own.
+pub(super) fn one_line(text: &str) -> String {
+    text.trim_end_matches(['\r', '\n']).replace(['\r', '\n'], " ")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape of `map_err`")]
+pub(super) fn internal(err: Error) -> String {
+    format!("ERR {}", one_line(&err.to_string()))
+}

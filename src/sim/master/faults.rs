@@ -1,0 +1,153 @@
+//! What can be done to a master in memory.
+
+use std::time::Duration;
+
+use super::{Keep, Master};
+use crate::sim::store::Store;
+
+impl Master {
+    /// Stops the process: connections stay open, nothing is executed or answered until [`thaw`](Self::thaw).
+    pub fn freeze(&self) {
+        self.change(|state| state.weather.frozen = true);
+    }
+
+    /// Ends a [`freeze`](Self::freeze); what arrived meanwhile is executed.
+    pub fn thaw(&self) {
+        self.change(|state| state.weather.frozen = false);
+    }
+
+    /// Makes every request take `to_server` and every reply `to_client`, in order.
+    pub fn set_delay(&self, to_server: Duration, to_client: Duration) {
+        self.change(|state| {
+            state.weather.request_delay = to_server;
+            state.weather.reply_delay = to_client;
+        });
+    }
+
+    /// Makes release notices take this long instead of what replies take; `None` to undo it.
+    pub fn set_notice_delay(&self, delay: Option<Duration>) {
+        self.change(|state| state.weather.notice_delay = delay);
+    }
+
+    /// Loses every release notice from now on, or delivers them again.
+    pub fn lose_notices(&self, lose: bool) {
+        self.change(|state| state.notices_lost = lose);
+    }
+
+    /// Holds requests back on their way, or lets them go on.
+    pub fn hold_requests(&self, hold: bool) {
+        self.change(|state| state.weather.requests_held = hold);
+    }
+
+    /// Holds replies back on their way, or lets them go on.
+    pub fn hold_replies(&self, hold: bool) {
+        self.change(|state| state.weather.replies_held = hold);
+    }
+
+    /// Executes the next `requests` requests without ever answering them.
+    pub fn lose_replies(&self, requests: usize) {
+        self.change(|state| state.lost_replies = requests);
+    }
+
+    /// Answers every request with this error (such as `BUSY …`), without executing it.
+    pub fn answer_with(&self, error: Option<&str>) {
+        self.change(|state| state.error = error.map(str::to_owned));
+    }
+
+    /// Refuses commands that need memory, as a master at its `maxmemory` does.
+    pub fn out_of_memory(&self, oom: bool) {
+        self.change(|state| state.store.oom = oom);
+    }
+
+    /// Forgets the scripts, as `SCRIPT FLUSH` does.
+    pub fn flush_scripts(&self) {
+        self.change(|state| state.scripts.clear());
+    }
+
+    /// Forgets one script, such as `"acquire"`.
+    pub fn forget_script(&self, name: &str) {
+        self.change(|state| state.scripts.retain(|known| *known != name));
+    }
+
+    /// Kills the process: every connection ends, and no new one can be made until [`restart`](Self::restart).
+    pub fn crash(&self) {
+        self.change(|state| {
+            state.up = false;
+            state.resets += 1;
+        });
+    }
+
+    /// Starts the process again, under a new identity.
+    pub fn restart(&self, keep: Keep) {
+        self.change(|state| {
+            if keep == Keep::Nothing {
+                state.store = Store::default();
+            }
+            state.scripts.clear();
+            state.abandoned.clear();
+            state.runs += 1;
+            state.started = Some(self.clock_ms(state));
+            state.resets += 1;
+            state.up = true;
+        });
+    }
+
+    /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
+    pub fn reset_connections(&self) {
+        self.change(|state| state.resets += 1);
+    }
+
+    /// Executes the next request and breaks every connection before it is answered.
+    pub fn reset_at_next_request(&self) {
+        self.change(|state| state.reset_at_next = true);
+    }
+
+    /// Sets its clock forward. Keys expire by its clock, and its uptime is counted by it.
+    pub fn set_clock_forward(&self, by: Duration) {
+        self.change(|state| state.ahead += milliseconds(by));
+    }
+
+    /// Sets its clock back.
+    pub fn set_clock_back(&self, by: Duration) {
+        self.change(|state| state.ahead -= milliseconds(by));
+    }
+
+    /// Removes a key, as a server does that evicts; whether it was there.
+    pub fn evict(&self, key: &str) -> bool {
+        self.command(&["DEL", key]).is_ok_and(|gone| gone == ["1"])
+    }
+
+    /// Forgets every key while it goes on running, as `FLUSHALL` does.
+    pub fn flush_all(&self) {
+        let _ = self.command(&["FLUSHALL"]);
+    }
+
+    /// Keeps what was on its way over a connection when it broke or the client gave it up, to be
+    /// executed at [`deliver_abandoned`](Self::deliver_abandoned): so a socket that nobody reads any
+    /// more may still act.
+    pub fn keep_abandoned(&self, keep: bool) {
+        self.change(|state| state.keep_abandoned = keep);
+    }
+
+    /// Executes what was [kept](Self::keep_abandoned); how many requests that were.
+    pub fn deliver_abandoned(&self) -> usize {
+        let abandoned = std::mem::take(&mut self.state().abandoned);
+        let mut executed = 0;
+        for (client, requests) in abandoned {
+            for request in &requests {
+                self.execute(client, request);
+            }
+            executed += requests.len();
+        }
+        executed
+    }
+
+    /// Denies `CLIENT KILL`, as an ACL may.
+    pub fn deny_client_kill(&self, deny: bool) {
+        self.change(|state| state.client_kill_denied = deny);
+    }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

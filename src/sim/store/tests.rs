@@ -1,0 +1,156 @@
+use redis::Value;
+
+use super::reply::{NOT_AN_INTEGER, SYNTAX, bulk};
+use super::*;
+
+fn call(store: &mut Store, now_ms: u64, line: &str) -> Reply {
+    let args: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    store.call(now_ms, &args)
+}
+
+fn words(words: &[&str]) -> Reply {
+    bulks(words.iter())
+}
+
+#[test]
+fn a_key_lives_through_its_last_millisecond() {
+    let store = &mut Store::default();
+    assert_eq!(call(store, 1_000, "HSET lock owner 1"), int(1));
+    assert_eq!(call(store, 1_000, "PTTL lock"), Ok(Value::Int(-1)));
+    assert_eq!(call(store, 1_000, "PEXPIRE lock 50"), int(1));
+    assert_eq!(call(store, 1_049, "PTTL lock"), int(1));
+    assert_eq!(call(store, 1_050, "PTTL lock"), int(0));
+    assert_eq!(call(store, 1_050, "HLEN lock"), int(1));
+    assert_eq!(call(store, 1_051, "DBSIZE"), int(0));
+    assert_eq!(call(store, 1_051, "PTTL lock"), Ok(Value::Int(-2)));
+    // A new key under the name of an expired one has no deadline.
+    assert_eq!(call(store, 1_051, "SADD lock a"), int(1));
+    assert_eq!(call(store, 9_999, "PTTL lock"), Ok(Value::Int(-1)));
+}
+
+#[test]
+fn expiry_that_is_not_in_the_future_deletes() {
+    let store = &mut Store::default();
+    for ttl in ["0", "-1", "-9223372036854775808"] {
+        call(store, 7, "SET k v").unwrap();
+        assert_eq!(call(store, 7, &format!("PEXPIRE k {ttl}")), int(1), "{ttl}");
+        assert_eq!(call(store, 7, "EXISTS k"), int(0), "{ttl}");
+    }
+    assert_eq!(call(store, 7, "PEXPIRE k 10"), int(0));
+    for bad in ["1.5", "x", "", "+1", "01", "-0", "9223372036854775808"] {
+        assert_eq!(
+            call(store, 7, &format!("PEXPIRE k {bad}")),
+            Err(NOT_AN_INTEGER.into()),
+            "{bad}"
+        );
+    }
+    let far = format!("PEXPIRE k {}", i64::MAX);
+    assert_eq!(
+        call(store, 7, &far),
+        Err("ERR invalid expire time in 'pexpire' command".into())
+    );
+    let never = "ERR invalid expire time in 'set' command";
+    assert_eq!(call(store, 7, "SET k v PX 0"), Err(never.into()));
+}
+
+#[test]
+fn set_answers_nil_when_its_condition_fails() {
+    let store = &mut Store::default();
+    assert_eq!(call(store, 0, "SET k 1 XX"), Ok(Value::Nil));
+    assert_eq!(call(store, 0, "SET k 1 px 100 nx"), Ok(Value::Okay));
+    assert_eq!(call(store, 0, "SET k 2 NX"), Ok(Value::Nil));
+    assert_eq!(call(store, 0, "INCR k"), int(2));
+    assert_eq!(call(store, 0, "PTTL k"), int(100));
+    assert_eq!(call(store, 0, "SET k 3 XX"), Ok(Value::Okay));
+    assert_eq!(call(store, 0, "PTTL k"), Ok(Value::Int(-1)));
+    assert_eq!(call(store, 0, "SET k 1 NX XX"), Err(SYNTAX.into()));
+}
+
+#[test]
+fn collections_keep_order_and_vanish_when_empty() {
+    let store = &mut Store::default();
+    assert_eq!(call(store, 0, "HSET h b 1 a 2 b 3"), int(2));
+    assert_eq!(call(store, 0, "HGETALL h"), words(&["b", "3", "a", "2"]));
+    assert_eq!(call(store, 0, "HINCRBY h b -3"), int(0));
+    assert_eq!(call(store, 0, "HDEL h a a b"), int(2));
+    assert_eq!(call(store, 0, "TYPE h"), Ok(Value::SimpleString("none".into())));
+    assert_eq!(call(store, 0, "SADD s y x y"), int(2));
+    assert_eq!(call(store, 0, "SMEMBERS s"), words(&["x", "y"]));
+    assert_eq!(call(store, 0, "SREM s x y z"), int(2));
+    assert_eq!(call(store, 0, "KEYS *"), words(&[]));
+}
+
+#[test]
+fn a_sorted_set_keeps_scores_and_vanishes_when_empty() {
+    let store = &mut Store::default();
+    assert_eq!(call(store, 0, "ZADD z 1700000001930 a 2.5 b"), int(2));
+    assert_eq!(call(store, 0, "ZADD z 7 b 3 c"), int(1));
+    let text = |text: &str| Ok(bulk(Some(&text.into())));
+    assert_eq!(call(store, 0, "ZSCORE z a"), text("1700000001930"));
+    assert_eq!(call(store, 0, "ZSCORE z b"), text("7"));
+    assert_eq!(call(store, 0, "ZSCORE z x"), Ok(Value::Nil));
+    assert_eq!(call(store, 0, "ZSCORE none a"), Ok(Value::Nil));
+    assert_eq!(call(store, 0, "TYPE z"), Ok(Value::SimpleString("zset".into())));
+    assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z -inf 7"), int(2));
+    assert_eq!(call(store, 0, "ZCARD z"), int(1));
+    assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z 8 +inf"), int(1));
+    assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z 8 +inf"), int(0));
+    assert_eq!(call(store, 0, "EXISTS z"), int(0));
+    let float = Err("ERR value is not a valid float".into());
+    assert_eq!(call(store, 0, "ZADD z nan a"), float);
+    let range = Err("ERR min or max is not a float".into());
+    assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z x 1"), range);
+    assert_eq!(call(store, 0, "ZADD z 1 a 2"), Err(SYNTAX.into()));
+}
+
+#[test]
+fn errors_read_as_redis_writes_them() {
+    let store = &mut Store::default();
+    call(store, 0, "LPUSH l 1").unwrap();
+    for line in [
+        "HGET l f",
+        "HINCRBY l f 1",
+        "SADD l x",
+        "ZADD l 1 x",
+        "GET l",
+        "INCR l",
+        "HLEN l",
+    ] {
+        assert_eq!(call(store, 0, line), Err(WRONGTYPE.into()), "{line}");
+    }
+    let arity = |name| Err(format!("ERR wrong number of arguments for '{name}' command"));
+    assert_eq!(call(store, 0, "GeT"), arity("get"));
+    assert_eq!(call(store, 0, "HSET h a 1 b"), arity("hset"));
+    let unknown = "ERR unknown command 'NoSuch', with args beginning with: 'a' 'b' ";
+    assert_eq!(call(store, 0, "NoSuch a b"), Err(unknown.into()));
+}
+
+#[test]
+fn a_full_master_refuses_growth_until_a_script_has_written() {
+    let store = &mut Store::default();
+    call(store, 0, "HSET h a 1").unwrap();
+    store.oom = true;
+    assert_eq!(call(store, 0, "HSET h a 2"), Err(OOM.into()));
+    assert_eq!(call(store, 0, "PEXPIRE h 10"), int(1));
+    assert_eq!(
+        call(store, 0, "HSET h a 2"),
+        Err(OOM.into()),
+        "outside a script each stands alone"
+    );
+    store.begin_script();
+    assert_eq!(call(store, 0, "PUBLISH c m"), int(0));
+    assert_eq!(call(store, 0, "HSET h a 2"), Err(OOM.into()));
+    assert_eq!(call(store, 0, "DEL absent"), int(0));
+    assert_eq!(call(store, 0, "HSET h a 2"), int(0));
+    store.end_script();
+    assert_eq!(call(store, 0, "SET k v"), Err(OOM.into()));
+}
+
+#[test]
+fn publish_leaves_the_message_in_the_outbox() {
+    let store = &mut Store::default();
+    store.receivers.insert(b"c".to_vec(), 2);
+    assert_eq!(call(store, 0, "PUBLISH c m"), int(2));
+    assert_eq!(store.outbox, [(b"c".to_vec(), b"m".to_vec())]);
+    assert_eq!(call(store, 1_234_567, "TIME"), words(&["1234", "567000"]));
+}

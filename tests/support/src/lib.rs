@@ -1,0 +1,29 @@
+//! Real Redis servers and a network that misbehaves on demand, for the integration tests.
+//!
+//! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
+//! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
+//! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
+//! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
+//!
+//! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
+//! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
+
+mod address;
+mod child;
+mod cluster;
+mod container;
+mod exclusive;
+mod locks;
+pub mod native;
+mod proxy;
+mod server;
+mod spawn;
+
+pub use child::{child, in_a_child, is_child};
+pub use cluster::Cluster;
+pub use locks::{
+    PATIENT, RELEASE, WITHIN, acquire, all_executed, connect, eval, extend, field, heard_from_all,
+    held_everywhere, label, patient, three, until, until_free, until_within, vote,
+};
+pub use proxy::{Direction, Proxy};
+pub use server::{Keep, Server};

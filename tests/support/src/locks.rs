@@ -1,0 +1,151 @@
+//! What the suites on real servers say over and over about locks.
+
+use std::time::Duration;
+
+use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Quarantine, Vote, Votes};
+use redis::Value;
+use tokio::time::{Instant, sleep};
+
+use super::server::Server;
+
+const ACQUIRE: &str = include_str!("../../../lua/acquire.lua");
+const EXTEND: &str = include_str!("../../../lua/extend.lua");
+pub const RELEASE: &str = include_str!("../../../lua/release.lua");
+
+/// Runs acquire by hand, unfenced, under names and marks; its answer after the stamp.
+pub async fn acquire(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
+    let keys = [keys, &["multilock_charter"]].concat();
+    after_stamp(eval(server, ACQUIRE, &keys, &[owner, "1", lease_ms, "0", "30000"]).await)
+}
+
+/// Runs extend by hand, unfenced, for one hold of one name; its answer.
+pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
+    let keys = [keys, &["multilock_charter"]].concat();
+    let args = ["1000", "0", "30000", owner, "1", lease_ms, "1", "0", "0"];
+    after_stamp(eval(server, EXTEND, &keys, &args).await).remove(0)
+}
+
+fn after_stamp(reply: Value) -> Vec<Value> {
+    match reply {
+        Value::Array(parts) if matches!(parts[..], [Value::Int(1_600_000_000_000_000..), _, ..]) => {
+            parts[1..].to_vec()
+        }
+        // A stamp alone grants.
+        Value::Int(1_600_000_000_000_000..) => vec![Value::Int(1)],
+        other => panic!("no stamp: {other:?}"),
+    }
+}
+
+/// A deadline that no healthy node misses, however busy the machine is.
+pub const PATIENT: Duration = Duration::from_secs(5);
+/// For what comes by itself: far above what it takes, and an end all the same.
+pub const WITHIN: Duration = Duration::from_secs(20);
+
+/// A builder on which only a fault makes a node late.
+pub fn patient<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> MastersBuilder {
+    // The masters of a test have just been started.
+    Masters::builder()
+        .quarantine(Quarantine::Off)
+        .nodes(urls)
+        .node_timeout(PATIENT)
+        .connect_timeout(PATIENT)
+}
+
+/// Connected by [`patient`].
+pub async fn connect<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Masters {
+    patient(urls).connect().await.expect("masters that can be used")
+}
+
+/// The name of a master in votes and errors.
+pub fn label(server: &Server) -> String {
+    format!("127.0.0.1:{}", server.port())
+}
+
+/// Three servers of this test's own, with such options.
+pub async fn three(args: &[&str]) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(Server::start_with(args).await);
+    }
+    servers
+}
+
+/// Waits until `condition` holds, and panics if it does not come to that.
+pub async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
+    until_within(WITHIN, what, condition).await;
+}
+
+/// As [`until`], with a bound that is itself a part of what is shown.
+pub async fn until_within(bound: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + bound;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until none of the servers has the key.
+pub async fn until_free<'a>(servers: impl IntoIterator<Item = &'a Server>, name: &str) {
+    for server in servers {
+        let what = format!("{name} is free on {}", server.port());
+        until(&what, async || !server.exists(name).await).await;
+    }
+}
+
+/// What the master at `place` answered.
+#[track_caller]
+pub fn vote(votes: &Votes, place: usize) -> Vote {
+    let node = votes.iter().nth(place);
+    node.unwrap_or_else(|| panic!("no vote {place} in {votes}"))
+        .vote
+        .clone()
+}
+
+/// Waits until every master has answered or missed its deadline.
+pub async fn heard_from_all(guard: &MultiLockGuard) {
+    until("every vote is in", async || {
+        guard.votes().iter().all(|node| node.vote != Vote::Pending)
+    })
+    .await;
+}
+
+/// Takes the lock so that every master has granted it.
+pub async fn held_everywhere(lock: &MultiLock) -> MultiLockGuard {
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        let guard = lock.clone().wait(WITHIN).lock().await.expect("free");
+        heard_from_all(&guard).await;
+        let votes = guard.votes();
+        if votes.granted() == votes.iter().count() {
+            return guard;
+        }
+        // A short deadline can be missed on a busy machine.
+        assert!(Instant::now() < deadline, "not granted by all: {votes}");
+        guard.unlock().await.expect("free again");
+    }
+}
+
+/// Waits until every master has executed all that was sent to it before: what follows on the same
+/// connection is executed after it.
+pub async fn all_executed(masters: &Masters) {
+    let guard = masters.multi_lock("a name of its own").lock().await;
+    guard
+        .expect("every master answers")
+        .unlock()
+        .await
+        .expect("every master answers");
+}
+
+/// The owner field under a name, or `None` where the name is free.
+pub async fn field(server: &Server, name: &str) -> Option<String> {
+    let fields = server.hgetall(name).await;
+    assert!(fields.len() <= 1, "one owner at most: {fields:?}");
+    fields.into_keys().next()
+}
+
+/// Runs one of the scripts by hand, as whoever sends a command late or twice.
+pub async fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Value {
+    let count = keys.len().to_string();
+    let head = ["EVAL", script, &count];
+    server.command(&[&head[..], keys, args].concat()).await
+}
