@@ -7,7 +7,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-compose sim loom fuzz mutants chaos soak model instructions lint
-.PHONY: bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -17,22 +17,42 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 	@$(if $(NODES),,scripts/install-redis.sh)
 	@cargo run --release -q -p multilock-demo -- $(DEMO_ARGS)
 
+# Everything is built before, so that nothing that runs side by side waits for another's build. What computes
+# yields to what talks to servers, which is timed; they are told apart by who starts real servers.
+TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
+ON_SERVERS := chaos real
+COMPUTING := $(filter-out $(ON_SERVERS),$(TESTS))
+SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
+
 # The remark comes first, so that the last lines are always the test runners' own.
-test: lint ## Everything: lint, native tests, and the compose tests where a docker engine answers
+test: lint test-build ## Everything: lint, native tests, and the compose tests where a docker engine answers
 	@if docker info >/dev/null 2>&1; then \
-		$(MAKE) test-native && $(MAKE) test-compose; \
+		$(SIDE_BY_SIDE) run-on-servers run-computing test-compose; \
 	else \
-		echo "no docker engine answers: the compose tests are left out" && $(MAKE) test-native; \
+		echo "no docker engine answers: the compose tests are left out" && \
+		$(SIDE_BY_SIDE) run-on-servers run-computing; \
 	fi
 
-test-native: need-cargo ## All tests, against redis-servers they start themselves
-	@$(MAKE) instructions
+test-native: test-build ## All tests but lint and compose, against redis-servers they start themselves
+	@$(SIDE_BY_SIDE) run-on-servers run-computing
+
+test-build: need-cargo
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
-	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features
-	@cargo test -q -p multilock-model
-	@$(MAKE) loom
-	@FUZZ_RUNS=50000 scripts/fuzz.sh >/dev/null
+	@cargo test -q --all-features --no-run
+	@cargo test -q -p multilock-model --no-run
+	@cargo test -q -p multilock-loom --no-run
+
+run-on-servers:
+	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
+
+run-computing:
+	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
+	@nice cargo test -q --all-features --doc
+	@nice cargo test -q -p multilock-model
+	@nice $(MAKE) loom
+	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
+	@nice $(MAKE) instructions
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
