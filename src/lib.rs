@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+#[cfg(doc)]
+#[doc = include_str!("../docs/architecture.md")]
+pub mod architecture {}
 mod builder;
 mod closing;
 mod config;

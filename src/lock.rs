@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::enter::acquire;
-use crate::acquire::terms::Plan;
+use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{LockError, RunError};
@@ -126,7 +126,7 @@ impl MultiLock {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard, LockError> {
-        acquire(&self.plan()?).await.map_err(|refusal| refusal.error)
+        acquire(&self.terms()?).await.map_err(|refusal| refusal.error)
     }
 
     /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
@@ -141,9 +141,9 @@ impl MultiLock {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<MultiLockGuard, LockError> {
-        let plan = Plan {
+        let terms = Terms {
             waits: self.wait != Some(Duration::ZERO),
-            ..self.plan()?
+            ..self.terms()?
         };
         if Handle::try_current().is_err() {
             return self.try_lock().await;
@@ -151,9 +151,9 @@ impl MultiLock {
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
-            Some(Duration::ZERO) => once(&plan, &mut last).await,
-            Some(wait) => timeout_at(begun + wait, contend(&plan, &mut last)).await.ok(),
-            None => Some(contend(&plan, &mut last).await),
+            Some(Duration::ZERO) => once(&terms, &mut last).await,
+            Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
+            None => Some(contend(&terms, &mut last).await),
         };
         acquired.unwrap_or_else(|| {
             Err(LockError::TimedOut {
@@ -207,8 +207,8 @@ impl MultiLock {
     ///
     /// It changes nothing, so it can be dropped at any point.
     pub async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
-        let (pool, plan) = (&self.masters.client.pool, self.plan()?);
-        Ok(inspect::inspect(pool, &self.names, plan.needed).await)
+        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
+        Ok(inspect::inspect(pool, &self.names, terms.needed).await)
     }
 
     /// An operator's verb: looks who holds the names, takes them away from these, and wakes who
@@ -228,12 +228,12 @@ impl MultiLock {
     ///
     /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
-        let (pool, plan) = (&self.masters.client.pool, self.plan()?);
-        force::force(pool, &self.names, plan.needed).await
+        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
+        force::force(pool, &self.names, terms.needed).await
     }
 
     /// The options, checked. No master has been asked yet.
-    fn plan(&self) -> Result<Plan, LockError> {
+    fn terms(&self) -> Result<Terms, LockError> {
         self.names.check()?;
         let config = &self.masters.client.pool.config;
         let lease = match self.lease {
@@ -253,7 +253,7 @@ impl MultiLock {
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
-        Ok(Plan {
+        Ok(Terms {
             client: Arc::clone(&self.masters.client),
             names: self.names.clone(),
             policy: self.policy,
@@ -270,8 +270,8 @@ impl MultiLock {
 }
 
 /// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
-async fn once(plan: &Plan, last: &mut Option<LockError>) -> Option<Result<MultiLockGuard, LockError>> {
-    match acquire(plan).await {
+async fn once(terms: &Terms, last: &mut Option<LockError>) -> Option<Result<MultiLockGuard, LockError>> {
+    match acquire(terms).await {
         Err(refusal) if refusal.obstacle != Obstacle::Final => {
             *last = Some(refusal.error);
             None

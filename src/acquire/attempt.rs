@@ -7,7 +7,7 @@ use futures::FutureExt;
 use tokio::time::timeout;
 
 use crate::acquire::refusal::Refusal;
-use crate::acquire::terms::Plan;
+use crate::acquire::terms::Terms;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
@@ -30,21 +30,21 @@ const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
-pub(crate) async fn attempt(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
-    let mut acquisition = Acquisition::begin(plan);
+pub(crate) async fn attempt(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
+    let mut acquisition = Acquisition::begin(terms);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
     }
-    if plan.fenced && acquisition.tally.accepted() < plan.needed && !acquisition.raise().await {
-        return Err(Refusal::unfenced(plan, acquisition.attempt.votes.clone()));
+    if terms.fenced && acquisition.tally.accepted() < terms.needed && !acquisition.raise().await {
+        return Err(Refusal::unfenced(terms, acquisition.attempt.votes.clone()));
     }
     acquisition.settle()
 }
 
 /// A round of acquire and its count. Dropped before it is settled, it is rolled back.
 struct Acquisition<'a> {
-    plan: &'a Plan,
+    terms: &'a Terms,
     field: Field,
     token: FencingToken,
     /// The longest lease that was reckoned with when it began.
@@ -58,10 +58,10 @@ struct Acquisition<'a> {
 
 impl<'a> Acquisition<'a> {
     /// Asks every master.
-    fn begin(plan: &'a Plan) -> Self {
-        let (client, pool) = (&plan.client, &plan.client.pool);
+    fn begin(terms: &'a Terms) -> Self {
+        let (client, pool) = (&terms.client, &terms.client.pool);
         let (field, retention) = (client.fresh_field(), pool.config.fence_retention);
-        let token = if plan.fenced {
+        let token = if terms.fenced {
             client.propose_token()
         } else {
             FencingToken::NONE
@@ -69,22 +69,22 @@ impl<'a> Acquisition<'a> {
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
         let fence = Fence { token, retention };
-        let request = calls::acquire(&plan.names, &field.text(), 1, plan.lease, fence, pool.terms());
-        let tally = Tally::new(pool.slots.len(), plan.needed);
+        let request = calls::acquire(&terms.names, &field.text(), 1, terms.lease, fence, pool.terms());
+        let tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
-            names: plan.names.clone(),
+            names: terms.names.clone(),
             field,
             token: FencingToken::NONE,
         };
         let attempt = Attempt::new(pool, claim, tally.blocking());
         let round =
-            Round::begin(pool, &request, Trust::Quorum(plan.needed), |_| true).wake_after(plan.needed);
+            Round::begin(pool, &request, Trust::Quorum(terms.needed), |_| true).wake_after(terms.needed);
         Self {
-            plan,
+            terms,
             field,
             token,
             reckoned,
-            validity: Validity::of_lease(round.begun(), plan.lease, pool.config.drift_factor),
+            validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
             round,
             attempt,
@@ -96,7 +96,7 @@ impl<'a> Acquisition<'a> {
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
             let reply = Reply::acquired(answer);
-            self.plan.client.tokens.saw(reply.highest);
+            self.terms.client.tokens.saw(reply.highest);
             self.tally.count(&reply);
             self.attempt.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
@@ -118,10 +118,10 @@ impl<'a> Acquisition<'a> {
 
     /// Why it is lost. Dropping the attempt rolls it back, at once or once it has been heard out.
     fn lost(self) -> Refusal {
-        let refusal = Refusal::explain(self.plan, &self.tally, self.attempt.votes.clone());
-        tracing::debug!(names = %self.plan.names, error = %refusal.error, "round lost");
-        if refusal.obstacle == Obstacle::Held && self.plan.waits {
-            hear_out(&self.plan.client.pool, self.round, self.attempt);
+        let refusal = Refusal::explain(self.terms, &self.tally, self.attempt.votes.clone());
+        tracing::debug!(names = %self.terms.names, error = %refusal.error, "round lost");
+        if refusal.obstacle == Obstacle::Held && self.terms.waits {
+            hear_out(&self.terms.client.pool, self.round, self.attempt);
         }
         refusal
     }
@@ -129,45 +129,45 @@ impl<'a> Acquisition<'a> {
     /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
     /// where grant and acceptance met, so the others are not asked.
     async fn raise(&mut self) -> bool {
-        let (plan, pool) = (self.plan, &self.plan.client.pool);
-        self.token = plan.client.propose_token();
+        let (terms, pool) = (self.terms, &self.terms.client.pool);
+        self.token = terms.client.propose_token();
         let renewal = Renewal {
-            names: &plan.names,
+            names: &terms.names,
             owner: self.field.text(),
             count: 1,
-            lease: plan.lease,
+            lease: terms.lease,
             token: self.token,
         };
         let retention = pool.config.fence_retention;
         let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.terms());
         let votes = &self.attempt.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
-        let round = Round::begin(pool, &request, Trust::Quorum(plan.needed), granted);
+        let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = round.until(self.round.deadline());
         let mut accepted = 0;
-        while accepted < plan.needed
+        while accepted < terms.needed
             && let Some((_, answer)) = round.next().await
         {
             accepted += usize::from(Reply::extended(answer, 1)[0].accepted);
         }
-        tracing::debug!(names = %plan.names, token = %self.token, accepted, "asked for a larger fencing token");
-        accepted >= plan.needed
+        tracing::debug!(names = %terms.names, token = %self.token, accepted, "asked for a larger fencing token");
+        accepted >= terms.needed
     }
 
     /// Makes a hold of what a quorum granted, and enters it.
     fn settle(self) -> Result<MultiLockGuard, Refusal> {
-        let (plan, client, pool) = (self.plan, &self.plan.client, &self.plan.client.pool);
+        let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
         if pool.reckoning.longest_lease() != self.reckoned {
             // Votes are judged by what is known when they are counted, and these were judged by less.
-            return Err(Refusal::split(plan, self.attempt.votes.clone()));
+            return Err(Refusal::split(terms, self.attempt.votes.clone()));
         }
         let hold = Arc::new(self.hold());
         // Entered only with validity left, by the clock after the last answer that was needed.
-        let Ok(guard) = plan.enter(Arc::clone(&hold), pool.clock.now()) else {
+        let Ok(guard) = terms.enter(Arc::clone(&hold), pool.clock.now()) else {
             let votes = self.attempt.votes.clone();
-            return Err(Refusal::too_late(plan, hold.remaining(), votes));
+            return Err(Refusal::too_late(terms, hold.remaining(), votes));
         };
-        if !plan.renew {
+        if !terms.renew {
             // To notice its end; one that is renewed is looked after already.
             client.schedule.watch(&hold);
         }
@@ -180,8 +180,8 @@ impl<'a> Acquisition<'a> {
         }
         self.attempt.settle();
         hear_late(pool, self.round, &hold, self.reckoned);
-        tracing::debug!(names = %plan.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
-        if let Some(owner) = &plan.owner {
+        tracing::debug!(names = %terms.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
+        if let Some(owner) = &terms.owner {
             owner.remember(&hold);
         }
         Ok(guard)
@@ -190,25 +190,25 @@ impl<'a> Acquisition<'a> {
     /// What a quorum granted. What a clock was seen to step by since the round began is off its end, also
     /// while the round was under way.
     fn hold(&self) -> Hold {
-        let (plan, pool) = (self.plan, &self.plan.client.pool);
+        let (terms, pool) = (self.terms, &self.terms.client.pool);
         let granted = NodeSet::of(&self.attempt.votes, |vote| *vote == Vote::Granted);
         let ends = Ends::new(
             self.validity,
             granted,
-            plan.needed,
+            terms.needed,
             &pool.steps,
             self.round.steps(),
         );
         let granted = Granted {
-            names: plan.names.clone(),
+            names: terms.names.clone(),
             field: self.field,
-            needed: plan.needed,
+            needed: terms.needed,
             token: self.token,
             acquired: self.round.begun(),
             ends,
-            lease: plan.lease,
+            lease: terms.lease,
             votes: self.attempt.votes.clone(),
-            max_hold: plan.max_hold,
+            max_hold: terms.max_hold,
         };
         Hold::new(pool.clock, granted)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
-use crate::acquire::terms::Plan;
+use crate::acquire::terms::Terms;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::guard::MultiLockGuard;
 use crate::hold::extend::extend;
@@ -15,26 +15,26 @@ use crate::protocol::tally::Obstacle;
 use crate::token::FencingToken;
 
 /// Tries once.
-pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
-    if plan.client.pool.is_closed() {
+pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
+    if terms.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    match plan.standing() {
+    match terms.standing() {
         Standing::Inside(hold, term) => {
-            if let Some(guard) = enter(plan, hold, term).await? {
+            if let Some(guard) = enter(terms, hold, term).await? {
                 return Ok(guard);
             }
         }
-        Standing::Overlapping(held) => return Err(overlapping(plan, &held).into()),
+        Standing::Overlapping(held) => return Err(overlapping(terms, &held).into()),
         Standing::Outside => {}
     }
-    plan.client.pool.chartered(plan.lease)?;
-    plan.client.pool.relief(plan.needed).await;
-    let reckoned = plan.client.pool.reckoning.longest_lease();
-    let mut attempted = attempt(plan).await;
-    if attempted.is_err() && plan.client.pool.reckoning.longest_lease() != reckoned {
+    terms.client.pool.chartered(terms.lease)?;
+    terms.client.pool.relief(terms.needed).await;
+    let reckoned = terms.client.pool.reckoning.longest_lease();
+    let mut attempted = attempt(terms).await;
+    if attempted.is_err() && terms.client.pool.reckoning.longest_lease() != reckoned {
         // Too little was reckoned with. With what the masters have told, it is tried anew at once.
-        attempted = attempt(plan).await;
+        attempted = attempt(terms).await;
     }
     attempted
 }
@@ -44,7 +44,7 @@ pub(crate) async fn acquire(plan: &Plan) -> Result<MultiLockGuard, Refusal> {
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
 async fn enter(
-    plan: &Plan,
+    terms: &Terms,
     hold: Arc<Hold>,
     Term {
         at: mut now,
@@ -52,20 +52,20 @@ async fn enter(
         lease,
     }: Term,
 ) -> Result<Option<MultiLockGuard>, Refusal> {
-    if plan.needed > hold.needed {
+    if terms.needed > hold.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
             hold.needed, hold.names
         );
-        return Err(InvalidInput::new("policy", plan.policy, allowed).into());
+        return Err(InvalidInput::new("policy", terms.policy, allowed).into());
     }
-    if plan.fenced && hold.token == FencingToken::NONE {
+    if terms.fenced && hold.token == FencingToken::NONE {
         let allowed = format!("false, as the owner holds {} without a token", hold.names);
-        return Err(InvalidInput::new("fenced", plan.fenced, allowed).into());
+        return Err(InvalidInput::new("fenced", terms.fenced, allowed).into());
     }
-    let longer = (!plan.renew && plan.lease > lease).then_some(plan.lease);
-    if longer.is_some() || left < lease / 3 || left <= plan.min_validity {
-        match extend(&plan.client, &hold, longer.unwrap_or(lease)).await {
+    let longer = (!terms.renew && terms.lease > lease).then_some(terms.lease);
+    if longer.is_some() || left < lease / 3 || left <= terms.min_validity {
+        match extend(&terms.client, &hold, longer.unwrap_or(lease)).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
@@ -78,19 +78,19 @@ async fn enter(
             // Without a longer lease to honour, what is left will do; a lost hold shows below.
             _ => {}
         }
-        now = plan.client.pool.clock.now();
+        now = terms.client.pool.clock.now();
     }
-    match plan.enter(hold, now) {
+    match terms.enter(hold, now) {
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => {
-            Err(Refusal::too_late(plan, hold.remaining(), hold.votes()))
+            Err(Refusal::too_late(terms, hold.remaining(), hold.votes()))
         }
         Err(_) => Ok(None),
     }
 }
 
-fn overlapping(plan: &Plan, held: &Names) -> InvalidInput {
+fn overlapping(terms: &Terms, held: &Names) -> InvalidInput {
     let allowed = format!("names within {held}, which the owner holds, or apart from them");
-    InvalidInput::new("names", &plan.names, allowed)
+    InvalidInput::new("names", &terms.names, allowed)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::acquire::terms::Plan;
+use crate::acquire::terms::Terms;
 use crate::error::{InvalidInput, LockError, Unchartered};
 use crate::protocol::tally::{Obstacle, Tally};
 use crate::votes::{Vote, Votes};
@@ -18,52 +18,52 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// Why a round was lost.
-    pub(crate) fn explain(plan: &Plan, tally: &Tally, votes: Vec<Vote>) -> Self {
+    pub(crate) fn explain(terms: &Terms, tally: &Tally, votes: Vec<Vote>) -> Self {
         match tally.obstacle() {
             Some(Obstacle::Held) => {
-                let retry_after = held_for(plan, tally, &votes);
+                let retry_after = held_for(terms, tally, &votes);
                 let error = |votes| LockError::Contended { retry_after, votes };
-                Self::with_votes(plan, Obstacle::Held, votes, error)
+                Self::with_votes(terms, Obstacle::Held, votes, error)
             }
-            Some(Obstacle::Split) => Self::split(plan, votes),
+            Some(Obstacle::Split) => Self::split(terms, votes),
             _ if tally.denied() >= tally.blocking() => {
                 let error = |votes| LockError::Misconfigured { votes };
-                Self::with_votes(plan, Obstacle::Final, votes, error)
+                Self::with_votes(terms, Obstacle::Final, votes, error)
             }
             _ => {
                 let error = |votes| LockError::Unreachable { votes };
-                Self::with_votes(plan, Obstacle::Unreachable, votes, error)
+                Self::with_votes(terms, Obstacle::Unreachable, votes, error)
             }
         }
     }
 
     /// Too few of the votes count that were given.
-    pub(crate) fn split(plan: &Plan, votes: Vec<Vote>) -> Self {
-        let retry_after = plan.client.pool.config.node_timeout;
+    pub(crate) fn split(terms: &Terms, votes: Vec<Vote>) -> Self {
+        let retry_after = terms.client.pool.config.node_timeout;
         let error = |votes| LockError::Contended { retry_after, votes };
-        Self::with_votes(plan, Obstacle::Split, votes, error)
+        Self::with_votes(terms, Obstacle::Split, votes, error)
     }
 
     /// Too few masters accepted a fencing token.
-    pub(crate) fn unfenced(plan: &Plan, votes: Vec<Vote>) -> Self {
+    pub(crate) fn unfenced(terms: &Terms, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::Unfenced { votes };
-        Self::with_votes(plan, Obstacle::Split, votes, error)
+        Self::with_votes(terms, Obstacle::Split, votes, error)
     }
 
     /// So little validity is left that there is nothing to enter.
-    pub(crate) fn too_late(plan: &Plan, validity: Duration, votes: Vec<Vote>) -> Self {
+    pub(crate) fn too_late(terms: &Terms, validity: Duration, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::TooLate { validity, votes };
-        Self::with_votes(plan, Obstacle::Split, votes, error)
+        Self::with_votes(terms, Obstacle::Split, votes, error)
     }
 
     fn with_votes(
-        plan: &Plan,
+        terms: &Terms,
         obstacle: Obstacle,
         votes: Vec<Vote>,
         error: impl FnOnce(Votes) -> LockError,
     ) -> Self {
         Self {
-            error: error(plan.client.pool.evidence(&votes)),
+            error: error(terms.client.pool.evidence(&votes)),
             obstacle,
             votes,
         }
@@ -97,20 +97,19 @@ impl From<LockError> for Refusal {
 }
 
 /// Until so many refusals have expired that a quorum is possible.
-fn held_for(plan: &Plan, tally: &Tally, votes: &[Vote]) -> Duration {
-    let mut terms: Vec<Duration> = votes
+fn held_for(terms: &Terms, tally: &Tally, votes: &[Vote]) -> Duration {
+    let mut left: Vec<Duration> = votes
         .iter()
         .filter_map(|vote| match vote {
             // A key without an expiry is freed by its holder alone: look again after a lease.
-            Vote::Refused { remaining } => Some(remaining.unwrap_or(plan.lease)),
+            Vote::Refused { remaining } => Some(remaining.unwrap_or(terms.lease)),
             _ => None,
         })
         .collect();
-    terms.sort_unstable();
-    let missing = plan.needed.saturating_sub(tally.granted()).max(1);
-    terms
-        .get(missing - 1)
-        .or(terms.last())
+    left.sort_unstable();
+    let missing = terms.needed.saturating_sub(tally.granted()).max(1);
+    left.get(missing - 1)
+        .or(left.last())
         .copied()
-        .unwrap_or(plan.lease)
+        .unwrap_or(terms.lease)
 }

@@ -13,7 +13,7 @@ use crate::time::clock::Moment;
 
 /// The checked options of an acquisition.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Terms {
     pub(crate) client: Arc<Client>,
     pub(crate) names: Names,
     pub(crate) policy: Policy,
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) waits: bool,
 }
 
-impl Plan {
+impl Terms {
     /// Where its owner stands now with the names.
     pub(crate) fn standing(&self) -> Standing {
         self.owner.as_ref().map_or(Standing::Outside, |owner| {

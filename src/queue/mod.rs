@@ -1,10 +1,10 @@
 //! One contender per process and name.
 //!
-//! Tasks of one process that want the same names stand in a line; only its head asks the masters. The
+//! Tasks of one process that want the same names stand in a queue; only its head asks the masters. The
 //! turn stays with whoever holds, so behind a local holder nobody asks at all; when it releases, the
-//! next in line asks over the same connections, right behind the release.
+//! next one asks over the same connections, right behind the release.
 //!
-//! That would let one process keep a name for ever. So a line counts how often it passed a name on
+//! That would let one process keep a name for ever. So a queue counts how often it passed a name on
 //! among its own tasks, and when others are listening for a release it steps back after
 //! [`MOST_IN_A_ROW`] and waits until its turn comes again (see [`turns`](crate::queue::turns)).
 
@@ -38,7 +38,7 @@ pub(crate) struct Queues {
     queues: Mutex<HashSet<QueueByNames>>,
 }
 
-/// A line where it is found by its names, which are not kept twice: a process may have very many.
+/// A queue where it is found by its names, which are not kept twice: a process may have very many.
 #[derive(Debug)]
 struct QueueByNames(Arc<Queue>);
 
@@ -80,11 +80,11 @@ struct State {
     sharing: Option<Box<Sharing>>,
 }
 
-/// What a line knows of other processes.
+/// What a queue knows of other processes.
 #[derive(Debug, Default)]
 struct Sharing {
-    /// Shared by all who stand in line, one after the other.
-    listening: Option<Arc<Subscription>>,
+    /// Shared by all who stand in it, one after the other.
+    subscription: Option<Arc<Subscription>>,
     rota: Rota,
     /// What had been heard when the last turn was over.
     since: Option<NoticeCounts>,
@@ -108,7 +108,10 @@ impl State {
     fn pass(&mut self, release_heard: bool) {
         let turn = std::mem::take(&mut self.in_a_row);
         if let Some(sharing) = self.sharing.as_mut().filter(|_| turn > 0) {
-            sharing.since = sharing.listening.as_ref().map(|listening| listening.heard());
+            sharing.since = sharing
+                .subscription
+                .as_ref()
+                .map(|subscription| subscription.heard());
             let sharers = sharing.sharers.max(sharing.shared);
             let patience = sharing.patience();
             sharing.rota.pass(turn, sharers, patience, release_heard);
@@ -127,34 +130,34 @@ impl Sharing {
     }
 }
 
-/// A place in a line. Dropping it leaves the line.
+/// One that stands in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     queues: Arc<Queues>,
-    line: Arc<Queue>,
+    queue: Arc<Queue>,
 }
 
-/// The head of a line. Dropping it passes the turn on.
+/// The head of a queue. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    place: Waiter,
+    waiter: Waiter,
 }
 
 impl Queues {
-    /// Joins the end of the line for `names`.
+    /// Joins the end of the queue for `names`.
     pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Waiter {
         let mut queues = self.queues();
-        let line = if let Some(QueueByNames(line)) = queues.get(names) {
-            Arc::clone(line)
+        let queue = if let Some(QueueByNames(queue)) = queues.get(names) {
+            Arc::clone(queue)
         } else {
-            let line = Arc::new(Queue::new(names.clone()));
-            queues.insert(QueueByNames(Arc::clone(&line)));
-            line
+            let queue = Arc::new(Queue::new(names.clone()));
+            queues.insert(QueueByNames(Arc::clone(&queue)));
+            queue
         };
-        line.standing.fetch_add(1, Ordering::Relaxed);
+        queue.standing.fetch_add(1, Ordering::Relaxed);
         Waiter {
             queues: Arc::clone(self),
-            line,
+            queue,
         }
     }
 
@@ -167,9 +170,9 @@ impl Waiter {
     /// The turn, if nobody is ahead.
     pub(crate) fn try_turn(self) -> Result<Turn, Self> {
         // Given back by the turn.
-        let first = self.line.turn.try_acquire().map(SemaphorePermit::forget);
+        let first = self.queue.turn.try_acquire().map(SemaphorePermit::forget);
         if first.is_ok() {
-            Ok(Turn { place: self })
+            Ok(Turn { waiter: self })
         } else {
             Err(self)
         }
@@ -177,39 +180,39 @@ impl Waiter {
 
     /// Waits until everybody ahead has had the turn.
     pub(crate) async fn turn(self) -> Turn {
-        match self.line.turn.acquire().await {
+        match self.queue.turn.acquire().await {
             // Given back by the turn.
             Ok(permit) => permit.forget(),
             // A semaphore that nobody closes does not fail.
             Err(_) => std::future::pending().await,
         }
-        Turn { place: self }
+        Turn { waiter: self }
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut queues = self.queues.queues();
-        let last = self.line.standing.fetch_sub(1, Ordering::Relaxed) == 1;
-        let empty = last.then(|| queues.take(&self.line.names));
-        // What a line listened with takes locks of its own when it falls.
+        let last = self.queue.standing.fetch_sub(1, Ordering::Relaxed) == 1;
+        let empty = last.then(|| queues.take(&self.queue.names));
+        // What a queue listened with takes locks of its own when it falls.
         drop(queues);
         drop(empty);
     }
 }
 
 impl Turn {
-    /// What the line listens with, if it does.
-    pub(crate) fn listening(&self) -> Option<Arc<Subscription>> {
-        self.state().sharing.as_ref()?.listening.clone()
+    /// What the queue listens with, if it does.
+    pub(crate) fn subscription(&self) -> Option<Arc<Subscription>> {
+        self.state().sharing.as_ref()?.subscription.clone()
     }
 
-    pub(crate) fn listen_with(&self, listening: Arc<Subscription>) {
+    pub(crate) fn listen_with(&self, subscription: Arc<Subscription>) {
         let mut state = self.state();
         let sharing = state.sharing();
         // A turn may have been passed on before there was anything to hear with.
-        sharing.since.get_or_insert_with(|| listening.heard());
-        sharing.listening = Some(listening);
+        sharing.since.get_or_insert_with(|| subscription.heard());
+        sharing.subscription = Some(subscription);
     }
 
     /// Whether this process has had the names so often in a row that others come first.
@@ -238,9 +241,9 @@ impl Turn {
     }
 
     /// What had been heard when this process last had the names.
-    pub(crate) fn waits_since(&self, listening: &Subscription) -> NoticeCounts {
+    pub(crate) fn waits_since(&self, subscription: &Subscription) -> NoticeCounts {
         let mut state = self.state();
-        let since = state.sharing().since.get_or_insert_with(|| listening.heard());
+        let since = state.sharing().since.get_or_insert_with(|| subscription.heard());
         since.clone()
     }
 
@@ -275,22 +278,22 @@ impl Turn {
             sharing.others_waited = std::mem::take(&mut sharing.others_wait);
             sharing.shared = std::mem::take(&mut sharing.sharers);
         }
-        Crowd(Arc::new(self.place.queues.join(&self.place.line.names)))
+        Crowd(Arc::new(self.waiter.queues.join(&self.waiter.queue.names)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.place.line.state()
+        self.waiter.queue.state()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Before the place is left, so that the next in line still finds the line.
-        self.place.line.turn.add_permits(1);
+        // Before the queue is left, so that the next one still finds the queue.
+        self.waiter.queue.turn.add_permits(1);
     }
 }
 
-/// Tells a line whether others wait for its names. It keeps the line, and with it the count, for as
+/// Tells a queue whether others wait for its names. It keeps the queue, and with it the count, for as
 /// long as the release is under way: a task that takes the names again at once meets it.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd(Arc<Waiter>);
@@ -299,7 +302,7 @@ impl Crowd {
     /// For how long the count is worth keeping after the release, if others wait: a task that takes
     /// the names again within that time is in their way.
     pub(crate) fn lingers(&self) -> Option<Duration> {
-        let state = self.0.line.state();
+        let state = self.0.queue.state();
         let sharing = state.sharing.as_ref().filter(|sharing| sharing.others_wait())?;
         Some(sharing.patience())
     }
@@ -309,9 +312,9 @@ impl Crowd {
         if listeners == 0 {
             return;
         }
-        let mut state = self.0.line.state();
+        let mut state = self.0.queue.state();
         let sharing = state.sharing();
-        let ours = usize::from(sharing.listening.is_some());
+        let ours = usize::from(sharing.subscription.is_some());
         sharing.others_wait |= listeners > ours;
         let sharers = u32::try_from(listeners + 1 - ours).unwrap_or(u32::MAX);
         sharing.sharers = sharing.sharers.max(sharers);

@@ -31,7 +31,7 @@ impl Subscription {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
     pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names) -> Self {
-        let mut listening = Self {
+        let mut subscription = Self {
             pool: Arc::clone(pool),
             topics: Vec::with_capacity(names.len()),
         };
@@ -41,11 +41,11 @@ impl Subscription {
             let topic = pool
                 .topics
                 .join(&channel, || calls.extend(subscribe(pool, &channel)));
-            listening.topics.push((channel, topic));
+            subscription.topics.push((channel, topic));
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
         let _ = timeout(pool.config.node_timeout, confirmed).await;
-        listening
+        subscription
     }
 
     /// What has been heard by now. Taken before an attempt is sent, it tells afterwards what was
