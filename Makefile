@@ -56,7 +56,7 @@ run-computing:
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
-	@cargo bench -q --all-features --bench instructions
+	@cargo run --release -q -p multilock-instructions
 
 model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms of it
 	@cargo run -q -p multilock-model
@@ -88,7 +88,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 
