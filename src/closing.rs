@@ -1,4 +1,4 @@
-//! The graceful end.
+//! Closing a client: its holds are released, and what masters are owed is sent.
 
 use std::sync::Arc;
 

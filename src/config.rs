@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::namespace::Namespace;
-use crate::time::validity::{drift, outlived};
+use crate::time::validity::{RESOLUTION, drift, outlived};
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
 pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
@@ -80,7 +80,7 @@ impl Config {
     fn shortest_lease(&self) -> Duration {
         let round_trips = self.node_timeout.saturating_mul(2);
         // drift is itself a share of the lease, so solve for the lease; then round up to whole ms.
-        let fixed = round_trips + drift(Duration::ZERO, 0.0);
+        let fixed = round_trips + RESOLUTION;
         let lease =
             Duration::try_from_secs_f64(fixed.as_secs_f64() / (1.0 - self.drift_factor)).unwrap_or(MAX_LEASE);
         whole_milliseconds(lease + Duration::from_micros(999))

@@ -1,4 +1,4 @@
-//! Who holds, as the masters tell it.
+//! A holder as masters and people name it: the parsed owner field of a lock's key.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The lock: round, wait, guard.
+//! A lock and the options of its call site: [`MultiLock`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,21 +106,23 @@ impl MultiLock {
         self
     }
 
-    /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, and
-    /// without ever shortening what is left.
+    /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
+    /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
+    /// is never shortened.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
     }
 
-    /// Tries once: one round, no waiting.
+    /// Tries once, without waiting for whoever holds: one round; a second one where a master has seen a larger
+    /// fencing token or tells of longer leases.
     ///
     /// # Errors
     ///
     /// [`LockError::Contended`] when others hold it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Closed`] and [`LockError::Invalid`] as they say. Awaited
-    /// outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
+    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Closed`] and [`LockError::Invalid`]
+    /// as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Who holds.
+//! Owners: who may enter a hold again, by which of its holds.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place; `MULTILOCK_NODES`, the URLs, is made of all lines before.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_MAX_LEASE",
     "MULTILOCK_LEASE_WITHOUT_CHARTER",
@@ -16,6 +16,7 @@ const NAMES: [&str; 10] = [
     "MULTILOCK_QUARANTINE",
     "MULTILOCK_ALLOW_EVICTION",
     "MULTILOCK_STRICT",
+    "MULTILOCK_NAMESPACE",
 ];
 /// Long enough to occur nowhere by chance.
 const PASSWORD: &str = "Zq7xWv9k";

@@ -7,11 +7,11 @@ use futures::FutureExt;
 use tokio::time::timeout;
 
 use crate::acquire::refusal::Refusal;
+use crate::acquire::rollback::Rollback;
 use crate::acquire::terms::Terms;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
-use crate::hold::release::Attempt;
 use crate::hold::vote_record::NodeSet;
 use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fence, Fencing, Renewal};
@@ -37,7 +37,7 @@ pub(crate) async fn attempt(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
         return Err(acquisition.lost());
     }
     if terms.fenced && acquisition.tally.accepted() < terms.needed && !acquisition.raise().await {
-        return Err(Refusal::unfenced(terms, acquisition.attempt.votes.clone()));
+        return Err(Refusal::unfenced(terms, acquisition.rollback.votes.clone()));
     }
     acquisition.settle()
 }
@@ -53,7 +53,7 @@ struct Acquisition<'a> {
     validity: Validity,
     tally: Tally,
     round: Round,
-    attempt: Attempt,
+    rollback: Rollback,
 }
 
 impl<'a> Acquisition<'a> {
@@ -69,14 +69,21 @@ impl<'a> Acquisition<'a> {
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
         let fence = Fence { token, retention };
-        let request = calls::acquire(&terms.names, &field.text(), 1, terms.lease, fence, pool.terms());
+        let request = calls::acquire(
+            &terms.names,
+            &field.text(),
+            1,
+            terms.lease,
+            fence,
+            pool.call_context(),
+        );
         let tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
             field,
             token: FencingToken::NONE,
         };
-        let attempt = Attempt::new(pool, claim, tally.blocking());
+        let rollback = Rollback::new(pool, claim, tally.blocking());
         let round =
             Round::begin(pool, &request, Trust::Quorum(terms.needed), |_| true).wake_after(terms.needed);
         Self {
@@ -87,7 +94,7 @@ impl<'a> Acquisition<'a> {
             validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
             round,
-            attempt,
+            rollback,
         }
     }
 
@@ -98,7 +105,7 @@ impl<'a> Acquisition<'a> {
             let reply = Reply::acquired(answer);
             self.terms.client.tokens.saw(reply.highest);
             self.tally.count(&reply);
-            self.attempt.votes[node] = reply.vote;
+            self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
                 Outcome::Won => true,
@@ -111,17 +118,17 @@ impl<'a> Acquisition<'a> {
         if self.tally.obstacle() == Some(Obstacle::Unreachable) {
             // Nothing is waited for, but what is here tells who was silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
-                self.attempt.votes[node] = Reply::acquired(answer).vote;
+                self.rollback.votes[node] = Reply::acquired(answer).vote;
             }
         }
     }
 
     /// Why it is lost. Dropping the attempt rolls it back, at once or once it has been heard out.
     fn lost(self) -> Refusal {
-        let refusal = Refusal::explain(self.terms, &self.tally, self.attempt.votes.clone());
+        let refusal = Refusal::explain(self.terms, &self.tally, self.rollback.votes.clone());
         tracing::debug!(names = %self.terms.names, error = %refusal.error, "round lost");
         if refusal.obstacle == Obstacle::Held && self.terms.waits {
-            hear_out(&self.terms.client.pool, self.round, self.attempt);
+            hear_out(&self.terms.client.pool, self.round, self.rollback);
         }
         refusal
     }
@@ -139,8 +146,8 @@ impl<'a> Acquisition<'a> {
             token: self.token,
         };
         let retention = pool.config.fence_retention;
-        let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.terms());
-        let votes = &self.attempt.votes;
+        let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.call_context());
+        let votes = &self.rollback.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
         let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = round.until(self.round.deadline());
@@ -159,12 +166,12 @@ impl<'a> Acquisition<'a> {
         let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
         if pool.reckoning.longest_lease() != self.reckoned {
             // Votes are judged by what is known when they are counted, and these were judged by less.
-            return Err(Refusal::split(terms, self.attempt.votes.clone()));
+            return Err(Refusal::split(terms, self.rollback.votes.clone()));
         }
         let hold = Arc::new(self.hold());
         // Entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = terms.enter(Arc::clone(&hold), pool.clock.now()) else {
-            let votes = self.attempt.votes.clone();
+            let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(terms, hold.remaining(), votes));
         };
         if !terms.renew {
@@ -175,11 +182,11 @@ impl<'a> Acquisition<'a> {
             // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
             // waits for the attempt, until its guard has sent the release.
             drop(guard);
-            self.attempt.settle();
+            self.rollback.settle();
             return Err(LockError::Closed.into());
         }
-        self.attempt.settle();
-        hear_late(pool, self.round, &hold, self.reckoned);
+        self.rollback.settle();
+        hear_stragglers(pool, self.round, &hold, self.reckoned);
         tracing::debug!(names = %terms.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
         if let Some(owner) = &terms.owner {
             owner.remember(&hold);
@@ -191,7 +198,7 @@ impl<'a> Acquisition<'a> {
     /// while the round was under way.
     fn hold(&self) -> Hold {
         let (terms, pool) = (self.terms, &self.terms.client.pool);
-        let granted = NodeSet::of(&self.attempt.votes, |vote| *vote == Vote::Granted);
+        let granted = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Granted);
         let ends = Ends::new(
             self.validity,
             granted,
@@ -207,7 +214,7 @@ impl<'a> Acquisition<'a> {
             acquired: self.round.begun(),
             ends,
             lease: terms.lease,
-            votes: self.attempt.votes.clone(),
+            votes: self.rollback.votes.clone(),
             max_hold: terms.max_hold,
         };
         Hold::new(pool.clock, granted)
@@ -216,7 +223,7 @@ impl<'a> Acquisition<'a> {
 
 /// Takes in what the rest of the masters answers. One that grants adds an end of its own, unless more is
 /// known of others' leases than its vote was judged by.
-fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
+fn hear_stragglers(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
     let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |node, answer| {
@@ -233,12 +240,12 @@ fn hear_late(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
 /// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
 /// command instead of two. Only for one that waits now: what comes right behind is to find the attempt
 /// rolled back.
-fn hear_out(pool: &Arc<Pool>, mut round: Round, mut attempt: Attempt) {
+fn hear_out(pool: &Arc<Pool>, mut round: Round, mut rollback: Rollback) {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     pool.in_background(async move {
         let hearing = async {
             while let Some((node, answer)) = round.next_as_sent().await {
-                attempt.votes[node] = Reply::acquired(answer).vote;
+                rollback.votes[node] = Reply::acquired(answer).vote;
             }
         };
         // Who takes longer is told, in order after its acquire.

@@ -1,4 +1,4 @@
-//! To hold: enter a hold that the owner has, or attempt a new one.
+//! One try: enters the hold that the owner has, or attempts a new one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
     }
     match terms.standing() {
         Standing::Inside(hold, term) => {
-            if let Some(guard) = enter(terms, hold, term).await? {
+            if let Some(guard) = reenter(terms, hold, term).await? {
                 return Ok(guard);
             }
         }
@@ -39,11 +39,11 @@ pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
     attempted
 }
 
-/// Enters a hold again; `None` when it has lapsed or was leaked meanwhile.
+/// Enters a hold once more, which is extended first where too little is left or more is wanted; `None` when it has lapsed or was leaked meanwhile.
 ///
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
-async fn enter(
+async fn reenter(
     terms: &Terms,
     hold: Arc<Hold>,
     Term {
@@ -52,6 +52,7 @@ async fn enter(
         lease,
     }: Term,
 ) -> Result<Option<MultiLockGuard>, Refusal> {
+    // The hold was granted, and is renewed, by so many masters only.
     if terms.needed > hold.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",

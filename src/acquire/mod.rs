@@ -4,5 +4,6 @@ mod attempt;
 pub(crate) mod enter;
 mod race;
 mod refusal;
+mod rollback;
 pub(crate) mod terms;
 pub(crate) mod wait;

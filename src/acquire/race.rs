@@ -1,4 +1,4 @@
-//! How contenders are kept apart: by chance, and the more the more often they met.
+//! Pauses at random that keep contenders apart, and grow with each collision.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Between two rounds: the turn in this process, release notices, the holder's remaining time, jitter.
+//! Waiting for a lock: the turn in this process, then sleep between attempts until release notices, the end of
+//! the holder's lease or a timer make another one worthwhile.
 //!
 //! A waiter asks the masters only when something has happened that may have changed their answer.
 

@@ -40,7 +40,7 @@ pub(crate) struct Hold {
     pub(crate) names: Names,
     /// Never used again for another one.
     pub(crate) field: Field,
-    /// Grants that the hold needs to be one.
+    /// The size of its quorum.
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
     clock: Clock,

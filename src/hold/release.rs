@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use redis::Value;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
@@ -86,7 +85,7 @@ impl Release {
     /// The next master's vote: *granted* where everything was released.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let (node, answer) = self.round.as_mut()?.next().await?;
-        Some((node, self.record.enter(node, answer)))
+        Some((node, self.record.note(node, answer)))
     }
 }
 
@@ -103,7 +102,7 @@ impl Drop for Release {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| {
-                record.enter(node, answer);
+                record.note(node, answer);
             };
             round.leave(Forgotten::SentAgain, note);
         }
@@ -111,7 +110,7 @@ impl Drop for Release {
 }
 
 impl ReleaseRecord {
-    fn enter(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
+    fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
             Ok(released) => {
                 if let Some(crowd) = &self.crowd {
@@ -132,54 +131,5 @@ impl ReleaseRecord {
             self.pool.slots[node].defer(release);
         }
         vote
-    }
-}
-
-/// An acquisition in progress: made before the first await, and unless it is settled by then,
-/// whatever ends it rolls it back.
-pub(crate) struct Attempt {
-    pool: Arc<Pool>,
-    claim: Claim,
-    /// Without so many masters there is no quorum: N − Q + 1.
-    blocking: usize,
-    pub(crate) votes: Vec<Vote>,
-    settled: bool,
-    /// Closing waits for the outcome.
-    _under_way: TaskTrackerToken,
-}
-
-impl Attempt {
-    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, blocking: usize) -> Self {
-        Self {
-            pool: Arc::clone(pool),
-            claim,
-            blocking,
-            votes: vec![Vote::Pending; pool.slots.len()],
-            settled: false,
-            _under_way: pool.tracker.token(),
-        }
-    }
-
-    /// The attempt has become a hold: nothing is to be rolled back.
-    pub(crate) fn settle(mut self) {
-        self.settled = true;
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if self.settled {
-            return;
-        }
-        let touched = self.votes.iter().filter(|vote| vote.may_have_granted()).count();
-        if touched == 0 {
-            return;
-        }
-        // A waiter that met this attempt on so many masters took it for a holder and must be woken.
-        // Always waking would set off a storm of contenders that wake each other.
-        let notify = touched >= self.blocking;
-        let votes = &self.votes;
-        let asked = |node: usize| votes[node].may_have_granted();
-        Release::leave(&self.pool, self.claim.clone(), notify, None, asked);
     }
 }

@@ -62,7 +62,7 @@ impl Schedule {
         let now = Instant::now();
         let at = match hold.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
-                // A third of the lease after the last renewal; at once where little is left.
+                // A third of the lease after the last renewal, or when no more than three fifths of it are left.
                 let early = left.saturating_sub(lease * 3 / 5).min(lease / 3);
                 on_grid(self.origin, now + early, lease / 3 / SPREAD)
             }

@@ -151,12 +151,12 @@ impl Link {
         self.amnesia(now).max(self.doubt(now))
     }
 
-    /// The same, as far as its clock's steps are concerned.
+    /// For how much longer it has no vote because its clock was seen to step.
     pub(crate) fn doubt(&self, now: Instant) -> Duration {
         self.recollection.clock_check.doubt(now)
     }
 
-    /// The same, as far as a restart or a wiped memory is.
+    /// For how much longer it has no vote because it was started anew or its memory was wiped.
     pub(crate) fn amnesia(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
@@ -201,8 +201,8 @@ impl Link {
         self.recollection.clock_check.wiped_since(sent)
     }
 
-    /// What a fencing token must be above, for all that the master may have forgotten: that was stored
-    /// before its start, by clients whose clocks are at most half a quarantine ahead.
+    /// What a fencing token must be above: every one that was stored before the master's start, which it may
+    /// have forgotten, if the clocks of clients are at most half a quarantine ahead.
     pub(crate) fn floor(&self) -> u64 {
         let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let Recollection {

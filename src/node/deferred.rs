@@ -3,7 +3,8 @@
 //!
 //! They are kept as claims, which are small, and go out in batches, one after the other. A batch that
 //! was sent is left to the connection: its releases wait here again only when the connection has ended
-//! without an answer, or when the answer is an error that will pass. Nothing that is owed is given up.
+//! without an answer, or when the answer is an error that will pass. One is given up only
+//! on an error that repeating would not cure, and when the pool closes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -111,7 +112,7 @@ struct Queue {
     /// Of all of them.
     bytes: usize,
     settled: u64,
-    /// The last answer was an error that will pass.
+    /// The last answer was an error.
     refused: bool,
     closed: bool,
 }

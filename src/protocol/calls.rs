@@ -93,13 +93,13 @@ impl Marking {
 
 /// What a client tells with everything that counts in a vote.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct CallContext {
     pub(crate) marking: Marking,
     /// The longest lease that it reckons with.
     pub(crate) reckoned: Duration,
 }
 
-impl Terms {
+impl CallContext {
     /// The keys that go with them.
     fn keys(self) -> impl Iterator<Item = &'static str> {
         once(CHARTER).chain(self.marking.key())
@@ -113,7 +113,7 @@ pub(crate) fn acquire(
     count: u64,
     lease: Duration,
     fence: Fence,
-    Terms { marking, reckoned }: Terms,
+    CallContext { marking, reckoned }: CallContext,
 ) -> Arc<Request> {
     let fences = fence.keys(names);
     let keys = 2 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
@@ -164,23 +164,23 @@ pub(crate) fn extend(
     renewals: &[Renewal<'_>],
     retention: Duration,
     fencing: Fencing,
-    terms: Terms,
+    context: CallContext,
 ) -> Arc<Request> {
     let fence = |renewal: &Renewal<'_>| Fence {
         token: renewal.token,
         retention,
     };
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
-    let keys = renewals.iter().map(keys).sum::<usize>() + terms.keys().count();
+    let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
         call.keys(fence(renewal).keys(renewal.names));
     }
-    call.words(terms.keys());
+    call.words(context.keys());
     call.ms(retention);
-    call.flag(terms.marking == Marking::Marked);
-    call.ms(terms.reckoned);
+    call.flag(context.marking == Marking::Marked);
+    call.ms(context.reckoned);
     for renewal in renewals {
         call.word(&renewal.owner);
         call.number(renewal.count);
@@ -305,11 +305,11 @@ mod tests {
             retention: Duration::from_secs(9),
         };
         let (name, second) = ("a".into(), Duration::from_secs(1));
-        let terms = |memory| Terms {
-            marking: memory,
+        let context = |marking| CallContext {
+            marking,
             reckoned: Duration::from_secs(30),
         };
-        let request = acquire(&name, "me:1", 1, second, fence, terms(Marking::Unmarked));
+        let request = acquire(&name, "me:1", 1, second, fence, context(Marking::Unmarked));
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
@@ -323,7 +323,7 @@ mod tests {
             token: FencingToken::NONE,
             ..fence
         };
-        let request = acquire(&name, "me:1", 1, second, unfenced, terms(Marking::Marked));
+        let request = acquire(&name, "me:1", 1, second, unfenced, context(Marking::Marked));
         assert_eq!(words(&request)[2..6], own);
         assert_eq!(words(&request)[6], "multilock_marker");
         assert_eq!(words(&request)[7..], ["me:1", "1", "1000", "1", "30000"]);

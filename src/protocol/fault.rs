@@ -43,10 +43,10 @@ pub(crate) enum Class {
     NoScript,
     /// Not executed, and will not be until somebody changes the configuration.
     Denied,
+    /// A command inside the script is denied: it may have been executed in part.
+    DeniedInside,
     /// A key of ours was replaced by something else: this call fails until somebody removes that key.
     Spoilt,
-    /// The same, but a script met it half-way: it may have been executed in part.
-    DeniedInside,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }

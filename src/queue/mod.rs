@@ -1,4 +1,4 @@
-//! One contender per process and name.
+//! One contender per client and set of names.
 //!
 //! Tasks of one process that want the same names stand in a queue; only its head asks the masters. The
 //! turn stays with whoever holds, so behind a local holder nobody asks at all; when it releases, the

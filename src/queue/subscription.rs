@@ -59,8 +59,8 @@ impl Subscription {
         }
     }
 
-    /// Waits until a quorum has become possible: until so many masters that granted, or that have a
-    /// vote, refused and have announced a release since, or until listening was interrupted.
+    /// Waits until a quorum has become possible: until `needed` masters either granted or, not being in
+    /// quarantine, have announced a release since. Or until listening was interrupted.
     pub(crate) async fn quorum_possible(&self, since: &NoticeCounts, votes: &[Vote], needed: usize) {
         self.until(since.interruptions, || {
             let announced = |node: usize| {

@@ -1,8 +1,8 @@
 //! One round: a request to every master at once, answers as they come, one deadline for all.
 
-pub(crate) mod late;
 mod overdue;
 pub(crate) mod pool;
+pub(crate) mod stragglers;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reply::Heading;
-use crate::round::late::Rest;
 use crate::round::overdue::Overdue;
 use crate::round::pool::Pool;
+use crate::round::stragglers::Rest;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 
@@ -62,15 +62,15 @@ pub(crate) enum Forgotten {
     Loaded,
 }
 
-/// Whose answers count.
+/// Whose answers count. Of masters in quarantine those do that a quorum of so many can bear (`policy.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// Everybody's.
     All,
     /// In a vote for this many grants, those of masters that remember.
     Quorum(usize),
-    /// The same, but what a master whose clock stepped says of a hold that it knows is left to whoever
-    /// asked.
+    /// The same for an extension: what a master says whose clock was seen to step counts here, and the
+    /// extension judges it hold by hold.
     Kept(usize),
 }
 
@@ -190,7 +190,7 @@ impl Round {
     }
 
     /// The next answer; `None` when every master that was asked has answered. At the deadline those
-    /// that have not are answered for: *unknown*.
+    /// that have not are answered for: *late*.
     pub(crate) async fn next(&mut self) -> Option<Answer> {
         poll_fn(|cx| self.poll_next(cx, Forgotten::SentAgain)).await
     }
@@ -320,7 +320,11 @@ impl Round {
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let late = Arc::new(Overdue {
-            slots: self.release.as_ref().map(|_| self.pool.slots.clone()),
+            slots: if self.release.is_some() {
+                self.pool.slots.clone()
+            } else {
+                Vec::new()
+            },
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             sent: self.sent,

@@ -13,7 +13,7 @@ use crate::protocol::fault::{Class, Fault};
 /// that ends without, or the answer is an error that will pass, the master is told again.
 #[derive(Debug)]
 pub(super) struct Overdue {
-    pub(super) slots: Option<Vec<Arc<Slot>>>,
+    pub(super) slots: Vec<Arc<Slot>>,
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) sent: Instant,
@@ -28,18 +28,18 @@ impl Late for Overdue {
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             link.took(self.sent.elapsed());
         }
-        match (&self.release, &self.slots) {
-            (Some(_), _) if forgotten => {
+        match &self.release {
+            Some(_) if forgotten => {
                 link.call(
                     &self.request,
                     By::Source,
                     ReplyTo::left_to(Arc::clone(&self) as _, node),
                 );
             }
-            (Some((claim, notify)), Some(slots)) if !node::is_done(&answer) => {
-                slots[node].defer(DeferredRelease::new(claim.clone(), *notify));
+            Some((claim, notify)) if !node::is_done(&answer) => {
+                self.slots[node].defer(DeferredRelease::new(claim.clone(), *notify));
             }
-            (None, _) if forgotten => drop(link.load(self.request.script)),
+            None if forgotten => drop(link.load(self.request.script)),
             _ => {}
         }
     }

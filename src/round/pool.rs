@@ -16,9 +16,9 @@ use crate::error::Unchartered;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::node::{Keeper, KeeperContext, KnownServers, Node, Slot};
-use crate::protocol::calls::{Marking, Terms};
+use crate::protocol::calls::{CallContext, Marking};
 use crate::protocol::reckoning::Reckoning;
-use crate::round::late::Stragglers;
+use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
 use crate::time::clock::Clock;
 use crate::time::random::Chance;
@@ -180,13 +180,13 @@ impl Pool {
     }
 
     /// What this client tells with everything that counts in a vote.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn call_context(&self) -> CallContext {
         let marking = if self.config.strict {
             Marking::Marked
         } else {
             Marking::Unmarked
         };
-        Terms {
+        CallContext {
             marking,
             reckoned: self.reckoning.told(),
         }

@@ -1,6 +1,7 @@
 //! What goes on between a client and a master in memory while they are connected.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -8,9 +9,10 @@ use redis::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::{Envelope, Pipe, Wire};
+use super::connection::{Ask, Envelope, Pipe, Wire};
 use super::master::{Accepted, Master};
 use super::observer::Fate;
+use super::weather::Weather;
 use crate::error::NodeError;
 use crate::node::{Connection, Listener, Node, Peer};
 use crate::protocol::fault::Fault;
@@ -41,72 +43,111 @@ impl Node for Master {
 /// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
 async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: u64) {
     let mut changed = master.watch();
-    let mut replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)> = VecDeque::new();
-    // Whose reply was lost waits for as long as the connection stands.
-    let mut unanswered: Vec<Envelope> = Vec::new();
-    // However this ends: what has not been executed is left behind, and nothing more comes in.
-    let _abandoned = Abandoned {
-        master: master.clone(),
-        pipe: Arc::clone(&pipe),
+    let mut driver = Driver {
+        master,
+        pipe,
         client,
+        replies: VecDeque::new(),
+        unanswered: Vec::new(),
     };
     loop {
         changed.look();
-        if !master.is_connected(resets) {
+        if !driver.master.is_connected(resets) {
             return;
         }
-        let weather = master.weather();
-        let now = Instant::now();
-        let mut due = Due { now, next: None };
+        let weather = driver.master.weather();
+        let mut due = Due {
+            now: Instant::now(),
+            next: None,
+        };
+        if driver.execute(weather, &mut due).is_break() {
+            return;
+        }
+        driver.answer(weather, &mut due);
+        driver.notify(weather, &mut due);
+        tokio::select! {
+            biased;
+            () = driver.pipe.moved() => {}
+            () = changed.changed() => {}
+            () = sleep_until(due.next.unwrap_or(due.now)), if due.next.is_some() => {}
+        }
+    }
+}
+
+/// One connection. However it ends: what has not been executed is left behind, and nothing more comes in.
+struct Driver {
+    master: Master,
+    pipe: Arc<Pipe>,
+    client: i64,
+    /// With the moment at which each request was executed.
+    replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)>,
+    /// Requests whose reply was lost: whoever asked waits for as long as the connection stands.
+    unanswered: Vec<Envelope>,
+}
+
+impl Driver {
+    /// Runs the requests that have arrived; breaks when the connection does.
+    fn execute(&mut self, weather: Weather, due: &mut Due) -> ControlFlow<()> {
+        let fate = |ask: &Ask| self.master.fate(self.client, ask);
         while weather.requests_pass()
-            && let Some(arrives) = pipe.next_request(|ask| master.fate(client, ask), weather.request_delay)
+            && let Some(arrives) = self.pipe.next_request(fate, weather.request_delay)
             && due.is_due(arrives)
         {
-            if pipe.breaks_before_next() {
-                master.reset_connections();
-                return;
+            if self.pipe.breaks_before_next() {
+                self.master.reset_connections();
+                return ControlFlow::Break(());
             }
-            let Some(envelope) = pipe.take_request() else {
+            let Some(envelope) = self.pipe.take_request() else {
                 break;
             };
-            let reply = master.execute(client, &envelope.ask);
+            let reply = self.master.execute(self.client, &envelope.ask);
             if envelope.fate == Some(Fate::ResetAfter) {
-                master.reset_connections();
-                return;
+                self.master.reset_connections();
+                return ControlFlow::Break(());
             }
             match reply {
                 Some(reply) if envelope.fate != Some(Fate::ReplyLost) => {
-                    replies.push_back((now, envelope, reply.map_err(|line| Fault::from_line(&line))));
+                    let reply = reply.map_err(|line| Fault::from_line(&line));
+                    self.replies.push_back((due.now, envelope, reply));
                 }
                 // No stream goes on behind an answer that it has lost. Other answers may be as good as lost
                 // while it stands, by being late; one to a release is waited for until it ends.
-                _ if envelope.ask.is_release() => return,
+                _ if envelope.ask.is_release() => return ControlFlow::Break(()),
                 _ => {
-                    pipe.is_over(&envelope.ask);
-                    unanswered.push(envelope);
+                    self.pipe.is_over(&envelope.ask);
+                    self.unanswered.push(envelope);
                 }
             }
         }
+        ControlFlow::Continue(())
+    }
+
+    fn answer(&mut self, weather: Weather, due: &mut Due) {
         while weather.replies_pass()
-            && let Some((executed, envelope, _)) = replies.front()
+            && let Some((executed, envelope, _)) = self.replies.front()
             && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
-            && let Some((_, envelope, reply)) = replies.pop_front()
+            && let Some((_, envelope, reply)) = self.replies.pop_front()
         {
-            pipe.is_over(&envelope.ask);
-            pipe.note_heard();
+            self.pipe.is_over(&envelope.ask);
+            self.pipe.note_heard();
             envelope.reply.give(reply);
         }
+    }
+
+    fn notify(&self, weather: Weather, due: &mut Due) {
         while weather.replies_pass()
-            && let Some(published) = pipe.next_notice()
+            && let Some(published) = self.pipe.next_notice()
             && due.is_due(published + weather.notice_delay())
         {
-            pipe.deliver_notice();
+            self.pipe.deliver_notice();
         }
-        tokio::select! {
-            biased;
-            () = pipe.moved() => {}
-            () = changed.changed() => {}
-            () = sleep_until(due.next.unwrap_or(now)), if due.next.is_some() => {}
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(asks) = self.pipe.close() {
+            self.master.abandon(self.client, asks);
         }
     }
 }
@@ -123,19 +164,5 @@ impl Due {
             self.next = Some(self.next.map_or(at, |other| other.min(at)));
         }
         at <= self.now
-    }
-}
-
-struct Abandoned {
-    master: Master,
-    pipe: Arc<Pipe>,
-    client: i64,
-}
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        if let Some(asks) = self.pipe.close() {
-            self.master.abandon(self.client, asks);
-        }
     }
 }

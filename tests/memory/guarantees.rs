@@ -1,5 +1,6 @@
-//! `docs/guarantees.md` names what shows each promise; what it names is there.
+//! What the docs name is there: what shows each promise of `docs/guarantees.md`, and the variables of the environment.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,4 +81,28 @@ fn every_promise_is_shown_by_something_that_exists() {
         missing.extend(witnesses.into_iter().filter(|witness| !exists(witness)));
     }
     assert!(missing.is_empty(), "named, but not there: {missing:#?}");
+}
+
+/// The variables that a text names.
+fn variables(text: &str) -> BTreeSet<&str> {
+    let name = |rest: &str| rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+    text.match_indices("MULTILOCK_")
+        .map(|(at, _)| &text[at..at + name(&text[at..]).unwrap_or(text.len() - at)])
+        .collect()
+}
+
+#[test]
+fn every_variable_of_the_environment_is_documented_and_fuzzed() {
+    let source = text(&root().join("src/env.rs"));
+    let is_doc = |line: &&str| line.trim_start().starts_with("//");
+    let (docs, code): (Vec<&str>, Vec<&str>) = source.lines().partition(is_doc);
+    let (docs, code) = (docs.join("\n"), code.join("\n"));
+    let read = variables(&code);
+    assert!(read.len() > 10, "{read:?}");
+    assert_eq!(variables(&docs), read, "the docs of Masters::from_env");
+    for place in ["README.md", "fuzz/targets/settings.rs"] {
+        let page = text(&root().join(place));
+        let missing: Vec<_> = read.difference(&variables(&page)).copied().collect();
+        assert!(missing.is_empty(), "{place} does not name {missing:?}");
+    }
 }

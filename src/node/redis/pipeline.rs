@@ -1,10 +1,9 @@
 //! The bytes of one connection: requests of all rounds go out together, replies come back in order.
 //!
-//! A connection of the client library would do, and did: it carries each call through a channel, a
-//! task and a channel back, packs each request once a master, and wakes the asker at every answer.
-//! Those were two thirds of what a pair of rounds cost this process; here a call is a copy into the
-//! bytes to be sent and a place in a queue. And the task that writes is ours to end: a connection that
-//! is given up must not write another byte.
+//! Not the client library's connection, for two reasons. That one carries each call through a channel, a task
+//! and a channel back, packs each request once a master, and wakes the asker at every answer; here a call is a
+//! copy into the bytes to be sent and an entry in a queue. And the task that writes is ours to end: a connection
+//! that is given up must not write another byte.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -182,11 +181,11 @@ struct Driver {
     pipe: Arc<Pipe>,
     listener: Listener,
     outgoing: Vec<u8>,
-    /// How much of it has been.
+    /// Bytes of `outgoing` that have been written.
     sent: usize,
     flushed: bool,
     incoming: Vec<u8>,
-    /// How much of it is.
+    /// Bytes of `incoming` that are filled.
     received: usize,
     /// Taken from the bytes; kept from turn to turn for their memory, as are the next.
     answers: Vec<Answer>,

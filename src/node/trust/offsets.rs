@@ -38,7 +38,7 @@ pub(super) struct Offsets {
     kept: VecDeque<Reading>,
     /// All steps so far.
     stepped: i64,
-    /// The largest difference of what `stepped` was at a reading and how high that was.
+    /// The largest difference, over all readings so far, of `stepped` at that time and the reading's `high`.
     base: i64,
 }
 
@@ -52,9 +52,11 @@ struct Reading {
     from: i64,
     /// Until when nothing lower was read.
     to: i64,
-    /// What the offset was at most, less what the rates may have added until then.
+    /// An upper bound of the offset: the clock when it was read, less the moment at which the request was sent,
+    /// less what the difference of the rates may have added since the first reading.
     high: i64,
-    /// The highest that a later offset was at least, less the same.
+    /// The highest lower bound of an offset that was read later: the same with the moment at which the answer
+    /// came. Where it is above `high`, the clock has stepped by the difference at least.
     seen: i64,
 }
 

@@ -141,7 +141,7 @@ impl KnownServers {
 }
 
 impl State {
-    /// Gives a server a slot: its own of an earlier life, that of the server that was last at its address,
+    /// Gives a server an entry: its own of an earlier life, that of the server that was last at its address,
     /// one that nobody has had, or that of any server that is away, of which there is one.
     fn admit(&mut self, mut newcomer: KnownServer) -> usize {
         let rank = |server: &KnownServer| match server {

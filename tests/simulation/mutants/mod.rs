@@ -103,16 +103,14 @@ fn tail(bytes: &[u8]) -> String {
 /// What the simulation needs to be built, and nothing that changed since stays.
 fn copy_tree(tree: &Path) {
     let _ = fs::remove_dir_all(tree);
-    for part in ["src", "lua", "tests/simulation", "benches"] {
+    for part in ["src", "lua", "tests/simulation", "tests/support"] {
         copy_dir(&root().join(part), &tree.join(part));
     }
     for file in ["Cargo.toml", "Cargo.lock", "README.md"] {
         fs::copy(root().join(file), tree.join(file)).expect("copied");
     }
-    // A mutant runs for seconds: building it is what takes long.
     let manifest = fs::read_to_string(tree.join("Cargo.toml")).expect("copied");
-    let plain = manifest.replace("multilock = { opt-level = 1 }", "");
-    // And it has no neighbours.
+    // It has no neighbours.
     let alone = |line: &str| {
         if line.starts_with("members = ") {
             "members = []\n".to_owned()
@@ -120,7 +118,7 @@ fn copy_tree(tree: &Path) {
             format!("{line}\n")
         }
     };
-    let plain: String = plain.lines().map(alone).collect();
+    let plain: String = manifest.lines().map(alone).collect();
     fs::write(tree.join("Cargo.toml"), plain).expect("written");
 }
 
