@@ -69,14 +69,7 @@ impl<'a> Acquisition<'a> {
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
         let fence = Fence { token, retention };
-        let request = calls::acquire(
-            &terms.names,
-            &field.text(),
-            1,
-            terms.lease,
-            fence,
-            pool.call_context(),
-        );
+        let request = calls::acquire(&terms.names, &field.text(), 1, terms.lease, fence, pool.context());
         let tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
@@ -146,7 +139,7 @@ impl<'a> Acquisition<'a> {
             token: self.token,
         };
         let retention = pool.config.fence_retention;
-        let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.call_context());
+        let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.context());
         let votes = &self.rollback.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
         let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);

@@ -202,7 +202,7 @@ impl Extension {
                 count,
                 *lease,
                 fence,
-                self.client.pool.call_context(),
+                self.client.pool.context(),
             );
             Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |other| {
                 other == node
@@ -308,7 +308,7 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
         renewals,
         pool.config.fence_retention,
         Fencing::KeepUp,
-        pool.call_context(),
+        pool.context(),
     )
 }
 

@@ -180,7 +180,7 @@ impl Pool {
     }
 
     /// What this client tells with everything that counts in a vote.
-    pub(crate) fn call_context(&self) -> CallContext {
+    pub(crate) fn context(&self) -> CallContext {
         let marking = if self.config.strict {
             Marking::Marked
         } else {
