@@ -3,24 +3,31 @@
 -- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., the charter, and when fenced: fence 1,
 --       fence 2, ..., and when the master's memory is marked: its marker
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
---       client reckons with, and when fenced: token, ms that a fence lives
+--       client reckons with, and when fenced: token, the last token of its block, 1 when the token was
+--       accepted before, for a hold that is taken again, or 0
 -- Returns
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
---                                 is one, was accepted: it is above all that was stored
---   {stamp, 3, highest}           granted, but a token as high had been stored before
+--                                 is one, was accepted: it is above every fence, or was accepted before
+--   {stamp, 3, highest}           granted, but the token is not above every fence
 --   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
 --   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
 --                                 nothing was written
--- where highest is the largest token that was stored for any of the names before, in decimal digits, and
--- stamp is the master's wall clock in microseconds, with a marker: as digits, a space, and what it says.
+-- or an error that begins with FENCE: a fence is spoilt, until somebody deletes its key; nothing was written.
+-- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
+-- clock in microseconds, with a marker: as digits, a space, and what it says.
+--
+-- A fence is what a token must be above: what is stored, or the floor where nothing is: the clock less five
+-- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
+-- past it. From then on the floor is above it by five minutes, by which the clock may be set back.
 --
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
 -- token counts only together with the grant, so it moves in the same script.
 
 local call = redis.call
-local owner, count, lease, token = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
+local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]), ARGV[7]
+local declared = ARGV[8] == '1'
 local marked = ARGV[4] == '1'
 local fences = marked and #KEYS - 1 or #KEYS
 local charter = token and (fences - 1) / 3 * 2 + 1 or fences
@@ -28,21 +35,23 @@ local last = charter - 1
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
-local stamp = time[1] * 1000000 + time[2]
+local clock = time[1] * 1000000 + time[2]
+local stamp = clock
 if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
--- The largest token that is stored, as a number and as its digits. What is no number that a script
--- handles exactly stands for the largest that is: nothing is ever above it.
-local highest, digits = 0, '0'
+-- The largest fence. A token that was accepted before is below the floor at times, and counts all the same.
+local highest = 0
 for i = charter + 1, fences do
-  local text = call('get', KEYS[i])
-  if text then
-    local number = tonumber(text)
-    if not (number and number >= 0 and number <= 9007199254740991) then
-      number, text = 9007199254740991, '9007199254740991'
+  -- pcall: a key of another type is spoilt, too.
+  local stored = redis.pcall('get', KEYS[i])
+  local fence = clock - 300000000
+  if stored then
+    fence = type(stored) == 'string' and tonumber(stored)
+    if not (fence and fence >= 0 and fence <= clock + 86400000000) and not declared then
+      return redis.error_reply('FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
     end
-    if number > highest then highest, digits = number, text end
   end
+  if fence and fence > highest then highest = fence end
 end
 
 -- The common case in one look: nobody holds any name, nobody was forced out of one, and no lease is so
@@ -94,7 +103,9 @@ else
       end
     end
   end
-  if refused_for ~= nil then return {stamp, 0, refused_for, refused_by, token and digits or nil} end
+  if refused_for ~= nil then
+    return {stamp, 0, refused_for, refused_by, token and string.format('%.0f', highest) or nil}
+  end
 
   for i = 1, last, 2 do
     local left = call('pttl', KEYS[i])
@@ -110,12 +121,13 @@ else
 end
 
 if not token then return stamp end
-local accepted = tonumber(token) > highest
+if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest)} end
+-- Whole milliseconds, none of them too few.
+local left = math.ceil((top + 600000000 - clock) / 1000)
 for i = charter + 1, fences do
-  if accepted then
-    call('set', KEYS[i], token, 'px', ARGV[7])
-  else
-    call('pexpire', KEYS[i], ARGV[7])
-  end
+  -- What was accepted before may be below what is stored by now, or so old that the floor is above it.
+  local stored = declared and redis.pcall('get', KEYS[i])
+  local below = not stored or type(stored) == 'string' and (tonumber(stored) or token) < token
+  if below and left > 0 then call('set', KEYS[i], top, 'px', left) end
 end
-return accepted and stamp or {stamp, 3, digits}
+return stamp

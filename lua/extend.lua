@@ -2,63 +2,71 @@
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...;
 --       after them the charter, and when the master's memory is marked: its marker
--- ARGV  ms that a fence lives, 1 when the memory is marked or 0, longest lease in ms that the client
---       reckons with, then for each hold: owner field, hold
---       count, lease in ms, number of names, token (0 when it is not fenced), 1 to raise the fence or 0
---       to keep it up
+-- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
+--       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
+--       token of its block, 1 to raise the fence or 0 to keep it up
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
 -- marker: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the
---                            fence was to be raised, the token was above all that was stored
---   3                        continued, but the token was not above all that was stored
+--                            fence was to be raised, the token was above every fence
+--   3                        continued, but the token was not above every fence, which stay as they are
 --   2                        absent: a name is free here; nothing was written
 --   {0, ms left, type}       another holds a name; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
 -- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
 -- to so many ms; nothing was written
+-- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
 --
 -- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
 -- may expire between the look and the write. It never creates a hold: one that arrives after the
 -- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
 -- onto a master where another holds must not outdo that other's token.
 
-local retention, marked = ARGV[1], ARGV[2] == '1'
+local marked = ARGV[1] == '1'
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = redis.call('time')
-local stamp, now = time[1] * 1000000 + time[2], time[1] * 1000 + time[2] / 1000
+local clock = time[1] * 1000000 + time[2]
+local stamp, now = clock, clock / 1000
 if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- Who does not know how long others may hold cannot tell whose votes count.
 local agreed = redis.call('get', KEYS[marked and #KEYS - 1 or #KEYS])
 if agreed then
   local longest = tonumber(string.match(agreed, '^%d+')) or 0
-  if longest > tonumber(ARGV[3]) then return {stamp, -2, string.format('%.0f', longest)} end
+  if longest > tonumber(ARGV[2]) then return {stamp, -2, string.format('%.0f', longest)} end
 end
 
--- What a fence has stored. What is no number that a script handles exactly stands for the largest
--- that is: nothing is ever above it.
-local function stored(key)
-  local number = tonumber(redis.call('get', key) or 0)
-  if number and number >= 0 and number <= 9007199254740991 then return number end
-  return 9007199254740991
-end
-
--- Makes the fences at least the token; whether the token was above all of them.
-local function fence(first, last, digits)
-  local token, above = tonumber(digits), true
+-- Whether a token is above all of the fences, or the error of one that is spoilt. They are as in acquire.lua.
+local function above(first, last, token)
+  local higher = true
   for i = first, last do
-    if stored(KEYS[i]) < token then
-      redis.call('set', KEYS[i], digits, 'px', retention)
-    else
-      above = false
-      redis.call('pexpire', KEYS[i], retention)
+    -- pcall: a key of another type is spoilt, too.
+    local stored = redis.pcall('get', KEYS[i])
+    local fence = clock - 300000000
+    if stored then
+      fence = type(stored) == 'string' and tonumber(stored)
+      if not (fence and fence >= 0 and fence <= clock + 86400000000) then
+        return redis.error_reply('FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
+      end
     end
+    if token <= fence then higher = false end
   end
-  return above
+  return higher
 end
 
-local function extend(first, names, fences, owner, count, lease, token, raise)
+-- Makes the fences at least the last token of a block, unless it is so old that the floor is above it. One that
+-- is spoilt stays as it is: it keeps everybody else out, and the hold was there before.
+local function keep_up(first, last, top)
+  local left = math.ceil((top + 600000000 - clock) / 1000)
+  for i = first, last do
+    local stored = redis.pcall('get', KEYS[i])
+    local below = not stored or type(stored) == 'string' and (tonumber(stored) or tonumber(top)) < tonumber(top)
+    if below and left > 0 then redis.call('set', KEYS[i], top, 'px', left) end
+  end
+end
+
+local function extend(first, names, fences, owner, count, lease, token, top, raise)
   local last, absent = first + 2 * names - 1, false
   for i = first, last, 2 do
     -- pcall: a key of another type is an answer here, not an error.
@@ -70,21 +78,27 @@ local function extend(first, names, fences, owner, count, lease, token, raise)
     end
   end
   if absent then return 2 end
+  local higher = raise ~= '1' or above(last + 1, last + fences, tonumber(token))
+  if type(higher) == 'table' then return higher end
   for i = first, last, 2 do
     -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
     if redis.call('pttl', KEYS[i]) < lease then redis.call('pexpire', KEYS[i], lease) end
     redis.call('hset', KEYS[i], owner, count)
   end
-  local above = fence(last + 1, last + fences, token)
-  return raise == '1' and not above and 3 or 1
+  if not higher then return 3 end
+  keep_up(last + 1, last + fences, top)
+  return 1
 end
 
 local answers, first = {stamp}, 1
-for i = 4, #ARGV, 6 do
+for i = 3, #ARGV, 7 do
   local names, token = tonumber(ARGV[i + 3]), ARGV[i + 4]
   local fences = token == '0' and 0 or names
-  answers[#answers + 1] =
-    extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5])
+  local answer =
+    extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5], ARGV[i + 6])
+  -- Only a hold that stands alone is to raise its fences.
+  if type(answer) == 'table' and answer.err then return answer end
+  answers[#answers + 1] = answer
   first = first + 2 * names + fences
 end
 return answers

@@ -2,8 +2,7 @@
 --
 -- One hold:
 -- KEYS  name 1, name 2, ..., and when fenced: fence 1, fence 2, ...
--- ARGV  owner field, notify (1 or 0), token (0 when not fenced), ms that a fence lives,
---       channel 1, channel 2, ...
+-- ARGV  owner field, notify (1 or 0), the last token of its block (0 when not fenced), channel 1, channel 2, ...
 -- Returns
 --   listeners              the owner held every name and has given it up
 --   {names, listeners}     the owner held so many of the names and has given them up
@@ -11,15 +10,16 @@
 --
 -- Many holds, of owners who do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, ms that a fence lives, then for each hold: owner field, notify, token, number of names, channels
+-- ARGV  0, then for each hold: owner field, notify, the last token, number of names, channels
 -- Returns an array: for each hold what it would have returned alone, or its error.
 --
 -- Atomic, because between the look and the delete the name may have passed to somebody else. It
 -- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
--- The fence is left at the token or above, also on a master that had not accepted it.
+-- The fence is left at the token or above, also on a master that had not accepted it; where the token is so old
+-- that the floor is above it (see acquire.lua), nothing is stored.
 
 -- The hold's first key, how many names it has, and what stands before its first channel.
-local function release(key, names, channels, owner, notify, token, retention)
+local function release(key, names, channels, owner, notify, top)
   local released, listeners = 0, 0
   for i = 0, names - 1 do
     -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
@@ -27,13 +27,14 @@ local function release(key, names, channels, owner, notify, token, retention)
     local gone = redis.pcall('hdel', KEYS[key + i], owner)
     if gone == 1 then
       released = released + 1
-      if token ~= '0' then
+      if top ~= '0' then
         -- pcall: a fence of another type is left as it is, and the other names are released all the same.
-        -- What is no number that a script handles exactly stands for the largest that is.
         local fence = KEYS[key + names + i]
-        local stored = tonumber(redis.pcall('get', fence) or 0) or 9007199254740991
-        if stored >= 0 and stored < tonumber(token) then
-          redis.pcall('set', fence, token, 'px', retention)
+        local stored = redis.pcall('get', fence)
+        if not stored or type(stored) == 'string' and (tonumber(stored) or tonumber(top)) < tonumber(top) then
+          local time = redis.call('time')
+          local left = math.ceil((top + 600000000 - (time[1] * 1000000 + time[2])) / 1000)
+          if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
       if notify == '1' then
@@ -51,14 +52,14 @@ end
 
 if ARGV[1] ~= '0' then
   local names = ARGV[3] == '0' and #KEYS or #KEYS / 2
-  return release(1, names, 4, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+  return release(1, names, 3, ARGV[1], ARGV[2], ARGV[3])
 end
 
-local answers, key, at = {}, 1, 3
+local answers, key, at = {}, 1, 2
 while at <= #ARGV do
-  local token, names = ARGV[at + 2], tonumber(ARGV[at + 3])
-  answers[#answers + 1] = release(key, names, at + 3, ARGV[at], ARGV[at + 1], token, ARGV[2])
-  key = key + names * (token == '0' and 1 or 2)
+  local top, names = ARGV[at + 2], tonumber(ARGV[at + 3])
+  answers[#answers + 1] = release(key, names, at + 3, ARGV[at], ARGV[at + 1], top)
+  key = key + names * (top == '0' and 1 or 2)
   at = at + 4 + names
 end
 return answers

@@ -118,13 +118,6 @@ impl MastersBuilder {
         self
     }
 
-    /// How long a master remembers the largest fencing token of a name that is no longer used. 7 days
-    /// by default; longer than any process that holds an old token may be paused.
-    pub fn fence_retention(mut self, retention: Duration) -> Self {
-        self.config.fence_retention = retention;
-        self
-    }
-
     /// For how long after its start a master has no vote. [`Quarantine::Auto`] by default.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.config.quarantine = quarantine;

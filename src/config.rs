@@ -25,7 +25,6 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
     pub(crate) allow_eviction: bool,
-    pub(crate) fence_retention: Duration,
     pub(crate) quarantine: Quarantine,
     pub(crate) strict: bool,
     pub(crate) namespace: Namespace,
@@ -61,7 +60,6 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             drift_factor: 0.01,
             allow_eviction: false,
-            fence_retention: Duration::from_secs(7 * 24 * 3600),
             quarantine: Quarantine::Auto,
             strict: false,
             namespace: Namespace::default(),
@@ -120,12 +118,6 @@ impl Config {
             self.lease_without_charter,
             smallest,
             MAX_WITHOUT_CHARTER,
-        )?;
-        in_range(
-            "fence_retention",
-            self.fence_retention,
-            self.longest_lease(),
-            MAX_LEASE,
         )?;
         if let Quarantine::For(quarantine) = self.quarantine {
             let shortest = outlived(self.reckoned_lease(), self.drift_factor);

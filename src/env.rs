@@ -13,7 +13,7 @@ impl Masters {
     /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas; one in a
     /// password is written `%2C`), and where they are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`,
     /// `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
-    /// `MULTILOCK_FENCE_RETENTION`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
+    /// `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
     /// `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
     /// `MULTILOCK_STRICT` (`true` or `false`).
     ///
@@ -58,7 +58,6 @@ impl MastersBuilder {
         )?;
         read.duration("MULTILOCK_NODE_TIMEOUT", &mut config.node_timeout)?;
         read.duration("MULTILOCK_CONNECT_TIMEOUT", &mut config.connect_timeout)?;
-        read.duration("MULTILOCK_FENCE_RETENTION", &mut config.fence_retention)?;
         read.set(
             "MULTILOCK_DRIFT_FACTOR",
             &mut config.drift_factor,

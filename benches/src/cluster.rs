@@ -15,7 +15,7 @@ const IN_MEMORY: [&str; 4] = ["--appendonly", "no", "--save", ""];
 /// For the last stragglers of a run.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 /// Keys that are meant to outlast the locks.
-const FENCES: &str = "redisson_lock_token:";
+const FENCES: &str = "multilock_fence:";
 
 pub struct Cluster {
     pub servers: Vec<Server>,

@@ -5,13 +5,12 @@ use libfuzzer_sys::fuzz_target;
 use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place; `MULTILOCK_NODES`, the URLs, is made of all lines before.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 10] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_MAX_LEASE",
     "MULTILOCK_LEASE_WITHOUT_CHARTER",
     "MULTILOCK_NODE_TIMEOUT",
     "MULTILOCK_CONNECT_TIMEOUT",
-    "MULTILOCK_FENCE_RETENTION",
     "MULTILOCK_DRIFT_FACTOR",
     "MULTILOCK_QUARANTINE",
     "MULTILOCK_ALLOW_EVICTION",

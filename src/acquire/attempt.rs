@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::timeout;
 
+use crate::acquire::proposal::Proposal;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::Rollback;
 use crate::acquire::terms::Terms;
@@ -14,7 +15,7 @@ use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
 use crate::hold::vote_record::NodeSet;
 use crate::hold::{Granted, Hold};
-use crate::protocol::calls::{self, Fence, Fencing, Renewal};
+use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
 use crate::protocol::reply::Reply;
@@ -46,7 +47,7 @@ pub(crate) async fn attempt(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
 struct Acquisition<'a> {
     terms: &'a Terms,
     field: Field,
-    token: FencingToken,
+    proposal: Proposal<'a>,
     /// The longest lease that was reckoned with when it began.
     reckoned: Duration,
     /// What the hold has once a quorum has granted.
@@ -60,29 +61,28 @@ impl<'a> Acquisition<'a> {
     /// Asks every master.
     fn begin(terms: &'a Terms) -> Self {
         let (client, pool) = (&terms.client, &terms.client.pool);
-        let (field, retention) = (client.fresh_field(), pool.config.fence_retention);
-        let token = if terms.fenced {
-            client.propose_token()
-        } else {
-            FencingToken::NONE
-        };
+        let (field, proposal) = (client.fresh_field(), Proposal::new(terms));
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
-        let fence = Fence { token, retention };
+        let fence = proposal.fence();
         let request = calls::acquire(&terms.names, &field.text(), 1, terms.lease, fence, pool.context());
-        let tally = Tally::new(pool.slots.len(), terms.needed);
+        let mut tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
             field,
             token: FencingToken::NONE,
         };
-        let rollback = Rollback::new(pool, claim, tally.blocking());
-        let round =
-            Round::begin(pool, &request, Trust::Quorum(terms.needed), |_| true).wake_after(terms.needed);
+        let mut rollback = Rollback::new(pool, claim, tally.blocking());
+        for (node, vote) in proposal.objections() {
+            tally.count(&Reply::from(vote.clone()));
+            rollback.votes[node] = vote;
+        }
+        let asked = |node: usize| rollback.votes[node] == Vote::Pending;
+        let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), asked).wake_after(terms.needed);
         Self {
             terms,
             field,
-            token,
+            proposal,
             reckoned,
             validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
@@ -96,7 +96,7 @@ impl<'a> Acquisition<'a> {
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
             let reply = Reply::acquired(answer);
-            self.terms.client.tokens.saw(reply.highest);
+            self.proposal.saw(reply.highest);
             self.tally.count(&reply);
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
@@ -130,18 +130,17 @@ impl<'a> Acquisition<'a> {
     /// where grant and acceptance met, so the others are not asked.
     async fn raise(&mut self) -> bool {
         let (terms, pool) = (self.terms, &self.terms.client.pool);
-        self.token = terms.client.propose_token();
+        let votes = &self.rollback.votes;
+        let granted = |node: usize| votes[node] == Vote::Granted;
+        self.proposal.raise(granted);
         let renewal = Renewal {
             names: &terms.names,
             owner: self.field.text(),
             count: 1,
             lease: terms.lease,
-            token: self.token,
+            token: self.proposal.token,
         };
-        let retention = pool.config.fence_retention;
-        let request = calls::extend(&[renewal], retention, Fencing::Raise, pool.context());
-        let votes = &self.rollback.votes;
-        let granted = |node: usize| votes[node] == Vote::Granted;
+        let request = calls::extend(&[renewal], Fencing::Raise, pool.context());
         let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = round.until(self.round.deadline());
         let mut accepted = 0;
@@ -150,7 +149,7 @@ impl<'a> Acquisition<'a> {
         {
             accepted += usize::from(Reply::extended(answer, 1)[0].accepted);
         }
-        tracing::debug!(names = %terms.names, token = %self.token, accepted, "asked for a larger fencing token");
+        tracing::debug!(names = %terms.names, token = %self.proposal.token, accepted, "asked for a larger fencing token");
         accepted >= terms.needed
     }
 
@@ -203,7 +202,7 @@ impl<'a> Acquisition<'a> {
             names: terms.names.clone(),
             field: self.field,
             needed: terms.needed,
-            token: self.token,
+            token: self.proposal.token,
             acquired: self.round.begun(),
             ends,
             lease: terms.lease,

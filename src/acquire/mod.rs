@@ -2,6 +2,7 @@
 
 mod attempt;
 pub(crate) mod enter;
+mod proposal;
 mod race;
 mod refusal;
 mod rollback;

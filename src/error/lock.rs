@@ -69,10 +69,11 @@ pub enum LockError {
         /// What every master answered.
         votes: Votes,
     },
-    /// So many masters deny what the protocol needs that no quorum can be had until somebody
-    /// changes their configuration. Waiting would not help, so [`lock`](crate::MultiLock::lock)
+    /// So many masters deny what the protocol needs, or keep no token in a fence, that no quorum
+    /// can be had until somebody changes their configuration or deletes the key, which the votes name. Waiting
+    /// would not help, so [`lock`](crate::MultiLock::lock)
     /// returns it at once.
-    #[error("too many masters cannot be used until their configuration or ours is changed: {votes}")]
+    #[error("too many masters cannot be used until somebody does what they ask for: {votes}")]
     Misconfigured {
         /// What every master answered.
         votes: Votes,

@@ -7,10 +7,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::hold::schedule::Schedule;
+use crate::hold::tokens::Tokens;
+use crate::names::Names;
 use crate::protocol::field::Field;
 use crate::queue::Queues;
+use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
-use crate::token::{FencingToken, Tokens};
+use crate::token::FencingToken;
 
 /// The shared part of [`Masters`](crate::Masters).
 #[derive(Debug)]
@@ -51,9 +54,9 @@ impl Client {
         }
     }
 
-    /// A token above all that this client knows of, and all that a master with a vote may have
-    /// forgotten.
-    pub(crate) fn propose_token(&self) -> FencingToken {
+    /// A token for these names: above all that is known of their fences and all that a master with a vote may
+    /// have forgotten, and `least_us` at least.
+    pub(crate) fn propose_token(&self, names: &Names, clocks: &Clocks, least_us: u64) -> FencingToken {
         let now = Instant::now();
         let voting = self
             .pool
@@ -61,11 +64,13 @@ impl Client {
             .iter()
             .filter_map(|slot| slot.link().ok())
             .filter(|link| link.quarantine(now).is_zero());
-        let floor = voting
+        let forgotten = voting
             .map(|link| link.floor().saturating_add(1))
             .max()
             .unwrap_or(0);
-        FencingToken(self.tokens.propose(floor.max(self.pool.clock.wall_us())))
+        // Where no master is connected, nothing will come of it.
+        let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
+        self.tokens.propose(names, clock_us.max(forgotten).max(least_us))
     }
 }
 

@@ -190,11 +190,10 @@ impl Extension {
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let retention = self.client.pool.config.fence_retention;
         let round = hold.while_valid(node, |count| {
             let fence = Fence {
                 token: hold.token,
-                retention,
+                declared: true,
             };
             let request = calls::acquire(
                 &hold.names,
@@ -304,12 +303,7 @@ async fn extend_once(client: &Arc<Client>, hold: &Arc<Hold>, lease: Duration) ->
 }
 
 fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
-    calls::extend(
-        renewals,
-        pool.config.fence_retention,
-        Fencing::KeepUp,
-        pool.context(),
-    )
+    calls::extend(renewals, Fencing::KeepUp, pool.context())
 }
 
 /// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been

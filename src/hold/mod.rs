@@ -10,6 +10,7 @@ pub(crate) mod holdings;
 pub(crate) mod release;
 pub(crate) mod schedule;
 mod state;
+pub(crate) mod tokens;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 

@@ -43,7 +43,7 @@ impl Release {
         crowd: Option<Crowd>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        let request = calls::release(&claim, notify, pool.config.fence_retention);
+        let request = calls::release(&claim, notify);
         let round = Round::release(pool, &request, claim.clone(), notify, asked);
         Self {
             round: Some(round),

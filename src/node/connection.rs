@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::trust::clock_check::ClockCheck;
+use super::trust::master_clock::MasterClock;
 use super::{Answer, By, Inbox, Marker, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::{Class, Fault};
@@ -60,6 +61,7 @@ pub(super) struct Recollection {
     pub(super) memory: Duration,
     /// What the master's clock showed then, in microseconds since 1970.
     pub(super) clock_us: u64,
+    pub(super) clock: MasterClock,
     pub(super) marker: Option<Marker>,
     /// How far it must reach back for the master's votes to count.
     pub(super) reckoning: Arc<Reckoning>,
@@ -177,8 +179,12 @@ impl Link {
     /// `begun`.
     pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let Recollection {
-            marker, clock_check, ..
+            marker,
+            clock_check,
+            clock,
+            ..
         } = &self.recollection;
+        clock.hear(stamp.clock_us, now);
         clock_check.hear(stamp.clock_us, begun, now);
         if marker
             .as_ref()
@@ -188,6 +194,16 @@ impl Link {
             // The next connection marks the memory anew.
             self.replace();
         }
+    }
+
+    /// Takes in what the master's clock shows, beside a vote.
+    pub(crate) fn hear_clock(&self, clock_us: u64, now: Moment) {
+        self.recollection.clock.hear(clock_us, now);
+    }
+
+    /// What the master's clock shows at `now`, in microseconds since 1970.
+    pub(crate) fn clock_us(&self, now: Moment) -> u64 {
+        self.recollection.clock.shows_us(now)
     }
 
     /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::Notify;
@@ -92,8 +91,6 @@ pub(crate) fn is_done(answer: &Answer) -> bool {
 /// What one master is owed.
 pub(crate) struct Deferrals {
     queue: Mutex<Queue>,
-    /// How long a master remembers a fencing token.
-    retention: Duration,
     full: Arc<AtomicBool>,
     /// Rings when a batch may be sent, for the one task that sends.
     news: Notify,
@@ -118,10 +115,9 @@ struct Queue {
 }
 
 impl Deferrals {
-    pub(super) fn new(retention: Duration, relieved: Arc<Notify>) -> Self {
+    pub(super) fn new(relieved: Arc<Notify>) -> Self {
         Self {
             queue: Mutex::default(),
-            retention,
             full: Arc::default(),
             news: Notify::new(),
             settled: Notify::new(),
@@ -190,7 +186,7 @@ impl Deferrals {
             return;
         };
         let claims = batch.iter().map(|deferred| (&deferred.claim, deferred.notify));
-        let request = calls::releases(claims, self.retention);
+        let request = calls::releases(claims);
         let call = Arc::new(Batch {
             deferrals: Arc::clone(self),
             link: Arc::clone(link),

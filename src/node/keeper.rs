@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::connection::Recollection;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
+use super::trust::master_clock::MasterClock;
 use super::{Connection, KnownServers, Link, Listener, Node, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::node::channels::Topics;
@@ -171,6 +172,7 @@ impl Keeper {
         Recollection {
             memory,
             clock_us: peer.clock_us,
+            clock: MasterClock::new(peer.clock_us, self.context.clock.now()),
             marker: peer.marker,
             reckoning: Arc::clone(reckoning),
             clock_check: Arc::clone(clock_check),

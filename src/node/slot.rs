@@ -37,13 +37,13 @@ pub(crate) struct Slot {
 impl Slot {
     /// For a master that remembers fencing tokens for so long. `relieved` rings when it is no longer owed
     /// too much.
-    pub(crate) fn new(node: usize, label: Arc<str>, retention: Duration, relieved: &Arc<Notify>) -> Self {
+    pub(crate) fn new(node: usize, label: Arc<str>, relieved: &Arc<Notify>) -> Self {
         Self {
             node,
             label,
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
             status: watch::Sender::new(Status::Connecting),
-            deferrals: Arc::new(Deferrals::new(retention, Arc::clone(relieved))),
+            deferrals: Arc::new(Deferrals::new(Arc::clone(relieved))),
         }
     }
 

@@ -62,8 +62,8 @@ fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
     pub(crate) token: FencingToken,
-    /// How long a master remembers it.
-    pub(crate) retention: Duration,
+    /// Whether it was accepted before, by a quorum, for a hold that is taken again.
+    pub(crate) declared: bool,
 }
 
 impl Fence {
@@ -129,7 +129,8 @@ pub(crate) fn acquire(
     call.ms(reckoned);
     if fence.is_wanted() {
         call.number(fence.token.get());
-        call.ms(fence.retention);
+        call.number(fence.token.get());
+        call.flag(fence.declared);
     }
     call.done()
 }
@@ -160,15 +161,10 @@ pub(crate) enum Fencing {
 }
 
 /// `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend(
-    renewals: &[Renewal<'_>],
-    retention: Duration,
-    fencing: Fencing,
-    context: CallContext,
-) -> Arc<Request> {
+pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallContext) -> Arc<Request> {
     let fence = |renewal: &Renewal<'_>| Fence {
         token: renewal.token,
-        retention,
+        declared: fencing == Fencing::KeepUp,
     };
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
     let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
@@ -178,7 +174,6 @@ pub(crate) fn extend(
         call.keys(fence(renewal).keys(renewal.names));
     }
     call.words(context.keys());
-    call.ms(retention);
     call.flag(context.marking == Marking::Marked);
     call.ms(context.reckoned);
     for renewal in renewals {
@@ -186,6 +181,7 @@ pub(crate) fn extend(
         call.number(renewal.count);
         call.ms(renewal.lease);
         call.number(renewal.names.len() as u64);
+        call.number(renewal.token.get());
         call.number(renewal.token.get());
         call.flag(fencing == Fencing::Raise);
     }
@@ -198,26 +194,22 @@ pub(crate) fn released_keys(claim: &Claim) -> usize {
 }
 
 /// `lua/release.lua`, for one hold.
-pub(crate) fn release(claim: &Claim, notify: bool, retention: Duration) -> Arc<Request> {
+pub(crate) fn release(claim: &Claim, notify: bool) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     keys_to_release(&mut call, claim);
     call.word(&claim.field.text());
     call.flag(notify);
     call.number(claim.token.get());
-    call.ms(retention);
     call.keys(claim.names.iter().map(channel));
     call.done()
 }
 
 /// The same for any number of holds, each with whether its waiters are told.
-pub(crate) fn releases<'a>(
-    claims: impl ExactSizeIterator<Item = (&'a Claim, bool)> + Clone,
-    retention: Duration,
-) -> Arc<Request> {
+pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = (&'a Claim, bool)> + Clone) -> Arc<Request> {
     if claims.len() == 1
         && let Some((claim, notify)) = claims.clone().next()
     {
-        return release(claim, notify, retention);
+        return release(claim, notify);
     }
     let keys = claims.clone().map(|(claim, _)| released_keys(claim)).sum();
     let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|(claim, _)| &claim.names));
@@ -225,7 +217,6 @@ pub(crate) fn releases<'a>(
         keys_to_release(&mut call, claim);
     }
     call.number(0);
-    call.ms(retention);
     for (claim, notify) in claims {
         call.word(&claim.field.text());
         call.flag(notify);
@@ -240,7 +231,7 @@ fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     call.words(claim.names.iter());
     let fence = Fence {
         token: claim.token,
-        retention: Duration::ZERO,
+        declared: true,
     };
     call.keys(fence.keys(&claim.names));
 }
@@ -302,7 +293,7 @@ mod tests {
     fn keys_come_before_arguments() {
         let fence = Fence {
             token: FencingToken(5),
-            retention: Duration::from_secs(9),
+            declared: false,
         };
         let (name, second) = ("a".into(), Duration::from_secs(1));
         let context = |marking| CallContext {
@@ -317,8 +308,8 @@ mod tests {
         let fenced = words(&request);
         let own = ["4", "a", "multilock_revoked:{a}", "multilock_charter"];
         assert_eq!(fenced[2..6], own);
-        assert_eq!(fenced[6], "redisson_lock_token:{a}");
-        assert_eq!(fenced[7..], ["me:1", "1", "1000", "0", "30000", "5", "9000"]);
+        assert_eq!(fenced[6], "multilock_fence:{a}");
+        assert_eq!(fenced[7..], ["me:1", "1", "1000", "0", "30000", "5", "5", "0"]);
         let unfenced = Fence {
             token: FencingToken::NONE,
             ..fence

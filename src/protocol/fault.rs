@@ -47,12 +47,14 @@ pub(crate) enum Class {
     DeniedInside,
     /// A key of ours was replaced by something else: this call fails until somebody removes that key.
     Spoilt,
+    /// A fence holds no token: nobody gets one until somebody deletes its key.
+    SpoiltFence,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }
 
 /// Error codes and what they say. Each of these is raised before a script's first write.
-const CODES: [(&str, Class); 16] = [
+const CODES: [(&str, Class); 17] = [
     ("OOM", Class::Passing),
     ("MISCONF", Class::Passing),
     ("NOREPLICAS", Class::Passing),
@@ -71,6 +73,8 @@ const CODES: [(&str, Class); 16] = [
     // Our scripts look at keys of other types through pcall; only a key of ours that was replaced by
     // something else can raise it, and before anything is written of its hold.
     ("WRONGTYPE", Class::Spoilt),
+    // Raised by our scripts, for a fence that holds no token.
+    ("FENCE", Class::SpoiltFence),
 ];
 
 /// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
@@ -128,9 +132,12 @@ impl Fault {
         }
     }
 
-    /// Nobody may do what a script does there until a configuration is changed.
-    pub(crate) fn is_denied(&self) -> bool {
-        matches!(self.class(), Some(Class::Denied | Class::DeniedInside))
+    /// The same call fails there until somebody changes a configuration or deletes a key.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self.class(),
+            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence)
+        )
     }
 
     /// With the commands of the script's line that is denied, where the server tells only the line.
@@ -183,7 +190,11 @@ impl Fault {
         matches!(
             self,
             Self::Server {
-                class: Class::Spoilt | Class::Denied | Class::DeniedInside | Class::Unforeseen,
+                class: Class::Spoilt
+                    | Class::SpoiltFence
+                    | Class::Denied
+                    | Class::DeniedInside
+                    | Class::Unforeseen,
                 ..
             }
         )
@@ -248,7 +259,7 @@ mod tests {
         ] {
             let fault = Fault::from_server("ERR", detail);
             assert_eq!(fault.class(), Some(Class::DeniedInside), "{detail}");
-            assert!(fault.is_denied() && fault.vote().may_have_granted(), "{detail}");
+            assert!(fault.is_final() && fault.vote().may_have_granted(), "{detail}");
         }
     }
 

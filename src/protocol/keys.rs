@@ -11,7 +11,7 @@ pub(crate) const MARKER: &str = "multilock_marker";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";
-const FENCE: &str = "redisson_lock_token";
+const FENCE: &str = "multilock_fence";
 const REVOCATION: &str = "multilock_revoked";
 
 /// A key or channel that belongs to a name.
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn names_with_braces_have_keys_of_their_own() {
-        assert_eq!(fence("a").text(), "redisson_lock_token:{a}");
-        assert_eq!(fence("{a}").text(), "redisson_lock_token::{a}");
+        assert_eq!(fence("a").text(), "multilock_fence:{a}");
+        assert_eq!(fence("{a}").text(), "multilock_fence::{a}");
         assert_eq!(
             revocation_mark("{order}:1").text(),
             "multilock_revoked::{order}:1"

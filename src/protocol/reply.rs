@@ -74,7 +74,7 @@ pub(crate) struct Reply {
     pub(crate) accepted: bool,
     /// The largest token that was stored before.
     pub(crate) highest: u64,
-    /// Nobody may do there what the script does.
+    /// The same fails there until somebody changes a configuration or deletes a key.
     pub(crate) denied: bool,
 }
 
@@ -117,7 +117,7 @@ impl From<Vote> for Reply {
 impl From<Fault> for Reply {
     fn from(fault: Fault) -> Self {
         Self {
-            denied: fault.is_denied(),
+            denied: fault.is_final(),
             ..fault.vote().into()
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Tally {
     refusals: Vec<(Arc<str>, usize)>,
     /// Masters that granted and accepted the token.
     accepted: usize,
-    /// Masters that deny what the protocol needs.
+    /// Masters on which the same fails until somebody changes a configuration or deletes a key.
     denied: usize,
 }
 

@@ -1,5 +1,6 @@
 //! One round: a request to every master at once, answers as they come, one deadline for all.
 
+pub(crate) mod clocks;
 mod overdue;
 pub(crate) mod pool;
 pub(crate) mod stragglers;

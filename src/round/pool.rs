@@ -82,7 +82,7 @@ impl Pool {
             .iter()
             .enumerate()
             .map(|(index, node)| {
-                let slot = Slot::new(index, node.label(), config.fence_retention, &relieved);
+                let slot = Slot::new(index, node.label(), &relieved);
                 Arc::new(slot)
             })
             .collect();

@@ -1,9 +1,10 @@
 //! What all histories have in common, and what a row may choose.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+
+use crate::support::clock;
 
 pub const WORKERS: usize = 3;
 /// The name that is only ever locked on all masters.
@@ -38,9 +39,6 @@ pub struct SetUp {
     pub outlasts_restarts: bool,
 }
 
-/// Where a server with a clock of its own reads it, beside its data.
-pub const CLOCK_FILE: &str = "clock";
-
 impl SetUp {
     /// Whether the masters of the compose file would do.
     pub fn is_plain(self) -> bool {
@@ -73,35 +71,6 @@ impl SetUp {
         if !self.clocks {
             return Ok(Vec::new());
         }
-        let library = libfaketime()?;
-        Ok(vec![
-            // The C library's malloc goes before jemalloc's, which reads the clock before libfaketime can serve it.
-            ("LD_PRELOAD", format!("{library}:libc.so.6")),
-            ("FAKETIME_TIMESTAMP_FILE", format!("{{dir}}/{CLOCK_FILE}")),
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ])
+        clock::env()
     }
-}
-
-/// libfaketime, from `LIBFAKETIME` or where the packages of the distributions put it.
-fn libfaketime() -> Result<String> {
-    if let Ok(path) = std::env::var("LIBFAKETIME") {
-        anyhow::ensure!(
-            Path::new(&path).is_file(),
-            "LIBFAKETIME names '{path}', which is not there"
-        );
-        return Ok(path);
-    }
-    let arch = std::env::consts::ARCH;
-    let places = [
-        format!("/usr/lib/{arch}-linux-gnu/faketime/libfaketime.so.1"),
-        "/usr/lib/faketime/libfaketime.so.1".to_owned(),
-        "/usr/lib64/faketime/libfaketime.so.1".to_owned(),
-        "/usr/local/lib/faketime/libfaketime.so.1".to_owned(),
-    ];
-    places.into_iter().find(|place| Path::new(place).is_file()).context(
-        "libfaketime is missing, which sets the clocks of the servers: install it by `apt-get install faketime`, \
-         or name it in LIBFAKETIME",
-    )
 }

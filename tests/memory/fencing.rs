@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use crate::support::{connect, ms};
 use futures::poll;
-use multilock::sim::{Cluster, Keep, Master};
-use multilock::{FencingToken, LockError, Owner};
+use multilock::sim::{Client, Cluster, Keep, Master};
+use multilock::{FencingToken, LockError, Masters, Owner, Quarantine, Vote};
 use tokio::time::sleep;
 
-const FENCE: &str = "redisson_lock_token:{a}";
+const FENCE: &str = "multilock_fence:{a}";
+
+/// What the masters' clocks show at the start, and an hour later, in microseconds.
+const START: u64 = 1_700_000_000_000_000;
+const FAR: u64 = START + 3_600_000_000;
 
 fn stored(master: &Master) -> u64 {
     let text = master.command(&["GET", FENCE]).expect("a string").pop();
@@ -38,8 +42,8 @@ async fn every_grant_has_a_larger_token_whoever_gets_it() {
     }
     for master in cluster.iter() {
         assert_eq!(stored(master), last.get(), "kept after the release");
-        let retention = master.time_left(FENCE).expect("expires");
-        assert!(retention > Duration::from_secs(6 * 24 * 3600), "{retention:?}");
+        let left = master.time_left(FENCE).expect("expires");
+        assert!(left > ms(599_900) && left <= ms(600_000), "{left:?}");
         assert_eq!(
             master.executed().get("extend"),
             None,
@@ -74,13 +78,13 @@ async fn off_costs_nothing_and_gives_the_smallest() {
     assert!(cluster.iter().all(|master| master.keys().is_empty()));
 }
 
-/// A client whose clock is hours behind what the masters have seen.
+/// A fence that is an hour ahead of the clocks.
 #[tokio::test(start_paused = true)]
 async fn a_larger_one_on_some_masters_costs_one_more_round() {
     for ahead in [vec![0], vec![0, 1], vec![0, 1, 2]] {
         let cluster = Cluster::new(3);
         let masters = connect(&cluster).await;
-        let far = 4_000_000_000_000_000;
+        let far = FAR;
         for place in &ahead {
             store(cluster.master(*place), far);
         }
@@ -116,21 +120,39 @@ async fn a_larger_one_on_some_masters_costs_one_more_round() {
     }
 }
 
-/// A token that nothing can be above, or no number at all, under one name.
+/// A fence that is far ahead of the clock, or no number at all: an error at once, that says what to do.
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
-    for spoilt in ["9007199254740991", "not a number", "-5", "nan", "1e300"] {
+    let tomorrow = (START + 25 * 3_600_000_000).to_string();
+    for spoilt in [
+        "9007199254740991",
+        "not a number",
+        "-5",
+        "nan",
+        "1e300",
+        &*tomorrow,
+        "inf",
+    ] {
         let cluster = Cluster::new(3);
         let masters = connect(&cluster).await;
         for master in cluster.iter() {
             master.command(&["SET", FENCE, spoilt]).expect("stored");
         }
+        // It does not wait for what only somebody can change.
         let error = masters
             .red_lock("a")
-            .try_lock()
+            .lock()
             .await
             .expect_err("no token is larger");
-        assert!(matches!(error, LockError::Unfenced { .. }), "{spoilt}: {error}");
+        assert!(
+            matches!(error, LockError::Misconfigured { .. }),
+            "{spoilt}: {error}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.contains("FENCE multilock_fence:{a} holds no token") && text.contains("; DEL it"),
+            "{text}"
+        );
         sleep(ms(100)).await;
         assert!(
             cluster.iter().all(|master| master.fields("a").is_empty()),
@@ -152,14 +174,14 @@ async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
 async fn a_lock_on_several_names_is_above_all_of_their_fences() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
-    let far = 4_000_000_000_000_000;
+    let far = FAR;
     for master in cluster.iter() {
         store(master, far);
     }
     let guard = masters.red_lock(["a", "b", "c"]).lock().await.expect("free");
     assert!(guard.fencing_token().get() > far);
     for name in ["a", "b", "c"] {
-        let key = format!("redisson_lock_token:{{{name}}}");
+        let key = format!("multilock_fence:{{{name}}}");
         let kept = cluster
             .iter()
             .filter(|master| master.command(&["GET", &key]) == Ok(vec![guard.fencing_token().to_string()]));
@@ -189,7 +211,7 @@ async fn cancelled_while_raising_leaves_no_hold() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
     for master in cluster.iter() {
-        store(master, 4_000_000_000_000_000);
+        store(master, FAR);
         master.set_delay(ms(2), ms(2));
     }
     for after in 0..10 {
@@ -221,7 +243,7 @@ fn fields(cluster: &Cluster) -> Vec<Vec<String>> {
 async fn raise_without_owner() {
     let cluster = Cluster::new(3);
     let (a, b) = (connect(&cluster).await, connect(&cluster).await);
-    let far = 4_000_000_000_000_000;
+    let far = FAR;
     store(cluster.master(0), far);
     // B holds 2 alone, as an attempt under way does; A is granted on 0 and 1, and must raise.
     cluster
@@ -263,7 +285,7 @@ async fn accept_without_grant() {
     cluster.master(2).hold_requests(true);
     sleep(ms(5)).await;
     // B's grants on 0 and 2 come before A's requests there, as if over a shorter way.
-    let b_token = 4_000_000_000_000_000;
+    let b_token = FAR;
     for place in [0, 2] {
         store(cluster.master(place), b_token);
     }
@@ -297,13 +319,14 @@ async fn lost_reply_same_token() {
         answer(master.eval(
             acquire,
             &keys,
-            &["me:1", "1", "30000", "0", "30000", token, "600000"],
+            &["me:1", "1", "30000", "0", "30000", token, token, "0"],
         ))
     };
-    assert_eq!(once("7"), Ok(vec![]), "granted and accepted");
+    let [seven, eight, nine] = [7, 8, 9].map(|token| (START + token).to_string());
+    assert_eq!(once(&seven), Ok(vec![]), "granted and accepted");
     assert_eq!(
-        once("7"),
-        Ok(vec!["3".into(), "7".into()]),
+        once(&seven),
+        Ok(vec!["3".into(), seven.clone()]),
         "granted, not accepted"
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
@@ -313,37 +336,37 @@ async fn lost_reply_same_token() {
         answer(master.eval(
             extend,
             &extended,
-            &["600000", "0", "30000", "me:1", "1", "30000", "1", token, "1"],
+            &["0", "30000", "me:1", "1", "30000", "1", token, token, "1"],
         ))
     };
-    assert_eq!(raise("7"), Ok(vec!["3".into()]), "not above itself");
-    assert_eq!(raise("8"), Ok(vec!["1".into()]));
-    assert_eq!(stored(master), 8);
+    assert_eq!(raise(&seven), Ok(vec!["3".into()]), "not above itself");
+    assert_eq!(raise(&eight), Ok(vec!["1".into()]));
+    assert_eq!(stored(master), START + 8);
     let stranger = master.eval(
         extend,
         &extended,
-        &["600000", "0", "30000", "you:1", "1", "30000", "1", "9", "1"],
+        &["0", "30000", "you:1", "1", "30000", "1", &nine, &nine, "1"],
     );
     assert_eq!(answer(stranger).expect("refused")[0], "0");
-    assert_eq!(stored(master), 8, "only its holder moves a fence");
+    assert_eq!(stored(master), START + 8, "only its holder moves a fence");
     master.command(&["DEL", "a"]).expect("released");
-    assert_eq!(raise("9"), Ok(vec!["2".into()]), "absent");
-    assert_eq!(stored(master), 8, "nor does anybody on a free name");
+    assert_eq!(raise(&nine), Ok(vec!["2".into()]), "absent");
+    assert_eq!(stored(master), START + 8, "nor does anybody on a free name");
 }
 
-/// Numbers beyond 2^53 would lose digits on their way through Lua.
+/// Numbers in the middle of 2^53 keep their digits on their way through Lua.
 #[tokio::test(start_paused = true)]
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
     let acquire = include_str!("../../lua/acquire.lua");
     let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
-    let largest = "9007199254740991";
-    let args = ["me:1", "1", "30000", "0", "30000", largest, "600000"];
+    let largest = (START + 24 * 3_600_000_000 - 1).to_string();
+    let args = ["me:1", "1", "30000", "0", "30000", &largest, &largest, "0"];
     let accepted = answer(cluster.master(0).eval(acquire, &keys, &args));
     assert_eq!(accepted, Ok(vec![]));
     assert_eq!(
         answer(cluster.master(0).eval(acquire, &keys, &args)),
-        Ok(vec!["3".into(), largest.into()])
+        Ok(vec!["3".into(), largest.clone()])
     );
 }
 
@@ -419,17 +442,17 @@ async fn names_that_differ_by_braces_have_fences_of_their_own() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
     for master in cluster.iter() {
-        store(master, 4_000_000_000_000_000);
+        store(master, FAR);
     }
     // The largest token of `a` would be above all that is proposed for the other, once for each name.
     let guard = masters.red_lock("{a}").try_lock().await.expect("free");
-    assert!(u64::from(guard.fencing_token()) < 4_000_000_000_000_000);
+    assert!(u64::from(guard.fencing_token()) < FAR);
     let both = masters
         .red_lock(["a", "{b}", "b"])
         .try_lock()
         .await
         .expect("free");
-    assert!(u64::from(both.fencing_token()) > 4_000_000_000_000_000);
+    assert!(u64::from(both.fencing_token()) > FAR);
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,8 +465,86 @@ async fn a_name_that_is_a_key_of_ours_is_refused() {
     };
     assert_eq!(
         (invalid.field, &*invalid.value),
-        ("name", "\"redisson_lock_token:{a}\"")
+        ("name", "\"multilock_fence:{a}\"")
     );
     let guard = masters.red_lock("a").try_lock().await;
     drop(guard.expect("its fence is a number"));
+}
+
+/// Whatever its date: what it proposes are the masters' clocks.
+#[tokio::test(start_paused = true)]
+async fn a_client_with_a_wrong_date_spoils_no_fence() {
+    let cluster = Cluster::new(3);
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let builder = || Masters::builder().quarantine(Quarantine::Off);
+    let clients = [
+        Client::new().clock_ahead(year),
+        Client::new().clock_behind(year),
+        Client::new(),
+    ];
+    let mut last = FencingToken::NONE;
+    for client in &clients {
+        let masters = cluster.connect_as(client, builder()).await.expect("connects");
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        assert!(guard.fencing_token() > last);
+        last = guard.fencing_token();
+        assert!(last.get() < START + 60_000_000, "{last}");
+        guard.unlock().await.expect("held");
+        sleep(ms(10)).await;
+    }
+    for master in cluster.iter() {
+        assert_eq!(master.executed().get("extend"), None, "one round each");
+    }
+}
+
+/// Every fence that it keeps would live for as long as it is ahead.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_far_ahead_has_no_vote_where_tokens_are_wanted() {
+    let cluster = Cluster::new(3);
+    cluster.master(1).set_clock_forward(Duration::from_secs(6 * 60));
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("a majority is right");
+    let votes = guard.votes();
+    let vote = &votes.iter().nth(1).expect("three votes").vote;
+    let Vote::Failed { error } = vote else {
+        panic!("{votes}");
+    };
+    assert!(error.starts_with("its clock is 6m"), "{error}");
+    assert!(cluster.master(1).keys().is_empty(), "it was not asked");
+    guard.unlock().await.expect("held");
+    let all = masters
+        .multi_lock("a")
+        .try_lock()
+        .await
+        .expect_err("one has no vote");
+    assert!(matches!(all, LockError::Unreachable { .. }), "{all}");
+    let unfenced = masters.multi_lock("a").fenced(false).try_lock().await;
+    drop(unfenced.expect("no token is wanted"));
+    // By less than that it costs nothing.
+    cluster.master(1).set_clock_back(Duration::from_secs(2 * 60));
+    sleep(Duration::from_secs(60)).await;
+    for _ in 0..2 {
+        // The first one hears of it.
+        let _ = masters.red_lock("b").try_lock().await;
+        sleep(Duration::from_secs(60)).await;
+    }
+    masters.multi_lock("b").try_lock().await.expect("all vote").leak();
+}
+
+/// What a service leaves behind that locks a name for each order it handles.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_name_ten_minutes_after_its_last_use() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for n in 0..500 {
+        let guard = masters.red_lock(format!("order:{n}")).lock().await.expect("free");
+        guard.unlock().await.expect("held");
+    }
+    sleep(Duration::from_secs(9 * 60)).await;
+    assert!(
+        cluster.iter().all(|master| master.keys().len() == 500),
+        "until then its tokens are known"
+    );
+    sleep(Duration::from_secs(70)).await;
+    assert!(cluster.iter().all(|master| master.keys().is_empty()));
 }

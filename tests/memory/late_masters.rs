@@ -32,7 +32,7 @@ async fn a_spoilt_fence_keeps_no_name_from_its_release() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
     let guard = masters.red_lock(["a", "b", "c"]).lock().await.expect("free");
-    for fence in ["redisson_lock_token:{a}", "redisson_lock_token:{b}"] {
+    for fence in ["multilock_fence:{a}", "multilock_fence:{b}"] {
         cluster.master(0).command(&["DEL", fence]).expect("deleted");
         cluster
             .master(0)

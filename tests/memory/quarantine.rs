@@ -246,11 +246,11 @@ async fn tokens_of_masters_in_quarantine_are_ignored() {
     restart_empty(&cluster, 0);
     cluster
         .master(0)
-        .command(&["SET", "redisson_lock_token:{a}", "4000000000000000"])
+        .command(&["SET", "multilock_fence:{a}", "1700003600000000"])
         .expect("stored");
     sleep(ms(300)).await;
     let guard = masters.red_lock("a").try_lock().await.expect("1 and 2 vote");
-    assert!(guard.fencing_token().get() < 4_000_000_000_000_000);
+    assert!(guard.fencing_token().get() < 1_700_003_600_000_000);
 }
 
 /// A quorum in quarantine grants, does not count, and is rolled back with a notice that the waiter

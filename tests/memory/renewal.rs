@@ -516,9 +516,9 @@ async fn one_spoilt_hold_ends_no_other_in_its_batch() {
         guards.push(masters.red_lock(format!("n{n}")).lock().await.expect("free"));
     }
     for master in [0, 1].map(|place| cluster.master(place)) {
-        let fence = "redisson_lock_token:{n7}";
-        master.command(&["DEL", fence]).expect("deleted");
-        master.command(&["HSET", fence, "x", "y"]).expect("stored");
+        master.command(&["DEL", "n7"]).expect("deleted");
+        let mark = ["SET", "multilock_revoked:{n7}", "no mark"];
+        master.command(&mark).expect("stored");
     }
     sleep(LEASE * 3).await;
     let valid: Vec<_> = guards.iter().map(MultiLockGuard::is_valid).collect();

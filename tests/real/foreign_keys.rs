@@ -275,7 +275,7 @@ async fn the_scripts_by_hand() {
     let acquire = async |owner: &str, lease: &str| support::acquire(server, &keys, owner, lease).await;
     let extend = async |owner: &str, lease: &str| support::extend(server, &keys, owner, lease).await;
     let release = async |owner: &str| {
-        match eval(server, RELEASE, &keys[..1], &[owner, "1", "0", "1000", channel]).await {
+        match eval(server, RELEASE, &keys[..1], &[owner, "1", "0", channel]).await {
             // Listeners alone: every name was released.
             Value::Int(_) => Value::Int(1),
             Value::Array(mut names_and_listeners) => names_and_listeners.remove(0),

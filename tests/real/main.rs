@@ -6,6 +6,7 @@ mod charter;
 mod connect;
 mod contention;
 mod even_numbers;
+mod fences;
 mod foreign_keys;
 mod lifecycle;
 mod many_holds;

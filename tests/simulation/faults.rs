@@ -316,7 +316,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         }
         Blow::EvictLock => world.plan.names.iter().for_each(|name| evict((*name).to_owned())),
         Blow::EvictFence => {
-            let fence = |name: &&str| evict(format!("redisson_lock_token:{{{name}}}"));
+            let fence = |name: &&str| evict(format!("multilock_fence:{{{name}}}"));
             world.plan.names.iter().for_each(fence);
         }
         Blow::DeleteLock(name) => {

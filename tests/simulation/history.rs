@@ -134,6 +134,8 @@ pub(crate) enum Kind {
         reply: String,
         /// The answer was an error.
         failed: bool,
+        /// What the master's clock showed, in microseconds.
+        clock_us: u64,
         /// For how long a force keeps owners out: the longest lease that its client knew of.
         keeps_out: Duration,
         after: Vec<Stored>,

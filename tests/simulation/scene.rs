@@ -16,7 +16,10 @@ use crate::history::Kind;
 use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, tasks};
-use crate::world::{Mine, Tap, World, watch};
+use crate::world::{Mine, Tap, World, clock_us, watch};
+
+/// The fence of the name that scenes are about.
+pub(crate) const FENCE: &str = "multilock_fence:{a}";
 
 /// Three masters, two clients near them, and nothing that strikes by itself.
 pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
@@ -182,4 +185,10 @@ pub(crate) fn violated(property: &str, what: &str) -> ! {
 /// Lets what is on its way arrive.
 pub(crate) async fn settle() {
     sleep(ms(2)).await;
+}
+
+/// A token so far ahead of a master's clock.
+pub(crate) fn ahead(scene: &Scene, master: usize, by: Duration) -> String {
+    let us = u64::try_from(by.as_micros()).expect("not too long");
+    (clock_us(scene.master(master)) + us).to_string()
 }

@@ -416,7 +416,7 @@ impl Observer for Tap {
         }
         let failed = reply.is_err();
         let owner = match call.script {
-            "extend" => call.args.get(3),
+            "extend" => call.args.get(2),
             "acquire" | "release" => call.args.first(),
             _ => None,
         };
@@ -436,7 +436,7 @@ impl Observer for Tap {
         let now = self.history.now();
         let locks = call.keys.iter().filter(|key| self.names.contains(&key.as_str()));
         let after = locks.map(|name| {
-            let fence = master.command(&["GET", &format!("redisson_lock_token:{{{name}}}")]);
+            let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);
             let fields = master.fields(name);
             Stored {
                 name: name.clone(),
@@ -467,6 +467,7 @@ impl Observer for Tap {
             None,
             Kind::Executed {
                 master: call.master,
+                clock_us: clock_us(master),
                 keeps_out: keeps_out(call),
                 connection: call.connection,
                 script: call.script,
@@ -479,11 +480,11 @@ impl Observer for Tap {
     }
 }
 
-/// The owners of a batch of releases: after the retention come, for each, its field, two numbers, how many
+/// The owners of a batch of releases: after a zero come, for each, its field, two numbers, how many
 /// names it has, and as many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
-    let mut rest = &args[2..];
+    let mut rest = &args[1..];
     while let [owner, _, _, names, channels @ ..] = rest {
         owners.push(shortened(owner));
         rest = &channels[names.parse().expect("a number")..];
@@ -508,4 +509,14 @@ pub(crate) async fn watch(world: Arc<World>) {
 fn keeps_out(call: &Call) -> Duration {
     let ms = call.args.get(1).filter(|_| call.script == "force");
     Duration::from_millis(ms.and_then(|ms| ms.parse().ok()).unwrap_or(0))
+}
+
+/// What a master's clock shows, in microseconds.
+pub(crate) fn clock_us(master: &Master) -> u64 {
+    let time = master.command(&["TIME"]).expect("a clock");
+    let time: Vec<u64> = time
+        .iter()
+        .map(|digits| digits.parse().expect("digits"))
+        .collect();
+    time[0] * 1_000_000 + time[1]
 }

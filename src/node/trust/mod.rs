@@ -2,6 +2,7 @@
 
 pub(super) mod clock_check;
 pub(super) mod marker;
+pub(super) mod master_clock;
 pub(crate) mod membership;
 mod offsets;
 pub(super) mod servers;

@@ -52,7 +52,7 @@ impl Master {
     pub fn locks(&self) -> Vec<String> {
         self.keys()
             .into_iter()
-            .filter(|key| !key.starts_with("redisson_lock_token:"))
+            .filter(|key| !key.starts_with("multilock_fence:"))
             .collect()
     }
 

@@ -1,15 +1,14 @@
 //! Servers whose wall clock is set.
 
-use std::fs;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use futures::future::join_all;
 use rand::RngExt;
 
 use super::{PROMISED, Row};
-use crate::settings::{CLOCK_FILE, SetUp};
+use crate::settings::SetUp;
 use crate::stage::Stage;
 use crate::support::Keep;
+use crate::support::clock;
 
 const CLOCKS: SetUp = SetUp {
     clocks: true,
@@ -57,11 +56,7 @@ pub fn rows() -> Vec<Row> {
 /// Moves a server's clock for good: going back would be a step, too.
 fn step(stage: &mut Stage, master: usize, seconds: i64) -> Result<()> {
     stage.clocks[master] += seconds;
-    let file = stage.server(master).dir().join(CLOCK_FILE);
-    // Renamed, because the server reads the file at every look at the clock.
-    let new = file.with_extension("new");
-    fs::write(&new, format!("{:+}s\n", stage.clocks[master])).context("setting a clock")?;
-    fs::rename(&new, &file).context("setting a clock")
+    clock::set(stage.server(master), stage.clocks[master])
 }
 
 async fn forward(stage: &mut Stage, majority: bool) -> Result<()> {

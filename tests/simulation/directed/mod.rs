@@ -4,6 +4,7 @@
 mod charter;
 mod cleanup;
 mod clocks;
+mod fences;
 mod forgetting;
 mod reentry;
 mod tokens;

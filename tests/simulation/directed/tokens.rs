@@ -8,17 +8,22 @@ use tokio::time::sleep;
 use crate::ask::Ask;
 use crate::plan::Class;
 use crate::plan::ms;
-use crate::scene::{Scene, plan, settle};
+use crate::scene::{FENCE, Scene, ahead, plan, settle};
 
-const FENCE: &str = "redisson_lock_token:{a}";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// B had masters 1 and 2; then A, whose clock is behind, gets 0 and 1. Master 0 has never heard of B.
+/// B had masters 1 and 2, with a token above a fence that is ahead of the clocks; then A gets 0 and 1. Master 0 has never heard of B.
 #[tokio::test(start_paused = true)]
 async fn one_acceptance_is_not_enough() {
     let lease = ms(2000);
-    let clients = vec![Client::new().clock_behind(HOUR), Client::new()];
+    let clients = vec![Client::new(), Client::new()];
     let scene = Scene::open_with(plan(Class::Durable, lease), clients).await;
+    for master in [1, 2] {
+        scene
+            .master(master)
+            .command(&["SET", FENCE, &ahead(&scene, master, HOUR), "PX", "7200000"])
+            .expect("stored");
+    }
     scene.cut(1, 0, Direction::ToMaster);
     let b = scene.lock(1, Ask::new().lease(lease)).await;
     assert!(b.is_some(), "1 and 2 grant");
@@ -37,8 +42,7 @@ async fn accept_without_grant() {
     let lease = ms(2000);
     let mut plan = plan(Class::Durable, lease);
     plan.node_timeout = ms(500);
-    let ahead = Client::new().clock_ahead(ms(10_000));
-    let scene = Scene::open_with(plan, vec![Client::new(), ahead]).await;
+    let scene = Scene::open_with(plan, vec![Client::new(), Client::new()]).await;
     let other = ["SET", "a", "theirs", "PX", "60000"];
     scene.master(2).command(&other).expect("stored");
     scene.cut(0, 0, Direction::ToMaster);
@@ -62,14 +66,8 @@ async fn raise_without_owner() {
     let lease = ms(2000);
     let mut plan = plan(Class::Durable, lease);
     plan.node_timeout = ms(500);
-    let behind = Client::new().clock_behind(ms(100));
-    let scene = Scene::open_with(plan, vec![Client::new(), behind]).await;
-    let time = scene.master(0).command(&["TIME"]).expect("a clock");
-    let time: Vec<u64> = time
-        .iter()
-        .map(|digits| digits.parse().expect("digits"))
-        .collect();
-    let larger = (time[0] * 1_000_000 + time[1] + 1000).to_string();
+    let scene = Scene::open_with(plan, vec![Client::new(), Client::new()]).await;
+    let larger = ahead(&scene, 0, ms(1));
     let fence = ["SET", FENCE, &larger, "PX", "600000"];
     scene.master(0).command(&fence).expect("stored");
     scene.cut(0, 0, Direction::ToClient);

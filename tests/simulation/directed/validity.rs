@@ -139,24 +139,22 @@ async fn a_minority_grants_nothing() {
     scene.end().await;
 }
 
-/// Another hold travels with it whose fence is no longer one.
+/// Another hold travels with it whose name has no mark but a key of another type.
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_hold_ends_no_other() {
     let scene = Scene::open(plan(Class::Durable, LEASE)).await;
     let mine = scene.lock(0, Ask::new()).await.expect("free");
     let spoilt = scene.seats[0].masters().red_lock("b").try_lock().await;
     for master in scene.masters() {
-        master
-            .command(&["DEL", "redisson_lock_token:{b}"])
-            .expect("deleted");
-        let other = ["HSET", "redisson_lock_token:{b}", "x", "y"];
+        master.command(&["DEL", "b"]).expect("deleted");
+        let other = ["SET", "multilock_revoked:{b}", "no mark"];
         master.command(&other).expect("stored");
     }
     sleep(ms(3000)).await;
     assert!(mine.guard.is_valid(), "it was renewed by itself");
     drop(spoilt);
     for master in scene.masters() {
-        master.evict("redisson_lock_token:{b}");
+        master.evict("multilock_revoked:{b}");
     }
     scene.leave(0, Some(mine)).await;
     scene.end().await;

@@ -1,5 +1,5 @@
 //! What masters keep: one owner at a name, an end to every key, an end that is never brought forward
-//! while the owner stays, and a fence that never falls while it exists.
+//! while the owner stays, and a fence that never falls while it exists, and exists until the clock is far enough past it.
 //!
 //! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
 //! ends, which come nearer by what they slip; what a fault takes is no fall.
@@ -23,6 +23,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             Kind::Executed {
                 master,
                 script,
+                clock_us,
                 after,
                 ..
             } => {
@@ -36,7 +37,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     };
                     let slipped = case.slipped(*master, before, place);
                     let steady = case.class.keeps_assumptions().then_some(slipped);
-                    if let Some(wrong) = compared(old, key, event.at, steady) {
+                    let wrong = compared(old, key, event.at, steady);
+                    if let Some(wrong) = wrong.or_else(|| fence(old.fence, key.fence, *clock_us)) {
                         let what = format!("{script}: {wrong} at {} on m{master}", key.name);
                         return Some((what, vec![before, place]));
                     }
@@ -65,9 +67,14 @@ fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>
     {
         return Some("the end was brought forward");
     }
-    match (old.fence, new.fence) {
+    None
+}
+
+/// A fence may be gone once the clock is ten minutes past it.
+fn fence(old: Option<u64>, new: Option<u64>, clock_us: u64) -> Option<&'static str> {
+    match (old, new) {
         (Some(old), Some(new)) if new < old => Some("the fence fell"),
-        (Some(_), None) => Some("the fence is gone"),
+        (Some(old), None) if clock_us < old + 600_000_000 => Some("the fence is gone"),
         _ => None,
     }
 }

@@ -10,6 +10,7 @@
 
 mod address;
 mod child;
+pub mod clock;
 mod cluster;
 mod container;
 mod exclusive;

@@ -21,7 +21,7 @@ pub async fn acquire(server: &Server, keys: &[&str], owner: &str, lease_ms: &str
 /// Runs extend by hand, unfenced, for one hold of one name; its answer.
 pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
     let keys = [keys, &["multilock_charter"]].concat();
-    let args = ["1000", "0", "30000", owner, "1", lease_ms, "1", "0", "0"];
+    let args = ["0", "30000", owner, "1", lease_ms, "1", "0", "0", "0"];
     after_stamp(eval(server, EXTEND, &keys, &args).await).remove(0)
 }
 

@@ -149,7 +149,7 @@ impl Server {
     /// belongs to the set of masters.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
-        keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+        keys.retain(|key| !key.starts_with("multilock_fence:"));
         keys.retain(|key| key != "multilock_charter" && key != "multilock_masters");
         keys.sort();
         keys

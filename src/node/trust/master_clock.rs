@@ -1,0 +1,39 @@
+//! What a master's wall clock shows, between two of its answers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::time::clock::Moment;
+
+/// As its last answer told it, carried on by this client's own clock.
+#[derive(Debug)]
+pub(in crate::node) struct MasterClock {
+    origin: Moment,
+    /// What it would have shown at the origin, in microseconds since 1970.
+    at_origin_us: AtomicU64,
+}
+
+impl MasterClock {
+    /// Of a master whose clock showed that at `heard`.
+    pub(in crate::node) fn new(clock_us: u64, heard: Moment) -> Self {
+        Self {
+            origin: heard,
+            at_origin_us: AtomicU64::new(clock_us),
+        }
+    }
+
+    pub(in crate::node) fn hear(&self, clock_us: u64, heard: Moment) {
+        let at_origin = clock_us.saturating_sub(self.since_origin(heard));
+        self.at_origin_us.store(at_origin, Ordering::Relaxed);
+    }
+
+    /// What it shows at `now`, in microseconds since 1970.
+    pub(in crate::node) fn shows_us(&self, now: Moment) -> u64 {
+        self.at_origin_us
+            .load(Ordering::Relaxed)
+            .saturating_add(self.since_origin(now))
+    }
+
+    fn since_origin(&self, moment: Moment) -> u64 {
+        moment.ns_since(self.origin) / 1_000
+    }
+}

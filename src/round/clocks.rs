@@ -1,0 +1,93 @@
+//! What the masters' wall clocks show together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::names::Names;
+use crate::protocol::{calls, reply};
+use crate::round::pool::Pool;
+use crate::round::{Forgotten, Round, Trust};
+
+/// How far a master's clock may be ahead of the others for its fences to be used: every fence that it keeps lives
+/// for as long as it is ahead. What a token may be behind a master's clock is as much (`lua/acquire.lua`).
+const AHEAD: Duration = Duration::from_secs(5 * 60);
+
+/// The clocks of the masters that are connected, at one moment, in microseconds since 1970.
+pub(crate) struct Clocks {
+    shown: SmallVec<[Option<u64>; 8]>,
+    median_us: Option<u64>,
+}
+
+impl Clocks {
+    pub(crate) fn of(pool: &Pool) -> Self {
+        let now = pool.clock.now();
+        let shown: SmallVec<_> = pool
+            .slots
+            .iter()
+            .map(|slot| Some(slot.link().ok()?.clock_us(now)))
+            .collect();
+        Self::new(shown)
+    }
+
+    fn new(shown: SmallVec<[Option<u64>; 8]>) -> Self {
+        let mut known: SmallVec<[u64; 8]> = shown.iter().flatten().copied().collect();
+        known.sort_unstable();
+        // The lower one of the two in the middle: one clock of two that is ahead is not believed.
+        let median_us = known.get(known.len().saturating_sub(1) / 2).copied();
+        Self { shown, median_us }
+    }
+
+    pub(crate) fn median_us(&self) -> Option<u64> {
+        self.median_us
+    }
+
+    /// By how much a master's clock is ahead of the median, where that is too much for its fences.
+    pub(crate) fn too_far_ahead(&self, node: usize) -> Option<Duration> {
+        let ahead = self.shown[node]?.saturating_sub(self.median_us?);
+        Some(Duration::from_micros(ahead)).filter(|ahead| *ahead > AHEAD)
+    }
+
+    /// The latest of some masters.
+    pub(crate) fn latest_us(&self, of: impl Fn(usize) -> bool) -> Option<u64> {
+        let shown = self.shown.iter().enumerate();
+        shown
+            .filter(|(node, _)| of(*node))
+            .filter_map(|(_, shown)| *shown)
+            .max()
+    }
+}
+
+/// Asks some masters in the background what their clocks show.
+pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
+    let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
+    let (pool, names) = (Arc::clone(pool), names.len());
+    round.leave(Forgotten::SentAgain, move |node, answer| {
+        if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
+            link.hear_clock(report.clock_us, pool.clock.now());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_clock_that_is_wrong_is_outvoted_and_told() {
+        let minute = 60_000_000;
+        let clocks = Clocks::new(
+            [Some(100 * minute), None, Some(90 * minute), Some(94 * minute)]
+                .into_iter()
+                .collect(),
+        );
+        assert_eq!(clocks.median_us(), Some(94 * minute));
+        assert_eq!(clocks.too_far_ahead(0), Some(Duration::from_secs(360)));
+        assert_eq!((clocks.too_far_ahead(1), clocks.too_far_ahead(2)), (None, None));
+        assert_eq!(clocks.latest_us(|node| node != 0), Some(94 * minute));
+        let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect());
+        assert_eq!(two.median_us(), Some(90 * minute));
+        assert_eq!(Clocks::new(SmallVec::new()).median_us(), None);
+    }
+}
