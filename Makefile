@@ -94,10 +94,12 @@ lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7")
 	@scripts/install-redis.sh
+	@scripts/install-faketime.sh
 	@cargo run --release -q -p multilock-bench -- run $(ONLY)
 
 bench-quick: need-cargo ## A subset of it, in less than a minute
 	@scripts/install-redis.sh
+	@scripts/install-faketime.sh
 	@cargo run --release -q -p multilock-bench -- run --quick $(ONLY)
 
 bench-report: need-cargo ## Draw the last run into docs/performance

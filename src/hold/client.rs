@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::hold::schedule::Schedule;
@@ -57,20 +56,10 @@ impl Client {
     /// A token for these names: above all that is known of their fences and all that a master with a vote may
     /// have forgotten, and `least_us` at least.
     pub(crate) fn propose_token(&self, names: &Names, clocks: &Clocks, least_us: u64) -> FencingToken {
-        let now = Instant::now();
-        let voting = self
-            .pool
-            .slots
-            .iter()
-            .filter_map(|slot| slot.link().ok())
-            .filter(|link| link.quarantine(now).is_zero());
-        let forgotten = voting
-            .map(|link| link.floor().saturating_add(1))
-            .max()
-            .unwrap_or(0);
         // Where no master is connected, nothing will come of it.
         let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
-        self.tokens.propose(names, clock_us.max(forgotten).max(least_us))
+        self.tokens
+            .propose(names, clock_us.max(clocks.floor_us()).max(least_us))
     }
 }
 

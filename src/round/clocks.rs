@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::names::Names;
 use crate::protocol::{calls, reply};
@@ -18,29 +19,43 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct Clocks {
     shown: SmallVec<[Option<u64>; 8]>,
     median_us: Option<u64>,
+    floor_us: u64,
 }
 
 impl Clocks {
     pub(crate) fn of(pool: &Pool) -> Self {
-        let now = pool.clock.now();
-        let shown: SmallVec<_> = pool
-            .slots
-            .iter()
-            .map(|slot| Some(slot.link().ok()?.clock_us(now)))
-            .collect();
-        Self::new(shown)
+        let (moment, now) = (pool.clock.now(), Instant::now());
+        let mut floor_us = 0;
+        let shown = pool.slots.iter().map(|slot| {
+            let link = slot.link().ok()?;
+            if link.quarantine(now).is_zero() {
+                floor_us = link.floor().saturating_add(1).max(floor_us);
+            }
+            Some(link.clock_us(moment))
+        });
+        let shown = shown.collect();
+        Self::new(shown, floor_us)
     }
 
-    fn new(shown: SmallVec<[Option<u64>; 8]>) -> Self {
+    fn new(shown: SmallVec<[Option<u64>; 8]>, floor_us: u64) -> Self {
         let mut known: SmallVec<[u64; 8]> = shown.iter().flatten().copied().collect();
         known.sort_unstable();
         // The lower one of the two in the middle: one clock of two that is ahead is not believed.
         let median_us = known.get(known.len().saturating_sub(1) / 2).copied();
-        Self { shown, median_us }
+        Self {
+            shown,
+            median_us,
+            floor_us,
+        }
     }
 
     pub(crate) fn median_us(&self) -> Option<u64> {
         self.median_us
+    }
+
+    /// Above every token that a master with a vote may have forgotten with a restart.
+    pub(crate) fn floor_us(&self) -> u64 {
+        self.floor_us
     }
 
     /// By how much a master's clock is ahead of the median, where that is too much for its fences.
@@ -81,13 +96,14 @@ mod tests {
             [Some(100 * minute), None, Some(90 * minute), Some(94 * minute)]
                 .into_iter()
                 .collect(),
+            0,
         );
         assert_eq!(clocks.median_us(), Some(94 * minute));
         assert_eq!(clocks.too_far_ahead(0), Some(Duration::from_secs(360)));
         assert_eq!((clocks.too_far_ahead(1), clocks.too_far_ahead(2)), (None, None));
         assert_eq!(clocks.latest_us(|node| node != 0), Some(94 * minute));
-        let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect());
+        let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect(), 0);
         assert_eq!(two.median_us(), Some(90 * minute));
-        assert_eq!(Clocks::new(SmallVec::new()).median_us(), None);
+        assert_eq!(Clocks::new(SmallVec::new(), 0).median_us(), None);
     }
 }

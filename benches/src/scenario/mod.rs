@@ -3,6 +3,7 @@
 mod contention;
 mod dropped;
 mod faults;
+mod fences;
 mod growth;
 mod hand_off;
 mod held;
@@ -77,6 +78,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S11" => reentry::run,
         "S13" => growth::run,
         "S13" => held::run,
+        "S14" => fences::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     let path = bench.summary.write()?;

@@ -7,7 +7,8 @@
 //! promise, and the shortest way to do so is found. `cargo run -p multilock-model` prints both tables,
 //! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
 //!
-//! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter.
+//! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
+//! when a fence may be forgotten.
 //!
 //! # What is modelled
 //!
@@ -34,7 +35,7 @@
 //! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
 //! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
 //!   promises.
-//! - Fence keys that nodes lose, and the floor that makes up for them: the switches are there, a scope that
+//! - Fence keys that nodes lose with a restart, and what makes up for them: the switches are there, a scope that
 //!   is small enough is not yet; neither is the raise without its owner check.
 //! - A crashed client: like one that never does anything again, which every client here may do.
 //!
@@ -44,6 +45,7 @@
 mod attempt;
 mod charter;
 mod client;
+mod fences;
 mod hold;
 mod link;
 mod model;
@@ -59,6 +61,7 @@ mod weaker;
 mod world;
 
 pub use charter::{explore_charter, refute_charter};
+pub use fences::{explore_fences, refute_fences};
 pub use model::{Action, Protocol};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};

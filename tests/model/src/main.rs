@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use multilock_model::{
-    Verdict, explore, explore_charter, refute, refute_charter, scopes, trace, weaker_forms,
+    Verdict, explore, explore_charter, explore_fences, refute, refute_charter, refute_fences, scopes, trace,
+    weaker_forms,
 };
 
 fn main() -> ExitCode {
@@ -19,17 +20,22 @@ fn main() -> ExitCode {
     forms.retain(|weaker| weaker.scope.name.contains(&part));
     // Two at a time: each is explored by one thread, breadth first.
     let refuting = thread::spawn(move || forms.iter().map(refute).collect::<Vec<_>>());
-    let of_charter = |verdicts: Vec<Verdict>| {
+    let chosen_of = |verdicts: Vec<Verdict>| {
         verdicts
             .into_iter()
             .filter(|verdict| verdict.name.contains(&part))
     };
     let chosen = scopes().into_iter().filter(|scope| scope.name.contains(&part));
-    let explored: Vec<Verdict> = chosen.map(explore).chain(of_charter(explore_charter())).collect();
+    let explored: Vec<Verdict> = chosen
+        .map(explore)
+        .chain(chosen_of(explore_charter()))
+        .chain(chosen_of(vec![explore_fences()]))
+        .collect();
     let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
     };
-    refuted.extend(of_charter(refute_charter()));
+    refuted.extend(chosen_of(refute_charter()));
+    refuted.extend(chosen_of(refute_fences()));
     println!(
         "{:<42} {:>9} {:>5} {:>6}  verdict",
         "scope", "states", "depth", "s"

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use multilock_model::{
-    Rules, Verdict, explore, explore_charter, refute, refute_charter, scopes, weaker_forms,
+    Rules, Verdict, explore, explore_charter, explore_fences, refute, refute_charter, refute_fences, scopes,
+    weaker_forms,
 };
 
 /// Does the jobs on two threads, as each explores breadth first on one.
@@ -57,6 +58,16 @@ fn clients_with_different_leases_are_kept_apart_by_the_charter() {
     assert!(verdicts.iter().all(|verdict| verdict.states > 10_000));
     let weaker = refute_charter();
     assert_eq!(weaker.len(), 3);
+    assert_eq!(failures(&weaker), Vec::<String>::new());
+}
+
+#[test]
+fn no_token_falls_because_a_fence_is_forgotten() {
+    let verdict = explore_fences();
+    assert_eq!(failures(std::slice::from_ref(&verdict)), Vec::<String>::new());
+    assert!(verdict.states > 100_000, "{verdict:?}");
+    let weaker = refute_fences();
+    assert_eq!(weaker.len(), 5);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 

@@ -1,0 +1,89 @@
+//! S14: what is left on a master of names that were locked once, ten minutes later by the masters' own clocks.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::stream::{self, StreamExt};
+use multilock::Masters;
+use multilock_test_support::{Server, clock};
+use redis::FromRedisValue;
+use tokio::time::sleep;
+
+use super::Bench;
+use crate::client::{Settings, ours};
+use crate::summary::Line;
+
+const N: usize = 3;
+const CONCURRENT: usize = 256;
+/// A server expires keys in its own time, a part of them ten times a second.
+const EXPIRED_WITHIN: Duration = Duration::from_secs(60);
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let names = bench.form(20_000, 1_000_000);
+    let variables = clock::env()?;
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let mut servers = Vec::new();
+    for _ in 0..N {
+        let server = Server::start_with_env(&["--appendonly", "no", "--save", ""], &variables).await;
+        clock::set(&server, 0)?;
+        servers.push(server);
+    }
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let masters = ours::masters(&urls, Settings::default()).connect().await?;
+    pair(&masters, "the first").await?;
+    let before = (size(&servers[0]).await?, dataset(&servers[0]).await?);
+    let pairs = stream::iter(0..names).map(|n| {
+        let masters = masters.clone();
+        async move { pair(&masters, &format!("order:{n}")).await }
+    });
+    let pairs: Vec<Result<()>> = pairs.buffer_unordered(CONCURRENT).collect().await;
+    pairs.into_iter().collect::<Result<()>>()?;
+    let used = dataset(&servers[0]).await? - before.1;
+    for server in &servers {
+        clock::set(server, 11 * 60)?;
+    }
+    let begun = Instant::now();
+    while size(&servers[0]).await? >= before.0 {
+        ensure!(begun.elapsed() < EXPIRED_WITHIN, "fences are left");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let left = dataset(&servers[0]).await? - before.1;
+    #[allow(clippy::cast_lossless, reason = "figures are told as ratios")]
+    let each = |bytes: i64| bytes as f64 / names as f64;
+    bench.summary.line(
+        Line::new("S14".to_owned(), N)
+            .with("ours_names", names as f64)
+            .with("ours_bytes_a_name_in_use", each(used))
+            .with("ours_bytes_a_name_left", each(left.max(0))),
+    );
+    Ok(())
+}
+
+async fn pair(masters: &Masters, name: &str) -> Result<()> {
+    masters.red_lock(name).lock().await?.unlock().await?;
+    Ok(())
+}
+
+async fn ask<T: FromRedisValue>(server: &Server, command: &[&str]) -> Result<T> {
+    let answer = server.try_command(command).await?;
+    redis::from_redis_value(answer).context("an unexpected answer")
+}
+
+async fn size(server: &Server) -> Result<i64> {
+    ask(server, &["DBSIZE"]).await
+}
+
+/// Bytes of the keys and their values.
+async fn dataset(server: &Server) -> Result<i64> {
+    let info: String = ask(server, &["INFO", "memory"]).await?;
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory_dataset:"));
+    Ok(used
+        .context("the server tells what its data take")?
+        .trim()
+        .parse()?)
+}
