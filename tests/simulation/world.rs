@@ -61,9 +61,17 @@ pub(crate) struct Terms {
     pub(crate) began: usize,
 }
 
+/// How far masters' clocks may be apart for all of them to have a vote where tokens are wanted.
+const MASTERS_APART: Duration = Duration::from_secs(4 * 60);
+
 impl World {
     pub(crate) fn new(plan: Plan) -> Arc<Self> {
         let cluster = Cluster::new(plan.nodes);
+        let mut rng = StdRng::seed_from_u64(plan.seed ^ 0x000c_10c5);
+        for master in cluster.iter() {
+            let ahead = rng.random_range(0..=ms_of(plan.skew.min(MASTERS_APART)));
+            master.set_clock_forward(Duration::from_millis(ahead));
+        }
         let networks = (0..plan.clients).map(|_| Network::new(plan.nodes)).collect();
         let history = History::begin(plan.nodes, plan.max_lease, plan.longest_deadline());
         Arc::new(Self {

@@ -10,7 +10,7 @@ use redis::FromRedisValue;
 use tokio::time::sleep;
 
 use super::Bench;
-use crate::client::{Settings, ours};
+use crate::client::{Settings, masters};
 use crate::summary::Line;
 
 const N: usize = 3;
@@ -32,7 +32,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         servers.push(server);
     }
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let masters = ours::masters(&urls, Settings::default()).connect().await?;
+    let masters = masters(&urls, Settings::default()).connect().await?;
     pair(&masters, "the first").await?;
     let before = (size(&servers[0]).await?, dataset(&servers[0]).await?);
     let pairs = stream::iter(0..names).map(|n| {
