@@ -3,7 +3,7 @@
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::Cluster;
-use multilock::{Closing, LockError, Masters, Unlocked, Vote};
+use multilock::{Closing, LockError, Masters, MultiLockGuard, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
 
 fn releases(cluster: &Cluster, place: usize) -> u64 {
@@ -155,23 +155,23 @@ async fn masters_that_are_too_far_for_a_quorum_are_told_as_such() {
     }
 }
 
+/// So many locks, with names of that length and a number.
+async fn take_many(masters: &Masters, locks: usize, length: usize) -> Vec<MultiLockGuard> {
+    let name = "x".repeat(length);
+    let mut guards = Vec::with_capacity(locks);
+    for n in 0..locks {
+        let lock = masters.red_lock(format!("{name}{n}"));
+        guards.push(lock.try_lock().await.expect("free"));
+    }
+    guards
+}
+
 /// More than one connection carries at once; each release is wanted by a guard that was dropped.
 #[tokio::test(start_paused = true)]
 async fn many_guards_that_are_dropped_at_once_leave_nothing() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
-    let mut guards = Vec::new();
-    let name = "x".repeat(500);
-    for n in 0..4000 {
-        guards.push(
-            masters
-                .red_lock(format!("{name}{n}"))
-                .try_lock()
-                .await
-                .expect("free"),
-        );
-    }
-    drop(guards);
+    drop(take_many(&masters, 4000, 500).await);
     sleep(ms(2000)).await;
     for (place, master) in cluster.iter().enumerate() {
         assert_eq!(master.locks(), [] as [&str; 0]);
@@ -188,18 +188,7 @@ async fn many_guards_that_are_dropped_at_once_leave_nothing() {
 async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
-    let mut guards = Vec::new();
-    let name = "x".repeat(3000);
-    for n in 0..3000 {
-        guards.push(
-            masters
-                .red_lock(format!("{name}{n}"))
-                .try_lock()
-                .await
-                .expect("free"),
-        );
-    }
-    drop(guards);
+    drop(take_many(&masters, 3000, 3000).await);
     // Right behind more than they may be owed, and yet it is not refused.
     let begun = Instant::now();
     let guard = masters.red_lock("a").wait(ms(5000)).lock().await.expect("free");

@@ -77,17 +77,11 @@ async fn cut_tail(stage: &mut Stage) -> Result<()> {
     }
     stage.somebody_stays_since(now()).await?;
     stage.breaks(format!("kill -9 of {masters:?}, whose last second is lost"));
-    join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
+    kill(stage, &masters).await;
     for (file, len) in marks {
         File::options().write(true).open(&file)?.set_len(len)?;
     }
-    join_all(
-        masters
-            .iter()
-            .map(|&master| stage.server(master).restart(Keep::Data)),
-    )
-    .await;
-    stage.pause(100, 400).await;
+    restart(stage, &masters).await;
     Ok(())
 }
 
@@ -98,13 +92,19 @@ async fn old_snapshot(stage: &mut Stage) -> Result<()> {
     }
     stage.somebody_stays_since(now()).await?;
     stage.breaks(format!("kill -9 of {masters:?}, restored from before"));
-    join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
-    join_all(
-        masters
-            .iter()
-            .map(|&master| stage.server(master).restart(Keep::Data)),
-    )
-    .await;
-    stage.pause(100, 400).await;
+    kill(stage, &masters).await;
+    restart(stage, &masters).await;
     Ok(())
+}
+
+async fn kill(stage: &Stage, masters: &[usize]) {
+    join_all(masters.iter().map(|&master| stage.server(master).kill())).await;
+}
+
+async fn restart(stage: &mut Stage, masters: &[usize]) {
+    let restarts = masters
+        .iter()
+        .map(|&master| stage.server(master).restart(Keep::Data));
+    join_all(restarts).await;
+    stage.pause(100, 400).await;
 }
