@@ -73,7 +73,9 @@ pub enum LockError {
     /// can be had until somebody changes their configuration or deletes the key, which the votes name. Waiting
     /// would not help, so [`lock`](crate::MultiLock::lock)
     /// returns it at once.
-    #[error("too many masters cannot be used until somebody does what they ask for: {votes}")]
+    #[error(
+        "too many masters cannot be used until their configuration, ours or a key of theirs is changed: {votes}"
+    )]
     Misconfigured {
         /// What every master answered.
         votes: Votes,

@@ -74,10 +74,11 @@ use Effect::{Grows, Reads, Writes};
 
 type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
 
-/// Name, arity as Redis counts it (the name included, negative for "at least"), effect, family.
+/// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
+/// family.
 const COMMANDS: [(&str, isize, Effect, Family); 37] = [
-    ("del", -2, Writes, Store::keyspace),
     ("dbsize", 1, Reads, Store::keyspace),
+    ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
     ("flushall", -1, Writes, Store::keyspace),
     ("get", 2, Reads, Store::string),
@@ -133,10 +134,9 @@ impl Store {
     /// Runs one command at `now_ms`, as a client would send it: the name, then its arguments.
     pub(crate) fn call(&mut self, now_ms: u64, args: &[Bytes]) -> Reply {
         let (name, rest) = args.split_first().ok_or("ERR unknown command")?;
-        let known = COMMANDS
-            .iter()
-            .find(|known| name.eq_ignore_ascii_case(known.0.as_bytes()));
-        let Some(&(name, arity, effect, family)) = known else {
+        let lower = name.to_ascii_lowercase();
+        let known = COMMANDS.binary_search_by(|known| known.0.as_bytes().cmp(&lower));
+        let Ok((name, arity, effect, family)) = known.map(|index| COMMANDS[index]) else {
             return Err(match self.script {
                 Some(_) => "ERR Unknown Redis command called from script".into(),
                 None => unknown_command(name, rest),
