@@ -17,10 +17,20 @@ pub(crate) struct Tokens {
     last: AtomicU64,
     /// Fences that were seen above the clocks, by their names. Of that name alone: what is wrong with one must
     /// not spoil the others.
-    ahead: Mutex<HashMap<Box<str>, u64>>,
+    ahead: Mutex<Ahead>,
     /// Whether there are any.
     any_ahead: AtomicBool,
 }
+
+#[derive(Debug, Default)]
+struct Ahead {
+    fences: HashMap<Box<str>, u64>,
+    /// From so many on, those that the clocks have passed are looked for.
+    full: usize,
+}
+
+/// Fewer are not worth looking for.
+const FEW: usize = 64;
 
 impl Tokens {
     /// A token for these names that is `clock_us` or more, where that is what the masters' clocks show, and above
@@ -39,16 +49,21 @@ impl Tokens {
             return FencingToken(token);
         }
         let mut ahead = self.ahead();
-        // What the clocks have passed is of no use any more.
-        ahead.retain(|_, fence| *fence >= clock_us);
-        self.any_ahead.store(!ahead.is_empty(), Ordering::Relaxed);
-        let known = names.iter().filter_map(|name| ahead.get(name)).max().copied();
-        let token = known.map_or(token, |fence| token.max(fence + 1));
+        let mut token = token;
         for name in names.iter() {
-            if let Some(fence) = ahead.get_mut(name) {
+            match ahead.fences.get(name) {
+                Some(fence) if *fence >= clock_us => token = token.max(fence + 1),
+                // The clocks have passed it.
+                Some(_) => drop(ahead.fences.remove(name)),
+                None => {}
+            }
+        }
+        for name in names.iter() {
+            if let Some(fence) = ahead.fences.get_mut(name) {
                 *fence = token;
             }
         }
+        self.any_ahead.store(!ahead.fences.is_empty(), Ordering::Relaxed);
         FencingToken(token)
     }
 
@@ -59,13 +74,17 @@ impl Tokens {
         }
         let mut ahead = self.ahead();
         for name in names.iter() {
-            let known = ahead.entry(name.into()).or_default();
+            let known = ahead.fences.entry(name.into()).or_default();
             *known = fence.max(*known);
+        }
+        if ahead.fences.len() > ahead.full {
+            ahead.fences.retain(|_, fence| *fence >= clock_us);
+            ahead.full = (ahead.fences.len() * 2).max(FEW);
         }
         self.any_ahead.store(true, Ordering::Relaxed);
     }
 
-    fn ahead(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,6 +122,16 @@ mod tests {
             60_000,
             "the clocks have passed it"
         );
-        assert!(tokens.ahead().is_empty());
+        assert!(tokens.ahead().fences.is_empty());
+    }
+
+    /// A client may lock very many names while one of the masters' clocks is ahead.
+    #[test]
+    fn what_the_clocks_have_passed_is_forgotten() {
+        let tokens = Tokens::default();
+        for n in 0..10_000 {
+            tokens.saw(&Names::from(format!("order:{n}")), 1_000 + n, 1_000 + n);
+        }
+        assert!(tokens.ahead().fences.len() <= FEW + 1);
     }
 }

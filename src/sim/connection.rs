@@ -137,6 +137,11 @@ impl Pipe {
         lock(&self.channels).iter().cloned().collect()
     }
 
+    /// Whether it listens to a channel; not once the connection has ended.
+    pub(super) fn listens_to(&self, channel: &str) -> bool {
+        lock(&self.requests).is_some() && lock(&self.channels).contains(channel)
+    }
+
     pub(super) fn publish(&self, channel: &str) {
         if lock(&self.channels).contains(channel) {
             lock(&self.notices).push_back((Instant::now(), channel.to_owned()));

@@ -268,7 +268,8 @@ impl Master {
         }
         state.scripts.insert(script.name);
         *state.executed.entry(script.name).or_default() += 1;
-        state.store.receivers = state.receivers();
+        // What a script publishes on is among its arguments.
+        state.store.receivers = state.receivers_of(args);
         let reply = self
             .inner
             .lua

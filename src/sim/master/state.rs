@@ -38,6 +38,18 @@ pub(super) struct State {
 }
 
 impl State {
+    /// How many connections listen to each of these words, where they are channels.
+    pub(super) fn receivers_of(&mut self, words: &[Bytes]) -> BTreeMap<Bytes, usize> {
+        self.pipes.retain(|pipe| pipe.strong_count() > 0);
+        let pipes: Vec<_> = self.pipes.iter().filter_map(Weak::upgrade).collect();
+        let listening = |word: &Bytes| {
+            let channel = str::from_utf8(word).ok()?;
+            let count = pipes.iter().filter(|pipe| pipe.listens_to(channel)).count();
+            Some((word.clone(), count)).filter(|_| count > 0)
+        };
+        words.iter().filter_map(listening).collect()
+    }
+
     /// How many connections listen to each channel.
     pub(super) fn receivers(&mut self) -> BTreeMap<Bytes, usize> {
         self.pipes.retain(|pipe| pipe.strong_count() > 0);

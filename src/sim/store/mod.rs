@@ -134,8 +134,9 @@ impl Store {
     /// Runs one command at `now_ms`, as a client would send it: the name, then its arguments.
     pub(crate) fn call(&mut self, now_ms: u64, args: &[Bytes]) -> Reply {
         let (name, rest) = args.split_first().ok_or("ERR unknown command")?;
-        let lower = name.to_ascii_lowercase();
-        let known = COMMANDS.binary_search_by(|known| known.0.as_bytes().cmp(&lower));
+        let find = |name: &[u8]| COMMANDS.binary_search_by(|known| known.0.as_bytes().cmp(name));
+        // Scripts write them so.
+        let known = find(name).or_else(|_| find(&name.to_ascii_lowercase()));
         let Ok((name, arity, effect, family)) = known.map(|index| COMMANDS[index]) else {
             return Err(match self.script {
                 Some(_) => "ERR Unknown Redis command called from script".into(),
