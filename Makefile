@@ -47,12 +47,12 @@ run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
 
 run-computing:
-	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
-	@nice cargo test -q --all-features --doc
-	@nice cargo test -q -p multilock-model
-	@nice $(MAKE) loom
-	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
 	@nice $(MAKE) instructions
+	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
+	@nice $(MAKE) loom
+	@nice cargo test -q -p multilock-model
+	@nice cargo test -q --all-features --doc
+	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
