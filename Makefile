@@ -36,9 +36,12 @@ test: lint test-build ## Everything: lint, native tests, and the compose tests w
 test-native: test-build ## All tests but lint and compose, against redis-servers they start themselves
 	@$(SIDE_BY_SIDE) run-on-servers run-computing
 
+# What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
+	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
+	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run
 	@cargo test -q -p multilock-model --no-run
 	@cargo test -q -p multilock-loom --no-run

@@ -28,6 +28,9 @@
 local call = redis.call
 local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]), ARGV[7]
 local declared = ARGV[8] == '1'
+-- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
+-- above the clock it may be.
+local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local marked = ARGV[4] == '1'
 local fences = marked and #KEYS - 1 or #KEYS
 local charter = token and (fences - 1) / 3 * 2 + 1 or fences
@@ -44,11 +47,12 @@ local highest = 0
 for i = charter + 1, fences do
   -- pcall: a key of another type is spoilt, too.
   local stored = redis.pcall('get', KEYS[i])
-  local fence = clock - 300000000
+  local fence = clock - BELOW
   if stored then
     fence = type(stored) == 'string' and tonumber(stored)
-    if not (fence and fence >= 0 and fence <= clock + 86400000000) and not declared then
-      return redis.error_reply('FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
+    if not (fence and fence >= 0 and fence <= clock + ABOVE) and not declared then
+      return redis.error_reply(
+        'FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
     end
   end
   if fence and fence > highest then highest = fence end
@@ -123,7 +127,7 @@ end
 if not token then return stamp end
 if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest)} end
 -- Whole milliseconds, none of them too few.
-local left = math.ceil((top + 600000000 - clock) / 1000)
+local left = math.ceil((top + LIFE - clock) / 1000)
 for i = charter + 1, fences do
   -- What was accepted before may be below what is stored by now, or so old that the floor is above it.
   local stored = declared and redis.pcall('get', KEYS[i])

@@ -23,6 +23,8 @@
 -- onto a master where another holds must not outdo that other's token.
 
 local marked = ARGV[1] == '1'
+-- As in acquire.lua.
+local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = redis.call('time')
@@ -43,11 +45,12 @@ local function above(first, last, token)
   for i = first, last do
     -- pcall: a key of another type is spoilt, too.
     local stored = redis.pcall('get', KEYS[i])
-    local fence = clock - 300000000
+    local fence = clock - BELOW
     if stored then
       fence = type(stored) == 'string' and tonumber(stored)
-      if not (fence and fence >= 0 and fence <= clock + 86400000000) then
-        return redis.error_reply('FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
+      if not (fence and fence >= 0 and fence <= clock + ABOVE) then
+        return redis.error_reply(
+          'FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
       end
     end
     if token <= fence then higher = false end
@@ -58,11 +61,12 @@ end
 -- Makes the fences at least the last token of a block, unless it is so old that the floor is above it. One that
 -- is spoilt stays as it is: it keeps everybody else out, and the hold was there before.
 local function keep_up(first, last, top)
-  local left = math.ceil((top + 600000000 - clock) / 1000)
+  top = tonumber(top)
+  local left = math.ceil((top + LIFE - clock) / 1000)
   for i = first, last do
     local stored = redis.pcall('get', KEYS[i])
-    local below = not stored or type(stored) == 'string' and (tonumber(stored) or tonumber(top)) < tonumber(top)
-    if below and left > 0 then redis.call('set', KEYS[i], top, 'px', left) end
+    local below = not stored or type(stored) == 'string' and (tonumber(stored) or top) < top
+    if below and left > 0 then redis.call('set', KEYS[i], string.format('%.0f', top), 'px', left) end
   end
 end
 

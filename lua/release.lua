@@ -31,9 +31,11 @@ local function release(key, names, channels, owner, notify, top)
         -- pcall: a fence of another type is left as it is, and the other names are released all the same.
         local fence = KEYS[key + names + i]
         local stored = redis.pcall('get', fence)
-        if not stored or type(stored) == 'string' and (tonumber(stored) or tonumber(top)) < tonumber(top) then
+        local token = tonumber(top)
+        if not stored or type(stored) == 'string' and (tonumber(stored) or token) < token then
           local time = redis.call('time')
-          local left = math.ceil((top + 600000000 - (time[1] * 1000000 + time[2])) / 1000)
+          -- Ten minutes more than the token is ahead of the clock, in ms.
+          local left = math.ceil((token + 600000000 - (time[1] * 1000000 + time[2])) / 1000)
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end

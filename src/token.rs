@@ -8,9 +8,6 @@
 
 use std::fmt;
 
-/// The largest number that a Lua script handles exactly.
-pub(crate) const LARGEST: u64 = (1 << 53) - 1;
-
 /// Tells the holds of a name apart in the order in which they were granted.
 ///
 /// Hand it to the resource with every write; the resource rejects a write with a smaller token than

@@ -64,8 +64,15 @@ impl<'a> Acquisition<'a> {
         let (field, proposal) = (client.fresh_field(), Proposal::new(terms));
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
-        let fence = proposal.fence();
-        let request = calls::acquire(&terms.names, &field.text(), 1, terms.lease, fence, pool.context());
+        let proposed = (proposal.token, Fencing::Proposed);
+        let request = calls::acquire(
+            &terms.names,
+            &field.text(),
+            1,
+            terms.lease,
+            proposed,
+            pool.context(),
+        );
         let mut tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
@@ -140,7 +147,7 @@ impl<'a> Acquisition<'a> {
             lease: terms.lease,
             token: self.proposal.token,
         };
-        let request = calls::extend(&[renewal], Fencing::Raise, pool.context());
+        let request = calls::extend(&[renewal], Fencing::Proposed, pool.context());
         let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = round.until(self.round.deadline());
         let mut accepted = 0;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::acquire::terms::Terms;
-use crate::protocol::calls::Fence;
 use crate::round::clocks::{self, Clocks};
 use crate::time::rounded::Rounded;
 use crate::token::FencingToken;
@@ -23,13 +22,6 @@ impl<'a> Proposal<'a> {
             terms.client.propose_token(&terms.names, clocks, 0)
         });
         Self { terms, token, clocks }
-    }
-
-    pub(super) fn fence(&self) -> Fence {
-        Fence {
-            token: self.token,
-            declared: false,
-        }
     }
 
     /// The masters that are not asked, since their fences could not be used, and why. What their clocks show is

@@ -26,7 +26,7 @@ impl Refusal {
                 Self::with_votes(terms, Obstacle::Held, votes, error)
             }
             Some(Obstacle::Split) => Self::split(terms, votes),
-            _ if tally.denied() >= tally.blocking() => {
+            _ if tally.final_faults() >= tally.blocking() => {
                 let error = |votes| LockError::Misconfigured { votes };
                 Self::with_votes(terms, Obstacle::Final, votes, error)
             }

@@ -59,7 +59,7 @@ impl Client {
         // Where no master is connected, nothing will come of it.
         let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
         self.tokens
-            .propose(names, clock_us.max(clocks.floor_us()).max(least_us))
+            .propose(names, clock_us, clocks.floor_us().max(least_us))
     }
 }
 

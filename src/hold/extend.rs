@@ -14,7 +14,7 @@ use crate::hold::Hold;
 use crate::hold::client::Client;
 use crate::hold::ends::Ends;
 use crate::hold::vote_record::NodeSet;
-use crate::protocol::calls::{self, Fence, Fencing, Renewal};
+use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::Reply;
@@ -191,16 +191,13 @@ impl Extension {
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
         let round = hold.while_valid(node, |count| {
-            let fence = Fence {
-                token: hold.token,
-                declared: true,
-            };
+            let declared = (hold.token, Fencing::Declared);
             let request = calls::acquire(
                 &hold.names,
                 &hold.field.text(),
                 count,
                 *lease,
-                fence,
+                declared,
                 self.client.pool.context(),
             );
             Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |other| {
@@ -303,7 +300,7 @@ async fn extend_once(client: &Arc<Client>, hold: &Arc<Hold>, lease: Duration) ->
 }
 
 fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
-    calls::extend(renewals, Fencing::KeepUp, pool.context())
+    calls::extend(renewals, Fencing::Declared, pool.context())
 }
 
 /// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use crate::names::Names;
-use crate::token::{FencingToken, LARGEST};
+use crate::token::FencingToken;
 
 /// How far a clock may have gone back for a client to go on behind its own last proposal, in microseconds.
 const BACK: u64 = 1_000_000;
@@ -33,35 +33,23 @@ struct Ahead {
 const FEW: usize = 64;
 
 impl Tokens {
-    /// A token for these names that is `clock_us` or more, where that is what the masters' clocks show, and above
-    /// all that is known of their fences.
-    pub(crate) fn propose(&self, names: &Names, clock_us: u64) -> FencingToken {
-        let next = |last: u64| {
-            let behind = last.checked_sub(clock_us).is_some_and(|ahead| ahead < BACK);
-            if behind { last + 1 } else { clock_us }
-        };
-        let before = self
-            .last
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        // The update never refuses.
-        let token = next(before.unwrap_or(clock_us));
-        if !self.any_ahead.load(Ordering::Relaxed) {
-            return FencingToken(token);
+    /// A token for these names: what the masters' clocks show, or `least`, and above all that is known of the
+    /// names' fences.
+    pub(crate) fn propose(&self, names: &Names, clock_us: u64, least: u64) -> FencingToken {
+        let shown = self.next(clock_us);
+        if least <= shown && !self.any_ahead.load(Ordering::Relaxed) {
+            return FencingToken(shown);
         }
-        let mut ahead = self.ahead();
-        let mut token = token;
-        for name in names.iter() {
-            match ahead.fences.get(name) {
-                Some(fence) if *fence >= clock_us => token = token.max(fence + 1),
-                // The clocks have passed it.
-                Some(_) => drop(ahead.fences.remove(name)),
-                None => {}
-            }
-        }
-        for name in names.iter() {
-            if let Some(fence) = ahead.fences.get_mut(name) {
-                *fence = token;
-            }
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let fence = names.iter().filter_map(|name| ahead.fences.get(name)).max();
+        let above = fence.map_or(0, |fence| fence + 1);
+        let token = shown.max(least).max(above);
+        if token > shown {
+            // The next one is to be above it, too.
+            ahead.note(names, token, clock_us);
+        } else if fence.is_some() {
+            // The clocks have passed it.
+            ahead.forget(names);
         }
         self.any_ahead.store(!ahead.fences.is_empty(), Ordering::Relaxed);
         FencingToken(token)
@@ -69,23 +57,44 @@ impl Tokens {
 
     /// Takes note of a fence of one of these names that was seen when the masters' clocks showed `clock_us`.
     pub(crate) fn saw(&self, names: &Names, fence: u64, clock_us: u64) {
-        if fence < clock_us || fence >= LARGEST {
-            return;
+        if fence >= clock_us {
+            let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.note(names, fence, clock_us);
+            self.any_ahead.store(true, Ordering::Relaxed);
         }
-        let mut ahead = self.ahead();
-        for name in names.iter() {
-            let known = ahead.fences.entry(name.into()).or_default();
-            *known = fence.max(*known);
-        }
-        if ahead.fences.len() > ahead.full {
-            ahead.fences.retain(|_, fence| *fence >= clock_us);
-            ahead.full = (ahead.fences.len() * 2).max(FEW);
-        }
-        self.any_ahead.store(true, Ordering::Relaxed);
     }
 
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the clocks show, or the number behind the last one.
+    fn next(&self, clock_us: u64) -> u64 {
+        let next = |last: u64| {
+            let behind = last.checked_sub(clock_us).is_some_and(|ahead| ahead < BACK);
+            if behind { last + 1 } else { clock_us }
+        };
+        let update = |last| Some(next(last));
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+        // The update never refuses.
+        last.map_or(clock_us, next)
+    }
+}
+
+impl Ahead {
+    fn note(&mut self, names: &Names, fence: u64, clock_us: u64) {
+        for name in names.iter() {
+            let known = self.fences.entry(name.into()).or_default();
+            *known = fence.max(*known);
+        }
+        if self.fences.len() > self.full {
+            self.fences.retain(|_, fence| *fence >= clock_us);
+            self.full = (self.fences.len() * 2).max(FEW);
+        }
+    }
+
+    fn forget(&mut self, names: &Names) {
+        for name in names.iter() {
+            self.fences.remove(name);
+        }
     }
 }
 
@@ -97,7 +106,7 @@ mod tests {
     fn proposals_are_what_the_clocks_show_and_never_the_same() {
         let tokens = Tokens::default();
         let a = Names::from("a");
-        let propose = |clock| tokens.propose(&a, clock).get();
+        let propose = |clock| tokens.propose(&a, clock, 0).get();
         assert_eq!(propose(1_000), 1_000);
         assert_eq!(propose(1_000), 1_001);
         assert_eq!(propose(5_000), 5_000);
@@ -111,18 +120,26 @@ mod tests {
     fn what_is_seen_of_a_fence_is_of_its_name_alone() {
         let tokens = Tokens::default();
         let (a, b, both) = (Names::from("a"), Names::from("b"), Names::from(["a", "b"]));
+        let propose = |names, clock, least| tokens.propose(names, clock, least).get();
         tokens.saw(&a, 50_000, 1_000);
-        assert_eq!(tokens.propose(&b, 2_000).get(), 2_000);
-        assert_eq!(tokens.propose(&a, 3_000).get(), 50_001);
-        assert_eq!(tokens.propose(&a, 4_000).get(), 50_002);
-        assert_eq!(tokens.propose(&both, 5_000).get(), 50_003);
-        tokens.saw(&a, LARGEST, 6_000);
-        assert_eq!(
-            tokens.propose(&a, 60_000).get(),
-            60_000,
-            "the clocks have passed it"
-        );
-        assert!(tokens.ahead().fences.is_empty());
+        assert_eq!(propose(&b, 2_000, 0), 2_000);
+        assert_eq!(propose(&a, 3_000, 0), 50_001);
+        assert_eq!(propose(&a, 4_000, 0), 50_002);
+        assert_eq!(propose(&both, 5_000, 0), 50_003);
+        // As a raise has it: the next one goes on above that, and nobody else's does.
+        let c = Names::from("c");
+        assert_eq!(propose(&c, 6_000, 70_000), 70_000);
+        assert_eq!(propose(&c, 7_000, 0), 70_001);
+        let d = Names::from("d");
+        assert_eq!(propose(&d, 8_000, 0), 8_000);
+        for names in [&both, &c] {
+            assert_eq!(
+                propose(names, 80_000, 0).max(80_001),
+                80_001,
+                "the clocks have passed it"
+            );
+        }
+        assert!(!tokens.any_ahead.load(Ordering::Relaxed));
     }
 
     /// A client may lock very many names while one of the masters' clocks is ahead.
@@ -132,6 +149,7 @@ mod tests {
         for n in 0..10_000 {
             tokens.saw(&Names::from(format!("order:{n}")), 1_000 + n, 1_000 + n);
         }
-        assert!(tokens.ahead().fences.len() <= FEW + 1);
+        let ahead = tokens.ahead.lock().expect("not poisoned");
+        assert!(ahead.fences.len() <= FEW + 1);
     }
 }

@@ -58,24 +58,23 @@ fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
     }
 }
 
-/// A fencing token as the scripts take it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fence {
-    pub(crate) token: FencingToken,
-    /// Whether it was accepted before, by a quorum, for a hold that is taken again.
-    pub(crate) declared: bool,
+/// The fences of a lock: none where it has no token.
+fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = Key<'_>> {
+    let wanted = if token == FencingToken::NONE {
+        0
+    } else {
+        names.len()
+    };
+    names.iter().take(wanted).map(fence)
 }
 
-impl Fence {
-    fn is_wanted(self) -> bool {
-        self.token != FencingToken::NONE
-    }
-
-    /// The keys it needs: none for a lock that is not fenced.
-    fn keys(self, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
-        let wanted = if self.is_wanted() { names.len() } else { 0 };
-        names.iter().take(wanted).map(fence)
-    }
+/// How masters are to take a fencing token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fencing {
+    /// It is new, and must be above every fence.
+    Proposed,
+    /// A quorum has accepted it before; the master is to have it, and to remember it.
+    Declared,
 }
 
 /// Whether the masters' memory is marked, so that an answer tells when it was wiped.
@@ -112,10 +111,10 @@ pub(crate) fn acquire(
     owner: &str,
     count: u64,
     lease: Duration,
-    fence: Fence,
+    (token, fencing): (FencingToken, Fencing),
     CallContext { marking, reckoned }: CallContext,
 ) -> Arc<Request> {
-    let fences = fence.keys(names);
+    let fences = fences(names, token);
     let keys = 2 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     keys_and_marks(&mut call, names);
@@ -127,10 +126,10 @@ pub(crate) fn acquire(
     call.ms(lease);
     call.flag(marking == Marking::Marked);
     call.ms(reckoned);
-    if fence.is_wanted() {
-        call.number(fence.token.get());
-        call.number(fence.token.get());
-        call.flag(fence.declared);
+    if token != FencingToken::NONE {
+        call.number(token.get());
+        call.number(token.get());
+        call.flag(fencing == Fencing::Declared);
     }
     call.done()
 }
@@ -151,27 +150,14 @@ pub(crate) fn extended_keys(names: &Names, token: FencingToken) -> usize {
     names.len() * if fenced { 3 } else { 2 }
 }
 
-/// Whether the fence is to move or to stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fencing {
-    /// The token must be above all that is stored.
-    Raise,
-    /// The token was accepted before; the master is to have it, and to remember it.
-    KeepUp,
-}
-
 /// `lua/extend.lua`, for any number of holds.
 pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallContext) -> Arc<Request> {
-    let fence = |renewal: &Renewal<'_>| Fence {
-        token: renewal.token,
-        declared: fencing == Fencing::KeepUp,
-    };
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
     let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
-        call.keys(fence(renewal).keys(renewal.names));
+        call.keys(fences(renewal.names, renewal.token));
     }
     call.words(context.keys());
     call.flag(context.marking == Marking::Marked);
@@ -183,7 +169,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
         call.number(renewal.names.len() as u64);
         call.number(renewal.token.get());
         call.number(renewal.token.get());
-        call.flag(fencing == Fencing::Raise);
+        call.flag(fencing == Fencing::Proposed);
     }
     call.done()
 }
@@ -229,11 +215,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = (&'a Claim, boo
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     call.words(claim.names.iter());
-    let fence = Fence {
-        token: claim.token,
-        declared: true,
-    };
-    call.keys(fence.keys(&claim.names));
+    call.keys(fences(&claim.names, claim.token));
 }
 
 /// `lua/inspect.lua`.
@@ -291,29 +273,23 @@ mod tests {
 
     #[test]
     fn keys_come_before_arguments() {
-        let fence = Fence {
-            token: FencingToken(5),
-            declared: false,
-        };
+        let fenced = (FencingToken(5), Fencing::Proposed);
         let (name, second) = ("a".into(), Duration::from_secs(1));
         let context = |marking| CallContext {
             marking,
             reckoned: Duration::from_secs(30),
         };
-        let request = acquire(&name, "me:1", 1, second, fence, context(Marking::Unmarked));
+        let request = acquire(&name, "me:1", 1, second, fenced, context(Marking::Unmarked));
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
         };
-        let fenced = words(&request);
+        let said = words(&request);
         let own = ["4", "a", "multilock_revoked:{a}", "multilock_charter"];
-        assert_eq!(fenced[2..6], own);
-        assert_eq!(fenced[6], "multilock_fence:{a}");
-        assert_eq!(fenced[7..], ["me:1", "1", "1000", "0", "30000", "5", "5", "0"]);
-        let unfenced = Fence {
-            token: FencingToken::NONE,
-            ..fence
-        };
+        assert_eq!(said[2..6], own);
+        assert_eq!(said[6], "multilock_fence:{a}");
+        assert_eq!(said[7..], ["me:1", "1", "1000", "0", "30000", "5", "5", "0"]);
+        let unfenced = (FencingToken::NONE, Fencing::Proposed);
         let request = acquire(&name, "me:1", 1, second, unfenced, context(Marking::Marked));
         assert_eq!(words(&request)[2..6], own);
         assert_eq!(words(&request)[6], "multilock_marker");

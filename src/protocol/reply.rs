@@ -75,7 +75,7 @@ pub(crate) struct Reply {
     /// The largest token that was stored before.
     pub(crate) highest: u64,
     /// The same fails there until somebody changes a configuration or deletes a key.
-    pub(crate) denied: bool,
+    pub(crate) is_final: bool,
 }
 
 impl Reply {
@@ -109,7 +109,7 @@ impl From<Vote> for Reply {
             holder: None,
             accepted: false,
             highest: 0,
-            denied: false,
+            is_final: false,
         }
     }
 }
@@ -117,7 +117,7 @@ impl From<Vote> for Reply {
 impl From<Fault> for Reply {
     fn from(fault: Fault) -> Self {
         Self {
-            denied: fault.is_final(),
+            is_final: fault.is_final(),
             ..fault.vote().into()
         }
     }

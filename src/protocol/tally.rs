@@ -39,7 +39,7 @@ pub(crate) struct Tally {
     /// Masters that granted and accepted the token.
     accepted: usize,
     /// Masters on which the same fails until somebody changes a configuration or deletes a key.
-    denied: usize,
+    final_faults: usize,
 }
 
 impl Tally {
@@ -51,7 +51,7 @@ impl Tally {
             silent: 0,
             refusals: Vec::new(),
             accepted: 0,
-            denied: 0,
+            final_faults: 0,
         }
     }
 
@@ -66,7 +66,7 @@ impl Tally {
             _ => self.silent += 1,
         }
         self.accepted += usize::from(reply.accepted);
-        self.denied += usize::from(reply.denied);
+        self.final_faults += usize::from(reply.is_final);
     }
 
     pub(crate) fn granted(&self) -> usize {
@@ -77,8 +77,8 @@ impl Tally {
         self.accepted
     }
 
-    pub(crate) fn denied(&self) -> usize {
-        self.denied
+    pub(crate) fn final_faults(&self) -> usize {
+        self.final_faults
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

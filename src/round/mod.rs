@@ -320,16 +320,12 @@ impl Round {
     /// Waits no longer for those that have not answered: at the deadline, or because of something else.
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
+        let owed = |(claim, notify)| (claim, notify, self.pool.slots.clone());
         let late = Arc::new(Overdue {
-            slots: if self.release.is_some() {
-                self.pool.slots.clone()
-            } else {
-                Vec::new()
-            },
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             sent: self.sent,
-            release: self.release.clone(),
+            release: self.release.clone().map(owed),
         });
         let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();

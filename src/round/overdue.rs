@@ -13,11 +13,11 @@ use crate::protocol::fault::{Class, Fault};
 /// that ends without, or the answer is an error that will pass, the master is told again.
 #[derive(Debug)]
 pub(super) struct Overdue {
-    pub(super) slots: Vec<Arc<Slot>>,
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) sent: Instant,
-    pub(super) release: Option<(Claim, bool)>,
+    /// What it released, whether waiters are told, and where it is owed.
+    pub(super) release: Option<(Claim, bool, Vec<Arc<Slot>>)>,
 }
 
 impl Late for Overdue {
@@ -36,8 +36,8 @@ impl Late for Overdue {
                     ReplyTo::left_to(Arc::clone(&self) as _, node),
                 );
             }
-            Some((claim, notify)) if !node::is_done(&answer) => {
-                self.slots[node].defer(DeferredRelease::new(claim.clone(), *notify));
+            Some((claim, notify, slots)) if !node::is_done(&answer) => {
+                slots[node].defer(DeferredRelease::new(claim.clone(), *notify));
             }
             None if forgotten => drop(link.load(self.request.script)),
             _ => {}

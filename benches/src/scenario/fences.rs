@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt};
 use multilock::Masters;
-use multilock_test_support::{Server, clock};
 use redis::FromRedisValue;
 use tokio::time::sleep;
 
 use super::Bench;
 use crate::client::{Settings, masters};
 use crate::summary::Line;
+use crate::support::{Server, clock};
 
 const N: usize = 3;
 const CONCURRENT: usize = 256;

@@ -15,7 +15,7 @@ fn replies_are_read() {
     let alone = Value::Int(1_700_000_000_000_000);
     assert_eq!(Reply::acquired(Ok(alone)), granted(true, 0));
     let largest = [Value::Int(3), bulk("9007199254740991")];
-    assert_eq!(acquired(&largest), granted(false, crate::token::LARGEST));
+    assert_eq!(acquired(&largest), granted(false, (1 << 53) - 1));
     assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked.into());
     for odd in [Value::Nil, answer(&[Value::Int(2)])] {
         let reply = Reply::acquired(Ok(odd));
@@ -49,7 +49,7 @@ fn replies_are_read() {
 fn a_fault_is_its_vote_for_every_hold() {
     let fault = Fault::Unfit("no user".into());
     let denied = Reply {
-        denied: true,
+        is_final: true,
         ..fault.vote().into()
     };
     assert_eq!(Reply::acquired(Err(fault.clone())), denied);
