@@ -63,8 +63,8 @@ impl Topics {
         (!channels.is_empty()).then(|| act(&channels))
     }
 
-    /// A notice has come from the master at `node`.
-    pub(crate) fn announce(&self, node: usize, channel: &str) {
+    /// A notice has come from the master at `node`. That it came is all it says so far.
+    pub(crate) fn announce(&self, node: usize, channel: &str, _message: &str) {
         if let Some((topic, _)) = self.topics().get(channel) {
             topic.heard[node].fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
@@ -117,8 +117,8 @@ mod tests {
         let mut sent = Vec::new();
         let topic = topics.join("a", || sent.push("subscribe"));
         topics.join("a", || {});
-        topics.announce(1, "a");
-        topics.announce(1, "b");
+        topics.announce(1, "a", "0");
+        topics.announce(1, "b", "0");
         assert_eq!((topic.heard(0), topic.heard(1), topic.interruptions()), (0, 1, 0));
         topics.announce_interruption();
         assert_eq!(topic.interruptions(), 1);

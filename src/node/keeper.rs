@@ -114,7 +114,7 @@ impl Keeper {
 
     fn listener(&self) -> Listener {
         let (node, topics) = (self.slot.node(), Arc::clone(&self.context.topics));
-        Arc::new(move |channel| topics.announce(node, channel))
+        Arc::new(move |channel, message| topics.announce(node, channel, message))
     }
 
     /// Listens again to what its predecessor listened to.

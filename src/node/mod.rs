@@ -54,8 +54,8 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
 
-/// Is told the channel of every message; must not block.
-pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+/// Is told the channel of every message, and what it says; must not block.
+pub(crate) type Listener = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Carries calls, in the order in which they are made: when a call returns, it has its place behind
 /// all that came before. Nothing here waits; what a master says goes to the reply.

@@ -1,6 +1,6 @@
 //! A connection to a master in memory: requests one way, replies and notices the other, in order.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,6 @@ pub(super) enum Ask {
     },
     Load(&'static Script),
     Listen {
-        pipe: Arc<Pipe>,
         channels: Vec<String>,
         on: bool,
     },
@@ -91,13 +90,12 @@ impl Envelope {
     }
 }
 
-/// What is on its way, and what the client listens to.
+/// What is on its way.
 pub(super) struct Pipe {
     listener: Listener,
     /// `None` once the connection has ended.
     requests: Mutex<Option<VecDeque<Envelope>>>,
-    channels: Mutex<BTreeSet<String>>,
-    notices: Mutex<VecDeque<(Instant, String)>>,
+    notices: Mutex<VecDeque<Notice>>,
     /// Bytes of calls whose answer is still to come.
     waiting: AtomicUsize,
     /// When an answer or a notice came last.
@@ -105,12 +103,18 @@ pub(super) struct Pipe {
     moved: Notify,
 }
 
+/// A message on its way to the client.
+struct Notice {
+    published: Instant,
+    channel: String,
+    message: String,
+}
+
 impl Pipe {
     pub(super) fn new(listener: Listener) -> Self {
         Self {
             listener,
             requests: Mutex::new(Some(VecDeque::new())),
-            channels: Mutex::default(),
             notices: Mutex::default(),
             waiting: AtomicUsize::new(0),
             heard: Mutex::default(),
@@ -118,35 +122,14 @@ impl Pipe {
         }
     }
 
-    pub(super) fn listen(&self, channels: &[String], on: bool) {
-        let mut listening = lock(&self.channels);
-        for channel in channels {
-            if on {
-                listening.insert(channel.clone());
-            } else {
-                listening.remove(channel);
-            }
-        }
-    }
-
-    /// What it listens to; nothing once the connection has ended.
-    pub(super) fn channels(&self) -> Vec<String> {
-        if lock(&self.requests).is_none() {
-            return Vec::new();
-        }
-        lock(&self.channels).iter().cloned().collect()
-    }
-
-    /// Whether it listens to a channel; not once the connection has ended.
-    pub(super) fn listens_to(&self, channel: &str) -> bool {
-        lock(&self.requests).is_some() && lock(&self.channels).contains(channel)
-    }
-
-    pub(super) fn publish(&self, channel: &str) {
-        if lock(&self.channels).contains(channel) {
-            lock(&self.notices).push_back((Instant::now(), channel.to_owned()));
-            self.moved.notify_one();
-        }
+    /// A message is on its way to the client, which listens to the channel.
+    pub(super) fn publish(&self, channel: &str, message: &str) {
+        lock(&self.notices).push_back(Notice {
+            published: Instant::now(),
+            channel: channel.to_owned(),
+            message: message.to_owned(),
+        });
+        self.moved.notify_one();
     }
 
     /// When the next request gets to the master, if requests take so long; `fate` says what is to become of
@@ -162,7 +145,7 @@ impl Pipe {
 
     /// When the next notice was published.
     pub(super) fn next_notice(&self) -> Option<Instant> {
-        lock(&self.notices).front().map(|(published, _)| *published)
+        lock(&self.notices).front().map(|notice| notice.published)
     }
 
     /// Whether the connection is to break instead of delivering its next request.
@@ -175,9 +158,9 @@ impl Pipe {
     /// Hands the next notice to whoever listens.
     pub(super) fn deliver_notice(&self) {
         let next = lock(&self.notices).pop_front();
-        if let Some((_, channel)) = next {
+        if let Some(notice) = next {
             self.note_heard();
-            (self.listener)(&channel);
+            (self.listener)(&notice.channel, &notice.message);
         }
     }
 
@@ -229,12 +212,8 @@ pub(super) struct Wire(pub(super) Arc<Pipe>);
 
 impl Wire {
     fn listen(&self, channels: &[String], on: bool, reply: ReplyTo) {
-        let ask = Ask::Listen {
-            pipe: Arc::clone(&self.0),
-            channels: channels.to_vec(),
-            on,
-        };
-        self.0.send(ask, reply);
+        let channels = channels.to_vec();
+        self.0.send(Ask::Listen { channels, on }, reply);
     }
 }
 

@@ -29,10 +29,17 @@ impl Node for Master {
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let connecting = async move {
             let Accepted { pipe, peer, resets } = self.accept(predecessor, listener).await?;
-            let driver = tokio::spawn(drive(self.clone(), Arc::clone(&pipe), peer.client_id, resets));
+            // Made before its task is: the end of a connection is told of also where that never ran.
+            let driver = Driver {
+                master: self.clone(),
+                pipe: Arc::clone(&pipe),
+                client: peer.client_id,
+                replies: VecDeque::new(),
+                unanswered: Vec::new(),
+            };
             Ok(Connection {
                 wire: Box::new(Wire(pipe)),
-                driver: AbortOnDropHandle::new(driver),
+                driver: AbortOnDropHandle::new(tokio::spawn(drive(driver, resets))),
                 peer,
             })
         };
@@ -41,15 +48,8 @@ impl Node for Master {
 }
 
 /// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
-async fn drive(master: Master, pipe: Arc<Pipe>, client: i64, resets: u64) {
-    let mut changed = master.watch();
-    let mut driver = Driver {
-        master,
-        pipe,
-        client,
-        replies: VecDeque::new(),
-        unanswered: Vec::new(),
-    };
+async fn drive(mut driver: Driver, resets: u64) {
+    let mut changed = driver.master.watch();
     loop {
         changed.look();
         if !driver.master.is_connected(resets) {
@@ -147,7 +147,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(asks) = self.pipe.close() {
-            self.master.abandon(self.client, asks);
+            self.master.disconnect(self.client, asks);
         }
     }
 }
@@ -166,3 +166,6 @@ impl Due {
         at <= self.now
     }
 }
+
+#[cfg(test)]
+mod tests;

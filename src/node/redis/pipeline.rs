@@ -324,8 +324,11 @@ impl Driver {
     }
 
     fn notice(&self, data: &[Value]) {
-        if let Some(Value::BulkString(channel)) = data.first() {
-            (self.listener)(&String::from_utf8_lossy(channel));
+        if let [Value::BulkString(channel), Value::BulkString(message)] = data {
+            (self.listener)(
+                &String::from_utf8_lossy(channel),
+                &String::from_utf8_lossy(message),
+            );
         }
     }
 }

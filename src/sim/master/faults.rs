@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Keep, Master};
+use super::{Keep, Master, State};
 use crate::sim::store::Store;
 
 impl Master {
@@ -73,7 +73,7 @@ impl Master {
     pub fn crash(&self) {
         self.change(|state| {
             state.up = false;
-            state.resets += 1;
+            state.break_connections();
         });
     }
 
@@ -87,14 +87,14 @@ impl Master {
             state.abandoned.clear();
             state.runs += 1;
             state.started = Some(self.clock_ms(state));
-            state.resets += 1;
+            state.break_connections();
             state.up = true;
         });
     }
 
     /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
     pub fn reset_connections(&self) {
-        self.change(|state| state.resets += 1);
+        self.change(State::break_connections);
     }
 
     /// Executes the next request and breaks every connection before it is answered.

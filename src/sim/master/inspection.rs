@@ -17,7 +17,9 @@ impl Master {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let mut state = self.state();
         let now = self.clock_ms(&state);
-        state.store.call(now, &words).map(texts)
+        let reply = state.store.call(now, &words);
+        state.deliver_published();
+        reply.map(texts)
     }
 
     /// Runs one Lua script at once, whatever the faults, as `EVAL` does; its reply as a flat list of
@@ -35,10 +37,12 @@ impl Master {
         };
         let mut state = self.state();
         let now = self.clock_ms(&state);
-        self.inner
+        let reply = self
+            .inner
             .lua
-            .eval(&mut state.store, now, script, &bytes(keys), &bytes(args))
-            .map(texts)
+            .eval(&mut state.store, now, script, &bytes(keys), &bytes(args));
+        state.deliver_published();
+        reply.map(texts)
     }
 
     /// The names of all keys but those that belong to the set of masters: the charter, and their number.
@@ -69,11 +73,11 @@ impl Master {
 
     /// The channels that any client listens to, as `PUBSUB CHANNELS` shows them.
     pub fn channels(&self) -> Vec<String> {
-        let mut state = self.state();
-        state
-            .receivers()
-            .into_keys()
-            .map(|channel| String::from_utf8_lossy(&channel).into_owned())
+        self.state()
+            .store
+            .receivers
+            .keys()
+            .map(|channel| String::from_utf8_lossy(channel).into_owned())
             .collect()
     }
 

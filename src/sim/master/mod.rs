@@ -6,7 +6,7 @@ mod state;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
@@ -193,7 +193,7 @@ impl Master {
             marker = Some(found);
         }
         let pipe = Arc::new(Pipe::new(listener));
-        state.pipes.push(Arc::downgrade(&pipe));
+        state.pipes.insert(client_id, Arc::downgrade(&pipe));
         drop(state);
         let peer = Peer {
             identity,
@@ -233,7 +233,7 @@ impl Master {
 
     /// Runs one request; `None` when its reply is to be lost.
     pub(super) fn execute(&self, client: i64, ask: &Ask) -> Option<Result<Value, String>> {
-        let (reply, answered) = self.run(ask);
+        let (reply, answered) = self.run(client, ask);
         if let Some(observer) = self.observer()
             && let Some(call) = self.call(client, ask)
         {
@@ -243,7 +243,7 @@ impl Master {
     }
 
     /// The reply, and whether it is to be sent.
-    fn run(&self, ask: &Ask) -> (Result<Value, String>, bool) {
+    fn run(&self, client: i64, ask: &Ask) -> (Result<Value, String>, bool) {
         let mut state = self.state();
         let now = self.clock_ms(&state);
         let (script, keys, args) = match ask {
@@ -255,8 +255,8 @@ impl Master {
                 return (Ok(Value::Okay), true);
             }
             // A server that cannot write, or is loading, lets its clients listen all the same.
-            Ask::Listen { pipe, channels, on } => {
-                pipe.listen(channels, *on);
+            Ask::Listen { channels, on } => {
+                state.listen(client, channels, *on);
                 return (Ok(Value::Okay), true);
             }
         };
@@ -268,22 +268,13 @@ impl Master {
         }
         state.scripts.insert(script.name);
         *state.executed.entry(script.name).or_default() += 1;
-        // What a script publishes on is among its arguments.
-        state.store.receivers = state.receivers_of(args);
         let reply = self
             .inner
             .lua
             .eval(&mut state.store, now, script.source, keys, args);
-        let published = std::mem::take(&mut state.store.outbox);
-        if !state.notices_lost {
-            for pipe in state.pipes.iter().filter_map(Weak::upgrade) {
-                for (channel, _) in &published {
-                    pipe.publish(&String::from_utf8_lossy(channel));
-                }
-            }
-        }
+        state.deliver_published();
         if std::mem::take(&mut state.reset_at_next) {
-            state.resets += 1;
+            state.break_connections();
             return (reply, false);
         }
         if state.lost_replies > 0 {
@@ -293,9 +284,11 @@ impl Master {
         (reply, true)
     }
 
-    /// Takes in what a client left behind on a connection that it gave up.
-    pub(super) fn abandon(&self, client: i64, requests: VecDeque<Ask>) {
+    /// A client's connection has ended; these requests are what it left behind.
+    pub(super) fn disconnect(&self, client: i64, requests: VecDeque<Ask>) {
         let mut state = self.state();
+        state.pipes.remove(&client);
+        state.store.stop_listening(client);
         if state.up && state.keep_abandoned && !requests.is_empty() {
             state.abandoned.push((client, requests));
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Weak;
 
 use crate::sim::connection::{Ask, Pipe};
-use crate::sim::store::{Bytes, Store};
+use crate::sim::store::Store;
 use crate::sim::weather::Weather;
 
 #[derive(Default)]
@@ -34,31 +34,45 @@ pub(super) struct State {
     pub(super) client_kill_denied: bool,
     pub(super) keep_abandoned: bool,
     pub(super) abandoned: Vec<(i64, VecDeque<Ask>)>,
-    pub(super) pipes: Vec<Weak<Pipe>>,
+    /// The connections that stand, by their client's id.
+    pub(super) pipes: BTreeMap<i64, Weak<Pipe>>,
 }
 
 impl State {
-    /// How many connections listen to each of these words, where they are channels.
-    pub(super) fn receivers_of(&mut self, words: &[Bytes]) -> BTreeMap<Bytes, usize> {
-        self.pipes.retain(|pipe| pipe.strong_count() > 0);
-        let pipes: Vec<_> = self.pipes.iter().filter_map(Weak::upgrade).collect();
-        let listening = |word: &Bytes| {
-            let channel = str::from_utf8(word).ok()?;
-            let count = pipes.iter().filter(|pipe| pipe.listens_to(channel)).count();
-            Some((word.clone(), count)).filter(|_| count > 0)
-        };
-        words.iter().filter_map(listening).collect()
+    /// Every connection ends. The server knows at once, before the tasks at either end have seen it.
+    pub(super) fn break_connections(&mut self) {
+        self.resets += 1;
+        self.pipes.clear();
+        self.store.receivers.clear();
     }
 
-    /// How many connections listen to each channel.
-    pub(super) fn receivers(&mut self) -> BTreeMap<Bytes, usize> {
-        self.pipes.retain(|pipe| pipe.strong_count() > 0);
-        let mut receivers = BTreeMap::new();
-        for pipe in self.pipes.iter().filter_map(Weak::upgrade) {
-            for channel in pipe.channels() {
-                *receivers.entry(channel.into_bytes()).or_default() += 1;
+    /// A client listens to these channels, or does no longer. What comes late over a connection that has
+    /// ended is nobody's.
+    pub(super) fn listen(&mut self, client: i64, channels: &[String], on: bool) {
+        if !self.pipes.contains_key(&client) {
+            return;
+        }
+        for channel in channels {
+            if on {
+                self.store.listen(client, channel.as_bytes());
+            } else {
+                self.store.unlisten(client, channel.as_bytes());
             }
         }
-        receivers
+    }
+
+    /// Sends what was published on its way to those who listen.
+    pub(super) fn deliver_published(&mut self) {
+        let published = std::mem::take(&mut self.store.outbox);
+        if self.notices_lost {
+            return;
+        }
+        for (channel, message) in &published {
+            let listening = self.store.receivers.get(channel).into_iter().flatten();
+            let (channel, message) = (String::from_utf8_lossy(channel), String::from_utf8_lossy(message));
+            for pipe in listening.filter_map(|client| self.pipes.get(client)?.upgrade()) {
+                pipe.publish(&channel, &message);
+            }
+        }
     }
 }

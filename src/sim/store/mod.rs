@@ -13,8 +13,10 @@ mod string;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redis::Value;
+
 pub(crate) use self::reply::{Bytes, Reply};
-use self::reply::{bulks, int, unknown_command, wrong_arity};
+use self::reply::{bulks, int, unknown_command, unknown_subcommand, wrong_arity};
 
 /// In order of insertion, as Redis keeps a hash of this size: the order shows in `HGETALL`.
 type Hash = Vec<(Bytes, Bytes)>;
@@ -24,6 +26,7 @@ type SortedSet = BTreeMap<Bytes, f64>;
 type List = usize;
 
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const UNKNOWN_IN_SCRIPT: &str = "ERR Unknown Redis command called from script";
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 #[derive(Clone, Debug)]
@@ -76,7 +79,7 @@ type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
 
 /// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
 /// family.
-const COMMANDS: [(&str, isize, Effect, Family); 37] = [
+const COMMANDS: [(&str, isize, Effect, Family); 38] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -100,6 +103,7 @@ const COMMANDS: [(&str, isize, Effect, Family); 37] = [
     ("pexpireat", -3, Writes, Store::keyspace),
     ("pttl", 2, Reads, Store::keyspace),
     ("publish", 3, Reads, Store::server),
+    ("pubsub", -2, Reads, Store::server),
     ("rpush", -3, Grows, Store::list),
     ("sadd", -3, Grows, Store::set),
     ("scard", 2, Reads, Store::set),
@@ -124,8 +128,9 @@ pub(crate) struct Store {
     pub(crate) oom: bool,
     /// Messages published since the owner last drained them: channel and message, oldest first.
     pub(crate) outbox: Vec<(Bytes, Bytes)>,
-    /// Subscribers of each channel, kept by the owner: what `PUBLISH` answers.
-    pub(crate) receivers: BTreeMap<Bytes, usize>,
+    /// The clients that listen to each channel, in the owner's numbers; none without any. `PUBLISH` and
+    /// `PUBSUB` count them.
+    pub(crate) receivers: BTreeMap<Bytes, BTreeSet<i64>>,
     /// Inside a script: whether it has come to a command that writes.
     script: Option<bool>,
 }
@@ -139,7 +144,7 @@ impl Store {
         let known = find(name).or_else(|_| find(&name.to_ascii_lowercase()));
         let Ok((name, arity, effect, family)) = known.map(|index| COMMANDS[index]) else {
             return Err(match self.script {
-                Some(_) => "ERR Unknown Redis command called from script".into(),
+                Some(_) => UNKNOWN_IN_SCRIPT.into(),
                 None => unknown_command(name, rest),
             });
         };
@@ -168,6 +173,32 @@ impl Store {
 
     pub(crate) fn end_script(&mut self) {
         self.script = None;
+    }
+
+    pub(crate) fn listen(&mut self, client: i64, channel: &[u8]) {
+        let listening = self.receivers.entry(channel.to_vec()).or_default();
+        listening.insert(client);
+    }
+
+    pub(crate) fn unlisten(&mut self, client: i64, channel: &[u8]) {
+        if let Some(listening) = self.receivers.get_mut(channel) {
+            listening.remove(&client);
+            if listening.is_empty() {
+                self.receivers.remove(channel);
+            }
+        }
+    }
+
+    /// The client is gone, and listens to nothing.
+    pub(crate) fn stop_listening(&mut self, client: i64) {
+        self.receivers.retain(|_, listening| {
+            listening.remove(&client);
+            !listening.is_empty()
+        });
+    }
+
+    fn listening(&self, channel: &[u8]) -> usize {
+        self.receivers.get(channel).map_or(0, BTreeSet::len)
     }
 
     /// The key's entry, unless it has expired by `now`. Redis still has a key in the very
@@ -201,8 +232,19 @@ impl Store {
         match (name, args) {
             ("publish", [channel, message]) => {
                 self.outbox.push((channel.clone(), message.clone()));
-                int(self.receivers.get(channel).copied().unwrap_or_default())
+                int(self.listening(channel))
             }
+            ("pubsub", [verb, channels @ ..]) if verb.eq_ignore_ascii_case(b"numsub") => {
+                let counts = channels.iter().flat_map(|channel| {
+                    let count = i64::try_from(self.listening(channel)).unwrap_or(i64::MAX);
+                    [Value::BulkString(channel.clone()), Value::Int(count)]
+                });
+                Ok(Value::Array(counts.collect()))
+            }
+            ("pubsub", [verb, ..]) => Err(match self.script {
+                Some(_) => UNKNOWN_IN_SCRIPT.into(),
+                None => unknown_subcommand(name, verb),
+            }),
             ("time", []) => {
                 let (seconds, millis) = (now / 1000, now % 1000);
                 bulks([seconds, millis * 1000].iter().map(ToString::to_string))

@@ -67,3 +67,12 @@ pub(super) fn unknown_command(name: &[u8], args: &[Bytes]) -> String {
     let args = String::from_utf8_lossy(&args).replace(['\r', '\n'], " ");
     format!("ERR unknown command '{name}', with args beginning with: {args}")
 }
+
+pub(super) fn unknown_subcommand(name: &str, verb: &[u8]) -> String {
+    // No more of it is repeated.
+    let verb = String::from_utf8_lossy(&verb[..verb.len().min(128)]).replace(['\r', '\n'], " ");
+    format!(
+        "ERR unknown subcommand '{verb}'. Try {} HELP.",
+        name.to_uppercase()
+    )
+}

@@ -121,6 +121,9 @@ fn errors_read_as_redis_writes_them() {
     let arity = |name| Err(format!("ERR wrong number of arguments for '{name}' command"));
     assert_eq!(call(store, 0, "GeT"), arity("get"));
     assert_eq!(call(store, 0, "HSET h a 1 b"), arity("hset"));
+    assert_eq!(call(store, 0, "PUBSUB"), arity("pubsub"));
+    let unknown = "ERR unknown subcommand 'NoSuch'. Try PUBSUB HELP.";
+    assert_eq!(call(store, 0, "PubSub NoSuch"), Err(unknown.into()));
     let unknown = "ERR unknown command 'NoSuch', with args beginning with: 'a' 'b' ";
     assert_eq!(call(store, 0, "NoSuch a b"), Err(unknown.into()));
 }
@@ -149,8 +152,33 @@ fn a_full_master_refuses_growth_until_a_script_has_written() {
 #[test]
 fn publish_leaves_the_message_in_the_outbox() {
     let store = &mut Store::default();
-    store.receivers.insert(b"c".to_vec(), 2);
+    store.listen(1, b"c");
+    store.listen(2, b"c");
     assert_eq!(call(store, 0, "PUBLISH c m"), int(2));
     assert_eq!(store.outbox, [(b"c".to_vec(), b"m".to_vec())]);
     assert_eq!(call(store, 1_234_567, "TIME"), words(&["1234", "567000"]));
+}
+
+#[test]
+fn the_listeners_of_any_channel_are_counted() {
+    let store = &mut Store::default();
+    for (client, channel) in [(1, "a"), (2, "a"), (2, "b"), (2, "b")] {
+        store.listen(client, channel.as_bytes());
+    }
+    let counted = |store: &mut Store, a, b| {
+        let counts = [("a", a), ("b", b), ("none", 0)];
+        let flat = counts.map(|(channel, count)| [bulk(Some(&channel.into())), Value::Int(count)]);
+        assert_eq!(
+            call(store, 0, "PUBSUB NumSub a b none"),
+            Ok(Value::Array(flat.concat()))
+        );
+    };
+    counted(store, 2, 1);
+    store.unlisten(1, b"a");
+    store.unlisten(1, b"b");
+    counted(store, 1, 1);
+    store.stop_listening(2);
+    counted(store, 0, 0);
+    assert!(store.receivers.is_empty());
+    assert_eq!(call(store, 0, "PUBSUB NUMSUB"), Ok(Value::Array(vec![])));
 }

@@ -9,4 +9,4 @@ mod sync;
 
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 
-pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+pub(crate) type Listener = Arc<dyn Fn(&str, &str) + Send + Sync>;

@@ -6,21 +6,24 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// A pipe, the server's end of its stream, and the channels that were heard of.
+/// A pipe, the server's end of its stream, and the messages that were heard, with their channels.
 struct Line {
     pipe: Arc<Pipe>,
     driver: AbortOnDropHandle<()>,
     server: DuplexStream,
-    heard: Arc<StdMutex<Vec<String>>>,
+    heard: Arc<StdMutex<Vec<(String, String)>>>,
 }
 
 impl Line {
     /// Over a stream that holds so many bytes.
     fn open(room: usize) -> Self {
         let (client, server) = duplex(room);
-        let heard: Arc<StdMutex<Vec<String>>> = Arc::default();
+        let heard: Arc<StdMutex<Vec<(String, String)>>> = Arc::default();
         let note = Arc::clone(&heard);
-        let listener = move |channel: &str| note.lock().expect("not poisoned").push(channel.to_owned());
+        let listener = move |channel: &str, message: &str| {
+            let heard = (channel.to_owned(), message.to_owned());
+            note.lock().expect("not poisoned").push(heard);
+        };
         let (pipe, driver) = Pipe::start(Box::new(client), Arc::new(listener));
         Self {
             pipe,
@@ -85,15 +88,16 @@ async fn channels_are_confirmed_one_by_one() {
     line.receives("ssc").await;
     let confirmed =
         |channel: &str, count: usize| format!(">3\r\n$9\r\nsubscribe\r\n$1\r\n{channel}\r\n:{count}\r\n");
-    let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
+    let message = b">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n7 \xff\r\n";
     line.says(&confirmed("a", 1)).await;
-    line.says(message).await;
+    line.server.write_all(message).await.expect("open");
     line.says(&confirmed("b", 2)).await;
     assert!(both.await.is_ok());
     line.says("-NOPERM no\r\n:7\r\n").await;
     assert!(denied.await.is_err());
     assert_eq!(after.await, Ok(Value::Int(7)));
-    assert_eq!(*line.heard.lock().expect("not poisoned"), ["a"]);
+    let heard = ("a".to_owned(), "7 \u{fffd}".to_owned());
+    assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
 }
 
 /// Requests that the peer is slow to take are all sent, whole and in order.

@@ -1,0 +1,71 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::node::Inbox;
+
+type Heard = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A connection that listens to `channel`, and what it hears.
+async fn listen(master: &Master, channel: &str) -> (Connection, Heard) {
+    let heard = Heard::default();
+    let note = Arc::clone(&heard);
+    let listener = move |channel: &str, message: &str| {
+        let heard = (channel.to_owned(), message.to_owned());
+        note.lock().expect("not poisoned").push(heard);
+    };
+    let connection = master.connect(None, Arc::new(listener)).await.expect("it is up");
+    let (inbox, reply) = Inbox::single();
+    connection.wire.subscribe(&[channel.to_owned()], reply);
+    inbox.answer().await.expect("confirmed");
+    (connection, heard)
+}
+
+fn count(master: &Master, channel: &str) -> String {
+    let script = "return redis.call('pubsub', 'numsub', ARGV[1])[2]";
+    master.eval(script, &[], &[channel]).expect("a count").concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_any_script_reaches_those_who_listen() {
+    let master = Master::new(0);
+    let (_one, first) = listen(&master, "multilock:7").await;
+    let (_other, second) = listen(&master, "multilock:8").await;
+    // A channel that the script makes itself, and bytes that are no text.
+    let script = "return redis.call('publish', 'multilock:' .. 3 + 4, 'go \\255')";
+    assert_eq!(master.eval(script, &[], &[]), Ok(vec!["1".to_owned()]));
+    assert_eq!(
+        master.command(&["PUBLISH", "multilock:9", "lost"]),
+        Ok(vec!["0".to_owned()])
+    );
+    sleep(Duration::from_millis(1)).await;
+    let expected = ("multilock:7".to_owned(), "go \u{fffd}".to_owned());
+    assert_eq!(*first.lock().expect("not poisoned"), [expected]);
+    assert!(second.lock().expect("not poisoned").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_listens_over_a_connection_that_has_ended() {
+    let master = Master::new(0);
+    let (kept, heard) = listen(&master, "a").await;
+    let (mut given_up, _) = listen(&master, "a").await;
+    assert_eq!(count(&master, "a"), "2");
+    given_up.driver.abort();
+    let _ = (&mut given_up.driver).await;
+    assert_eq!(count(&master, "a"), "1", "its wire is still there");
+    let (inbox, reply) = Inbox::single();
+    kept.wire.unsubscribe(&["a".to_owned(), "b".to_owned()], reply);
+    inbox.answer().await.expect("confirmed");
+    assert_eq!(count(&master, "a"), "0");
+
+    let (_one, _) = listen(&master, "a").await;
+    // No task has run since.
+    master.reset_connections();
+    assert_eq!(count(&master, "a"), "0");
+    let (_one, _) = listen(&master, "a").await;
+    master.crash();
+    assert_eq!(count(&master, "a"), "0");
+    assert!(heard.lock().expect("not poisoned").is_empty());
+}
