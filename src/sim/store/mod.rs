@@ -21,7 +21,9 @@ use self::reply::{bulks, int, unknown_command, unknown_subcommand, wrong_arity};
 /// In order of insertion, as Redis keeps a hash of this size: the order shows in `HGETALL`.
 type Hash = Vec<(Bytes, Bytes)>;
 type Set = BTreeSet<Bytes>;
-type SortedSet = BTreeMap<Bytes, f64>;
+/// In the order of the scores, and of the members where those are equal. As small as it is, it is searched
+/// from the front.
+type SortedSet = Vec<(f64, Bytes)>;
 /// Only the length: a list is here to be a key of another type, and nothing reads its elements.
 type List = usize;
 
@@ -79,7 +81,7 @@ type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
 
 /// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
 /// family.
-const COMMANDS: [(&str, isize, Effect, Family); 38] = [
+const COMMANDS: [(&str, isize, Effect, Family); 41] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -116,6 +118,9 @@ const COMMANDS: [(&str, isize, Effect, Family); 38] = [
     ("unlink", -2, Writes, Store::keyspace),
     ("zadd", -4, Grows, Store::sorted_set),
     ("zcard", 2, Reads, Store::sorted_set),
+    ("zrange", -4, Reads, Store::sorted_set),
+    ("zrangebyscore", -4, Reads, Store::sorted_set),
+    ("zrem", -3, Writes, Store::sorted_set),
     ("zremrangebyscore", 4, Writes, Store::sorted_set),
     ("zscore", 3, Reads, Store::sorted_set),
 ];

@@ -13,6 +13,8 @@ pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 pub(super) const HASH_NOT_AN_INTEGER: &str = "ERR hash value is not an integer";
 pub(super) const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 pub(super) const NOT_A_RANGE: &str = "ERR min or max is not a float";
+pub(super) const LIMIT_OF_RANKS: &str =
+    "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
 pub(super) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 
 /// Redis reads only the canonical form of an integer: no `+1`, no ` 1`, no `01`.
@@ -25,13 +27,63 @@ pub(super) fn integer(text: &[u8], otherwise: &str) -> Result<i64, String> {
         .ok_or_else(|| otherwise.into())
 }
 
-pub(super) fn score(text: &[u8], otherwise: &str) -> Result<f64, String> {
-    let parsed = str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.parse::<f64>().ok());
-    parsed
-        .filter(|score| !score.is_nan())
-        .ok_or_else(|| otherwise.into())
+/// A number as C's `strtod` reads it, but for one in hexadecimal digits, which nobody sends.
+fn float(text: &[u8]) -> Option<f64> {
+    let parsed = str::from_utf8(text).ok()?.parse::<f64>().ok();
+    parsed.filter(|number| !number.is_nan())
+}
+
+/// A score. One that is too large or too small for its type is none.
+pub(super) fn score(text: &[u8]) -> Result<f64, String> {
+    let mut mantissa = text.iter().take_while(|byte| !b"eE".contains(byte));
+    let is_zero = !mantissa.any(|byte| (b'1'..=b'9').contains(byte));
+    let fits = |number: &f64| {
+        if number.is_infinite() {
+            is_zero
+        } else {
+            *number != 0.0 || is_zero
+        }
+    };
+    float(text).filter(fits).ok_or_else(|| NOT_A_FLOAT.into())
+}
+
+/// Where a range of scores begins or ends, and whether what has that very score is left out of it. It is read
+/// with less care than a score: nothing is 0, spaces before it are skipped, and it ends with C's strings.
+pub(super) fn bound(text: &[u8]) -> Result<(f64, bool), String> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (text, exclusive) = match text {
+        [b'(', rest @ ..] => (rest, true),
+        whole => (whole, false),
+    };
+    if text.is_empty() {
+        return Ok((0.0, exclusive));
+    }
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let start = text.iter().take_while(|byte| is_space(byte)).count();
+    let number = float(&text[start..]).ok_or(NOT_A_RANGE)?;
+    Ok((number, exclusive))
+}
+
+/// A score in a reply, as `%.17g` writes it: in 17 digits at most, and with an exponent where those do not
+/// reach, or begin too far behind the point.
+pub(super) fn decimal(score: f64) -> String {
+    if score.is_infinite() {
+        return score.to_string();
+    }
+    let scientific = format!("{score:.16e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let trimmed = |digits: &str| {
+        if digits.contains('.') {
+            digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            digits.to_owned()
+        }
+    };
+    match usize::try_from(16 - exponent) {
+        Ok(places) if exponent >= -4 => trimmed(&format!("{score:.places$}")),
+        _ => format!("{}e{exponent:+03}", trimmed(mantissa)),
+    }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it ends the branches of a command")]

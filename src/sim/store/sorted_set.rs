@@ -1,45 +1,48 @@
 //! Sorted sets.
 
-use super::reply::{Bytes, NOT_A_FLOAT, NOT_A_RANGE, Reply, SYNTAX, bulk, int, score, wrong_arity};
+use super::reply::{
+    Bytes, LIMIT_OF_RANKS, NOT_AN_INTEGER, Reply, SYNTAX, bound, bulk, bulks, decimal, int, integer, score,
+    wrong_arity,
+};
 use super::{SortedSet, Store};
 
 impl Store {
     pub(super) fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
         match (name, args) {
-            // Its options are not known here.
-            ("zadd", [key, pairs @ ..]) if pairs.len().is_multiple_of(2) => {
-                let scores: Result<Vec<f64>, String> = pairs
-                    .iter()
-                    .step_by(2)
-                    .map(|text| score(text, NOT_A_FLOAT))
-                    .collect();
-                let scores = scores?;
-                let set = self.find_or_create::<SortedSet>(now, key)?;
-                let members = pairs.iter().skip(1).step_by(2);
-                let added = members
-                    .zip(scores)
-                    .filter(|(member, score)| set.insert((*member).clone(), *score).is_none());
-                int(added.count())
+            ("zadd", [key, pairs @ ..]) => self.add_scored(now, key, pairs),
+            ("zrem", [key, members @ ..]) => {
+                self.remove_scored(now, key, |_, member| members.contains(member))
             }
-            ("zadd", _) => Err(SYNTAX.into()),
             ("zremrangebyscore", [key, min, max]) => {
-                let (min, max) = (score(min, NOT_A_RANGE)?, score(max, NOT_A_RANGE)?);
-                let Some(set) = self.find::<SortedSet>(now, key)? else {
-                    return int(0);
-                };
-                let before = set.len();
-                set.retain(|_, score| *score < min || *score > max);
-                let after = set.len();
-                self.remove_if_empty(key, after);
-                int(before - after)
+                let range = Range::parse(min, max)?;
+                self.remove_scored(now, key, |score, _| range.contains(score))
             }
-            (_, [key, members @ ..]) => {
+            ("zrange", [key, start, stop, options @ ..]) => {
+                let options = Options::parse(options)?;
+                if options.count != ALL {
+                    return Err(LIMIT_OF_RANKS.into());
+                }
+                let start = integer(start, NOT_AN_INTEGER)?;
+                let stop = integer(stop, NOT_AN_INTEGER)?;
                 let mut none = SortedSet::new();
                 let set = self.find::<SortedSet>(now, key)?.unwrap_or(&mut none);
-                match (name, members) {
+                members(by_rank(set, start, stop), options.with_scores)
+            }
+            ("zrangebyscore", [key, min, max, options @ ..]) => {
+                let options = Options::parse(options)?;
+                let range = Range::parse(min, max)?;
+                let mut none = SortedSet::new();
+                let set = self.find::<SortedSet>(now, key)?.unwrap_or(&mut none);
+                let within = set.iter().filter(|(score, _)| range.contains(*score));
+                members(options.limit(within), options.with_scores)
+            }
+            (_, [key, args @ ..]) => {
+                let mut none = SortedSet::new();
+                let set = self.find::<SortedSet>(now, key)?.unwrap_or(&mut none);
+                match (name, args) {
                     ("zscore", [member]) => {
-                        let text = set.get(member).map(|score| score.to_string().into_bytes());
-                        Ok(bulk(text.as_ref()))
+                        let found = set.iter().find(|(_, other)| other == member);
+                        Ok(bulk(found.map(|(score, _)| decimal(*score).into()).as_ref()))
                     }
                     ("zcard", []) => int(set.len()),
                     _ => Err(wrong_arity(name)),
@@ -48,4 +51,114 @@ impl Store {
             _ => Err(wrong_arity(name)),
         }
     }
+
+    /// Its options are not known here.
+    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes]) -> Reply {
+        if !pairs.len().is_multiple_of(2) {
+            return Err(SYNTAX.into());
+        }
+        let pairs = pairs.chunks_exact(2).map(|pair| Ok((score(&pair[0])?, &pair[1])));
+        let pairs: Vec<_> = pairs.collect::<Result<_, String>>()?;
+        let set = self.find_or_create::<SortedSet>(now, key)?;
+        let before = set.len();
+        for (score, member) in pairs {
+            set.retain(|(_, other)| other != member);
+            let place = set.partition_point(|(other, name)| (*other, name) < (score, member));
+            // Small sets keep integers as such, and 0 has no sign there.
+            set.insert(place, (score + 0.0, member.clone()));
+        }
+        int(set.len() - before)
+    }
+
+    fn remove_scored(&mut self, now: i64, key: &Bytes, goes: impl Fn(f64, &Bytes) -> bool) -> Reply {
+        let Some(set) = self.find::<SortedSet>(now, key)? else {
+            return int(0);
+        };
+        let before = set.len();
+        set.retain(|(score, member)| !goes(*score, member));
+        let after = set.len();
+        self.remove_if_empty(key, after);
+        int(before - after)
+    }
+}
+
+/// A range of scores.
+struct Range {
+    min: (f64, bool),
+    max: (f64, bool),
+}
+
+impl Range {
+    fn parse(min: &[u8], max: &[u8]) -> Result<Self, String> {
+        Ok(Self {
+            min: bound(min)?,
+            max: bound(max)?,
+        })
+    }
+
+    fn contains(&self, score: f64) -> bool {
+        let ((min, above), (max, below)) = (self.min, self.max);
+        let reaches = if above { min < score } else { min <= score };
+        reaches && if below { score < max } else { score <= max }
+    }
+}
+
+/// What may follow a range.
+struct Options {
+    with_scores: bool,
+    offset: i64,
+    count: i64,
+}
+
+/// As is any other count that is negative.
+const ALL: i64 = -1;
+
+impl Options {
+    fn parse(words: &[Bytes]) -> Result<Self, String> {
+        let mut options = Self {
+            with_scores: false,
+            offset: 0,
+            count: ALL,
+        };
+        let mut rest = words;
+        while let [word, after @ ..] = rest {
+            rest = match (word.to_ascii_lowercase().as_slice(), after) {
+                (b"withscores", _) => {
+                    options.with_scores = true;
+                    after
+                }
+                (b"limit", [first, most, after @ ..]) => {
+                    options.offset = integer(first, NOT_AN_INTEGER)?;
+                    options.count = integer(most, NOT_AN_INTEGER)?;
+                    after
+                }
+                _ => return Err(SYNTAX.into()),
+            };
+        }
+        Ok(options)
+    }
+
+    fn limit<T>(&self, found: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        // An offset that is negative is counted down past the last one.
+        let offset = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        found.skip(offset).take(count)
+    }
+}
+
+/// From one place to another, both included and, where they are negative, counted from the end.
+fn by_rank(set: &SortedSet, start: i64, stop: i64) -> impl Iterator<Item = &(f64, Bytes)> {
+    let length = i64::try_from(set.len()).unwrap_or(i64::MAX);
+    let place = |index: i64| if index < 0 { length + index } else { index };
+    let (start, stop) = (place(start).max(0), place(stop));
+    (0..)
+        .zip(set)
+        .filter_map(move |(index, entry)| (start..=stop).contains(&index).then_some(entry))
+}
+
+fn members<'s>(entries: impl Iterator<Item = &'s (f64, Bytes)>, with_scores: bool) -> Reply {
+    bulks(entries.flat_map(|(score, member)| {
+        let score = with_scores.then(|| decimal(*score).into());
+        [Some(member.clone()), score].into_iter().flatten()
+    }))
 }

@@ -100,7 +100,108 @@ fn a_sorted_set_keeps_scores_and_vanishes_when_empty() {
     assert_eq!(call(store, 0, "ZADD z nan a"), float);
     let range = Err("ERR min or max is not a float".into());
     assert_eq!(call(store, 0, "ZREMRANGEBYSCORE z x 1"), range);
+    call(store, 0, "ZADD z 1 a 2 b").unwrap();
+    assert_eq!(call(store, 0, "ZREM z a a x"), int(1));
+    assert_eq!(call(store, 0, "ZREM z b"), int(1));
+    assert_eq!(call(store, 0, "ZREM z b"), int(0));
+    assert_eq!(call(store, 0, "EXISTS z"), int(0));
     assert_eq!(call(store, 0, "ZADD z 1 a 2"), Err(SYNTAX.into()));
+}
+
+#[test]
+fn a_sorted_set_is_read_in_order() {
+    let store = &mut Store::default();
+    call(store, 0, "ZADD z 2 b 10 c 2 a -1 B").unwrap();
+    let everything = words(&["B", "-1", "a", "2", "b", "2", "c", "10"]);
+    let cases: &[(&str, &[&str])] = &[
+        ("ZRANGE z 0 0", &["B"]),
+        ("ZRANGE z 1 -2", &["a", "b"]),
+        ("ZRANGE z -9 1", &["B", "a"]),
+        ("ZRANGE z 3 99", &["c"]),
+        ("ZRANGE z 4 9", &[]),
+        ("ZRANGE z 2 1", &[]),
+        ("ZRANGE z 0 -5", &[]),
+        ("ZRANGE z -1 -1 LIMIT 0 -1 WithScores", &["c", "10"]),
+        ("ZRANGE none 0 -1", &[]),
+        ("ZRANGEBYSCORE z 2 10", &["a", "b", "c"]),
+        ("ZRANGEBYSCORE z (2 +inf", &["c"]),
+        ("ZRANGEBYSCORE z -inf (2 withscores", &["B", "-1"]),
+        ("ZRANGEBYSCORE z (2 2", &[]),
+        ("ZRANGEBYSCORE z 3 1", &[]),
+        ("ZRANGEBYSCORE z -inf inf LIMIT 1 2", &["a", "b"]),
+        ("ZRANGEBYSCORE z -inf inf LIMIT 3 -7 WITHSCORES", &["c", "10"]),
+        ("ZRANGEBYSCORE z -inf inf LIMIT -1 2", &[]),
+        ("ZRANGEBYSCORE z -inf inf LIMIT 0 0", &[]),
+        ("ZRANGEBYSCORE none 0 1", &[]),
+    ];
+    assert_eq!(call(store, 0, "ZRANGE z 0 -1 WITHSCORES"), everything);
+    for (line, expected) in cases {
+        assert_eq!(call(store, 0, line), words(expected), "{line}");
+    }
+    // A member that is given twice has its last score, and its place.
+    assert_eq!(call(store, 0, "ZADD z 11 a 0 a 3 a"), int(0));
+    assert_eq!(call(store, 0, "ZRANGE z 0 -1"), words(&["B", "b", "a", "c"]));
+}
+
+#[test]
+fn what_is_no_range_is_refused() {
+    let store = &mut Store::default();
+    let float = "ERR min or max is not a float";
+    let limited = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
+    let cases = [
+        ("ZRANGE z 0 (1", NOT_AN_INTEGER),
+        ("ZRANGE z 0 1.5", NOT_AN_INTEGER),
+        ("ZRANGE z a 1 LIMIT 0 1", limited),
+        ("ZRANGE z 0 1 LIMIT 0 -2", limited),
+        ("ZRANGE z 0 1 LIMIT 0", SYNTAX),
+        ("ZRANGE z 0 1 x", SYNTAX),
+        ("ZRANGEBYSCORE z 0 1 REV", SYNTAX),
+        ("ZRANGEBYSCORE z 0 x LIMIT 0 a", NOT_AN_INTEGER),
+        ("ZRANGEBYSCORE z 0 x LIMIT 0 1 y", SYNTAX),
+        ("ZRANGEBYSCORE z 0 x LIMIT 0 1", float),
+        ("ZRANGEBYSCORE z ((0 1", float),
+        ("ZRANGEBYSCORE z 0 nan", float),
+        ("ZREMRANGEBYSCORE z 0 1x", float),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(call(store, 0, line), Err(expected.into()), "{line}");
+    }
+    call(store, 0, "ZADD z 0 a").unwrap();
+    for nothing in ["", "(-1"] {
+        let line = format!("ZRANGEBYSCORE z {nothing} 1e999");
+        assert_eq!(call(store, 0, &line), words(&["a"]), "{line}");
+    }
+}
+
+#[test]
+fn a_score_reads_as_c_writes_it() {
+    let store = &mut Store::default();
+    let cases = [
+        ("3.0", "3"),
+        ("-0", "0"),
+        ("0.1", "0.10000000000000001"),
+        ("-2.5e3", "-2500"),
+        ("9007199254740993", "9007199254740992"),
+        ("1700000000123456", "1700000000123456"),
+        ("99999999999999984", "99999999999999984"),
+        ("1e17", "1e+17"),
+        ("123456789e300", "1.23456789e+308"),
+        ("0.0001", "0.0001"),
+        ("0.00001", "1.0000000000000001e-05"),
+        ("5e-324", "4.9406564584124654e-324"),
+        ("+Inf", "inf"),
+        ("-infinity", "-inf"),
+    ];
+    for (score, written) in cases {
+        call(store, 0, &format!("ZADD z {score} a")).unwrap();
+        let read = call(store, 0, "ZSCORE z a");
+        assert_eq!(read, Ok(bulk(Some(&written.into()))), "{score}");
+        assert_eq!(call(store, 0, "ZRANGE z 0 0 WITHSCORES"), words(&["a", written]));
+    }
+    for bad in ["", "x", "1x", "(1", "1e999", "-1e999", "1e-999"] {
+        let refused = call(store, 0, &format!("ZADD z {bad} a"));
+        assert_eq!(refused, Err("ERR value is not a valid float".into()), "{bad}");
+    }
 }
 
 #[test]
@@ -112,6 +213,12 @@ fn errors_read_as_redis_writes_them() {
         "HINCRBY l f 1",
         "SADD l x",
         "ZADD l 1 x",
+        "ZREM l x",
+        "ZRANGE l 0 1",
+        "ZRANGEBYSCORE l 0 1",
+        "ZREMRANGEBYSCORE l 0 1",
+        "ZSCORE l x",
+        "ZCARD l",
         "GET l",
         "INCR l",
         "HLEN l",
@@ -121,6 +228,9 @@ fn errors_read_as_redis_writes_them() {
     let arity = |name| Err(format!("ERR wrong number of arguments for '{name}' command"));
     assert_eq!(call(store, 0, "GeT"), arity("get"));
     assert_eq!(call(store, 0, "HSET h a 1 b"), arity("hset"));
+    assert_eq!(call(store, 0, "ZREM z"), arity("zrem"));
+    assert_eq!(call(store, 0, "ZRANGE z 0"), arity("zrange"));
+    assert_eq!(call(store, 0, "ZRANGEBYSCORE z 0"), arity("zrangebyscore"));
     assert_eq!(call(store, 0, "PUBSUB"), arity("pubsub"));
     let unknown = "ERR unknown subcommand 'NoSuch'. Try PUBSUB HELP.";
     assert_eq!(call(store, 0, "PubSub NoSuch"), Err(unknown.into()));
@@ -135,6 +245,8 @@ fn a_full_master_refuses_growth_until_a_script_has_written() {
     store.oom = true;
     assert_eq!(call(store, 0, "HSET h a 2"), Err(OOM.into()));
     assert_eq!(call(store, 0, "PEXPIRE h 10"), int(1));
+    assert_eq!(call(store, 0, "ZADD z 1 a"), Err(OOM.into()));
+    assert_eq!(call(store, 0, "ZREM z a"), int(0));
     assert_eq!(
         call(store, 0, "HSET h a 2"),
         Err(OOM.into()),
