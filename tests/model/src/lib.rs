@@ -8,7 +8,7 @@
 //! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
 //!
 //! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
-//! when a fence may be forgotten.
+//! when a fence may be forgotten, and a third one in which order waiters come in and that calls bring them all in.
 //!
 //! # What is modelled
 //!
@@ -30,7 +30,7 @@
 //!
 //! # What is not
 //!
-//! - Notices, waiting and fairness: safety only. That something is possible is checked by witnesses.
+//! - Notices, waiting and fairness, but for the queue: safety only. That something is possible is checked by witnesses.
 //! - More than one name, several names at once, holds renewed in one call, other libraries' keys.
 //! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
 //! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
@@ -51,6 +51,7 @@ mod link;
 mod model;
 mod node;
 mod properties;
+mod queue;
 mod rules;
 mod run;
 mod scope;
@@ -63,6 +64,7 @@ mod world;
 pub use charter::{explore_charter, refute_charter};
 pub use fences::{explore_fences, refute_fences};
 pub use model::{Action, Protocol};
+pub use queue::{explore_queue, refute_queue};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};
 pub use scope::{Loss, Scope};

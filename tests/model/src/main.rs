@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use multilock_model::{
-    Verdict, explore, explore_charter, explore_fences, refute, refute_charter, refute_fences, scopes, trace,
-    weaker_forms,
+    Verdict, explore, explore_charter, explore_fences, explore_queue, refute, refute_charter, refute_fences,
+    refute_queue, scopes, trace, weaker_forms,
 };
 
 fn main() -> ExitCode {
@@ -30,12 +30,14 @@ fn main() -> ExitCode {
         .map(explore)
         .chain(chosen_of(explore_charter()))
         .chain(chosen_of(vec![explore_fences()]))
+        .chain(chosen_of(explore_queue()))
         .collect();
     let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
     };
     refuted.extend(chosen_of(refute_charter()));
     refuted.extend(chosen_of(refute_fences()));
+    refuted.extend(chosen_of(refute_queue()));
     println!(
         "{:<42} {:>9} {:>5} {:>6}  verdict",
         "scope", "states", "depth", "s"

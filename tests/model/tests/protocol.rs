@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use multilock_model::{
-    Rules, Verdict, explore, explore_charter, explore_fences, refute, refute_charter, refute_fences, scopes,
-    weaker_forms,
+    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, refute, refute_charter,
+    refute_fences, refute_queue, scopes, weaker_forms,
 };
 
 /// Does the jobs on two threads, as each explores breadth first on one.
@@ -68,6 +68,24 @@ fn no_token_falls_because_a_fence_is_forgotten() {
     assert!(verdict.states > 100_000, "{verdict:?}");
     let weaker = refute_fences();
     assert_eq!(weaker.len(), 5);
+    assert_eq!(failures(&weaker), Vec::<String>::new());
+}
+
+#[test]
+fn waiters_come_in_in_order_and_calls_alone_bring_them_all_in() {
+    let verdicts = explore_queue();
+    assert_eq!(verdicts.len(), 15);
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    assert!(
+        verdicts.iter().all(|verdict| verdict.states > 5_000),
+        "{verdicts:?}"
+    );
+}
+
+#[test]
+fn every_weaker_form_of_the_queue_is_refuted() {
+    let weaker = refute_queue();
+    assert_eq!(weaker.len(), 13);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 
