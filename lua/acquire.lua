@@ -1,15 +1,21 @@
--- acquire: take every name for one owner, all or nothing on this master.
+-- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
--- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ..., the charter, and when fenced: fence 1,
---       fence 2, ..., and when the master's memory is marked: its marker
+-- KEYS  for each name: the name, its revocation mark, its queue; then the charter; for each name: its beats;
+--       when fenced, for each name: its fence; and when the master's memory is marked: its marker
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
---       client reckons with, and when fenced: token, the last token of its block, 1 when the token was
---       accepted before, for a hold that is taken again, or 0
+--       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
+--       the token was accepted before, for a hold that is taken again, or 0
+--       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
+--       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
+--       microseconds: whoever stands in a queue with a smaller one comes first; 0 passes them all.
 -- Returns
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
 --                                 is one, was accepted: it is above every fence, or was accepted before
 --   {stamp, 3, highest}           granted, but the token is not above every fence
---   {stamp, 0, ms left, holder[, highest]}  refused; nothing was written (ms left is -1 without a TTL)
+--   {stamp, 0, ms left, causes[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without a
+--                                 TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
+--                                 o a hold of this crate's, h a field that is another library's, s a key of
+--                                 another type; in capitals where somebody waits with a smaller ticket, too
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
 --   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
 --                                 nothing was written
@@ -23,18 +29,19 @@
 --
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
--- token counts only together with the grant, so it moves in the same script.
+-- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
 
 local call = redis.call
-local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[6]), ARGV[7]
-local declared = ARGV[8] == '1'
+local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[9]
+local declared = ARGV[10] == '1'
 -- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
 -- above the clock it may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local marked = ARGV[4] == '1'
-local fences = marked and #KEYS - 1 or #KEYS
-local charter = token and (fences - 1) / 3 * 2 + 1 or fences
-local last = charter - 1
+local names = (#KEYS - (marked and 2 or 1)) / (token and 5 or 4)
+local last = 3 * names
+local charter = last + 1
+local fences = charter + names
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
@@ -44,7 +51,7 @@ if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]
 
 -- The largest fence. A token that was accepted before is below the floor at times, and counts all the same.
 local highest = 0
-for i = charter + 1, fences do
+for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
   local stored = redis.pcall('get', KEYS[i])
   local fence = clock - BELOW
@@ -58,9 +65,9 @@ for i = charter + 1, fences do
   if fence and fence > highest then highest = fence end
 end
 
--- The common case in one look: nobody holds any name, nobody was forced out of one, and no lease is so
--- long that clients had to agree upon it. What the other cases need is defined there, so that the common
--- one does not pay for it.
+-- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
+-- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
+-- common one does not pay for it.
 local found = call('exists', unpack(KEYS, 1, charter))
 if found > 0 then
   local agreed = call('get', KEYS[charter])
@@ -73,45 +80,79 @@ if found > 0 then
 end
 
 if found == 0 then
-  for i = 1, last, 2 do
+  for i = 1, last, 3 do
     -- The field first: under OOM the script stops here, before anything is written.
     call('hset', KEYS[i], owner, count)
     call('pexpire', KEYS[i], lease)
   end
 else
-  local now = time[1] * 1000 + time[2] / 1000
-  for i = 2, last, 2 do
+  local queues, now = queues(), time[1] * 1000 + math.floor(time[2] / 1000)
+  for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
 
-  -- Who holds a key that is not ours: a hash field, or, for another library's key, what tells its
-  -- holders apart without giving their secret away.
-  local function holder(key)
-    local kind = call('type', key)['ok']
-    if kind == 'string' then return 'string:' .. redis.sha1hex(call('get', key)) end
-    if kind ~= 'hash' or call('hlen', key) > 64 then return kind end
-    for _, field in ipairs(call('hkeys', key)) do
-      if field ~= 'mode' then return field end
-    end
-    return kind
+  local waiter, only, ticket = '', 0, tonumber(ARGV[7])
+  if ARGV[6] ~= '' then
+    local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
+    waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
   end
 
-  local refused_for, refused_by = nil, nil
-  for i = 1, last, 2 do
-    local left = call('pttl', KEYS[i])
+  -- Who holds a key that is not ours. The ids of this crate's clients are UUIDs of version 8, others' are not.
+  local function holder(key)
     -- pcall: a key of another type is an answer here, not an error.
-    if left ~= -2 and redis.pcall('hexists', KEYS[i], owner) ~= 1 then
-      -- The names come free together when the last of them does.
-      if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then
-        refused_for, refused_by = left, holder(KEYS[i])
+    local fields = redis.pcall('hlen', key)
+    if type(fields) ~= 'number' then return 's' end
+    if fields > 64 then return 'h' end
+    for _, field in ipairs(call('hkeys', key)) do
+      if field ~= 'mode' then return string.sub(field, 15, 15) == '8' and 'o' or 'h' end
+    end
+    return 'h'
+  end
+
+  -- The names come free together when the last of them does.
+  local causes, refused_for, held = {}, nil, false
+  local function refuse(left)
+    if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
+  end
+  for n = 1, names do
+    local key = KEYS[3 * n - 2]
+    local left = call('pttl', key)
+    causes[n] = '-'
+    if left ~= -2 and redis.pcall('hexists', key, owner) ~= 1 then
+      causes[n], held = holder(key), true
+      refuse(left)
+    end
+  end
+  for n = 1, ticket > 0 and names or 0 do
+    -- Where nobody holds, it matters at once whether whoever is ahead is still there.
+    local first, its, beat = queues.head(KEYS[3 * n], KEYS[charter + n], now, not held and waiter)
+    if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
+      causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
+      refuse(beat - now)
+    end
+  end
+
+  if refused_for ~= nil then
+    for n = 1, names do
+      local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[charter + n]
+      local is_free = causes[n] == '-' or causes[n] == 'a'
+      if waiter ~= '' and (only == 0 or only == n) then
+        queues.stand(queue, beats, now, waiter, ARGV[7])
+        -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
+        if not held and causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter) end
+      else
+        local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
+        if stood then call('zrem', beats, waiter) end
+        if is_free and (stood or not held and causes[n] == 'a') then queues.call_head(name, queue, beats, now, '') end
       end
     end
-  end
-  if refused_for ~= nil then
-    return {stamp, 0, refused_for, refused_by, token and string.format('%.0f', highest) or nil}
+    local told = table.concat(causes)
+    return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
   end
 
-  for i = 1, last, 2 do
+  for n = 1, names do
+    local i = 3 * n - 2
+    if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
     local left = call('pttl', KEYS[i])
     if left == -2 then
       call('hset', KEYS[i], owner, count)
@@ -128,7 +169,7 @@ if not token then return stamp end
 if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest)} end
 -- Whole milliseconds, none of them too few.
 local left = math.ceil((top + LIFE - clock) / 1000)
-for i = charter + 1, fences do
+for i = fences + 1, fences + names do
   -- What was accepted before may be below what is stored by now, or so old that the floor is above it.
   local stored = declared and redis.pcall('get', KEYS[i])
   local below = not stored or type(stored) == 'string' and (tonumber(stored) or token) < token

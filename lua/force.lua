@@ -1,6 +1,6 @@
 -- force: take the names away from the holders that were seen there, and keep these out.
 --
--- KEYS  name 1, revocation mark 1, name 2, revocation mark 2, ...
+-- KEYS  for each name: the name, its revocation mark, its queue, its beats
 -- ARGV  microseconds of this master's clock after which nothing is done any more, ms that a mark lives,
 --       channel 1 ... channel n, then for each name: number of holders, holder 1, holder 2, ...
 --       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
@@ -25,10 +25,10 @@ local function remove(key, kind, holder)
 end
 
 local lifetime, now = tonumber(ARGV[2]), math.floor(stamp / 1000)
-local names = #KEYS / 2
+local names = #KEYS / 4
 local at = 3 + names
 for i = 1, names do
-  local key, mark = KEYS[2 * i - 1], KEYS[2 * i]
+  local key, mark, queue, beats = unpack(KEYS, 4 * i - 3, 4 * i)
   local kind = call('type', key)['ok']
   local removed, last = 0, at + tonumber(ARGV[at])
   -- A write that needs no memory: after it OOM cannot stop the mark.
@@ -46,6 +46,7 @@ for i = 1, names do
     -- A Redisson read/write lock keeps its mode beside its holders.
     if kind == 'hash' and call('hlen', key) == 1 and call('hexists', key, 'mode') == 1 then call('del', key) end
     redis.pcall('publish', ARGV[2 + i], '0')
+    queues().call_head(key, queue, beats, now, '')
   end
   at = last + 1
 end

@@ -1,8 +1,8 @@
--- inspect: who holds each name here. Writes nothing.
+-- inspect: who holds each name here, and how many wait for it. Writes nothing.
 --
--- KEYS  name 1, name 2, ...
+-- KEYS  for each name: the name, its queue
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, ...}, followed by
+-- report is {type, ms left, waiters, ...}, followed by
 --   field 1, count 1, field 2, count 2, ...  for a hash of at most 1024 fields
 --   the SHA-1 of its value                   for a string: it tells holders apart and gives no secret away
 -- type is 'none' for a free name.
@@ -11,14 +11,17 @@
 
 local time = redis.call('time')
 local reports = {time[1] * 1000000 + time[2]}
-for i, key in ipairs(KEYS) do
+for i = 1, #KEYS, 2 do
+  local key = KEYS[i]
   local kind = redis.call('type', key)['ok']
-  local report = {kind, redis.call('pttl', key)}
+  -- pcall: a key of another type is nobody's queue.
+  local waiting = redis.pcall('zcard', KEYS[i + 1])
+  local report = {kind, redis.call('pttl', key), type(waiting) == 'number' and waiting or 0}
   if kind == 'hash' and redis.call('hlen', key) <= 1024 then
     for _, text in ipairs(redis.call('hgetall', key)) do report[#report + 1] = text end
   elseif kind == 'string' then
-    report[3] = redis.sha1hex(redis.call('get', key))
+    report[4] = redis.sha1hex(redis.call('get', key))
   end
-  reports[i + 1] = report
+  reports[#reports + 1] = report
 end
 return reports

@@ -1,67 +1,80 @@
--- release: give up every name that an owner holds here, and tell the waiters.
+-- release: give up every name that an owner holds here, and call who waits.
 --
 -- One hold:
--- KEYS  name 1, name 2, ..., and when fenced: fence 1, fence 2, ...
--- ARGV  owner field, notify (1 or 0), the last token of its block (0 when not fenced), channel 1, channel 2, ...
+-- KEYS  for each name: the name, its queue, its beats; and when fenced, for each name: its fence
+-- ARGV  owner field, the last token of its block (0 when not fenced), a channel for each name, and where somebody
+--       is to stand in the queues: waiter, ticket
+--       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: whose
+--       attempt is rolled back, or who asks next over the same connection.
 -- Returns
---   listeners              the owner held every name and has given it up
---   {names, listeners}     the owner held so many of the names and has given them up
--- where listeners is the most that a notice reached.
+--   1                      the owner held every name and has given it up
+--   {names}                the owner held so many of the names and has given them up
 --
 -- Many holds, of owners who do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, then for each hold: owner field, notify, the last token, number of names, channels
+-- ARGV  0, then for each hold: owner field, the last token, number of names, channels
 -- Returns an array: for each hold what it would have returned alone, or its error.
 --
 -- Atomic, because between the look and the delete the name may have passed to somebody else. It
 -- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
 -- The fence is left at the token or above, also on a master that had not accepted it; where the token is so old
--- that the floor is above it (see acquire.lua), nothing is stored.
+-- that the floor is above it (see acquire.lua), nothing is stored. The channels are those on which clients of
+-- Redisson's wait.
 
 -- The hold's first key, how many names it has, and what stands before its first channel.
-local function release(key, names, channels, owner, notify, top)
-  local released, listeners = 0, 0
-  for i = 0, names - 1 do
+local function release(key, names, channels, owner, top, waiter, ticket)
+  local released, time, queue = 0, nil, nil
+  for n = 1, names do
+    local at = key + 3 * n - 3
     -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
     -- any other error is the answer, for the release to be tried again.
-    local gone = redis.pcall('hdel', KEYS[key + i], owner)
+    local gone = redis.pcall('hdel', KEYS[at], owner)
     if gone == 1 then
       released = released + 1
       if top ~= '0' then
         -- pcall: a fence of another type is left as it is, and the other names are released all the same.
-        local fence = KEYS[key + names + i]
+        local fence = KEYS[key + 3 * names + n - 1]
         local stored = redis.pcall('get', fence)
         local token = tonumber(top)
         if not stored or type(stored) == 'string' and (tonumber(stored) or token) < token then
-          local time = redis.call('time')
+          time = time or redis.call('time')
           -- Ten minutes more than the token is ahead of the clock, in ms.
           local left = math.ceil((token + 600000000 - (time[1] * 1000000 + time[2])) / 1000)
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
-      if notify == '1' then
-        -- pcall: an ACL may deny the channel; waiters then wake by their timers.
-        local reached = redis.pcall('publish', ARGV[channels + 1 + i], '0')
-        if type(reached) == 'number' and reached > listeners then listeners = reached end
+      -- pcall: an ACL may deny the channel.
+      redis.pcall('publish', ARGV[channels + n], '0')
+      if waiter or redis.call('exists', KEYS[at + 1]) == 1 then
+        time, queue = time or redis.call('time'), queue or queues()
+        local now, here = time[1] * 1000 + math.floor(time[2] / 1000), ''
+        if waiter then
+          local number, name = string.match(waiter, '^([^ ]*) ?(%d*)$')
+          if name == '' or tonumber(name) == n then
+            here = string.match(owner, '^(.*):') .. ':' .. number
+            queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket)
+          end
+        end
+        queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here)
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
       return gone
     end
   end
-  if released == names then return listeners end
-  return {released, listeners}
+  if released == names then return 1 end
+  return {released}
 end
 
 if ARGV[1] ~= '0' then
-  local names = ARGV[3] == '0' and #KEYS or #KEYS / 2
-  return release(1, names, 3, ARGV[1], ARGV[2], ARGV[3])
+  local names = #KEYS / (ARGV[2] == '0' and 3 or 4)
+  return release(1, names, 2, ARGV[1], ARGV[2], ARGV[3 + names], ARGV[4 + names])
 end
 
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
-  local top, names = ARGV[at + 2], tonumber(ARGV[at + 3])
-  answers[#answers + 1] = release(key, names, at + 3, ARGV[at], ARGV[at + 1], top)
-  key = key + names * (top == '0' and 1 or 2)
-  at = at + 4 + names
+  local top, names = ARGV[at + 1], tonumber(ARGV[at + 2])
+  answers[#answers + 1] = release(key, names, at + 2, ARGV[at], top)
+  key = key + names * (top == '0' and 3 or 4)
+  at = at + 3 + names
 end
 return answers

@@ -86,7 +86,7 @@ fn release(client: &Client, hold: &Arc<Hold>) {
     let untouched = client.pool.slots.len() - touched.len();
     let confirmed = client.released.add(untouched, hold.needed);
     for node in touched.iter() {
-        let release = DeferredRelease::new(hold.claim(), true).counted_by(Arc::clone(&confirmed));
+        let release = DeferredRelease::new(hold.claim()).counted_by(Arc::clone(&confirmed));
         client.pool.slots[node].defer(release);
     }
 }

@@ -13,6 +13,7 @@ use crate::hold::{Hold, Left, extend};
 use crate::holder::Holder;
 use crate::owner::Owner;
 use crate::queue::Turn;
+use crate::queue::place::Next;
 use crate::time::clock::Moment;
 use crate::token::FencingToken;
 use crate::votes::{Vote, Votes};
@@ -212,11 +213,10 @@ impl MultiLockGuard {
             Ok(turn) if self.hold.is_to_release() => turn,
             _ => return Err(UnlockError::WasLost { votes: self.votes() }),
         };
-        let crowd = turn.as_ref().map(Turn::crowd);
+        let next = turn.as_ref().and_then(Turn::next).map(Next::new);
         let touched = self.hold.touched();
-        let release = Release::begin(&self.client.pool, self.hold.claim(), true, crowd, |node| {
-            touched.contains(node)
-        });
+        let asked = |node| touched.contains(node);
+        let release = Release::begin(&self.client.pool, self.hold.claim(), next, asked);
         // The next of this process in line asks right behind the release.
         drop(turn);
         let nodes = self.client.pool.slots.len();
@@ -299,9 +299,9 @@ impl Drop for MultiLockGuard {
         if let Ok(turn) = self.leave()
             && self.hold.is_to_release()
         {
-            let crowd = turn.as_ref().map(Turn::crowd);
+            let next = turn.as_ref().and_then(Turn::next).map(Next::new);
             let touched = self.hold.touched();
-            Release::leave(&self.client.pool, self.hold.claim(), true, crowd, |node| {
+            Release::leave(&self.client.pool, self.hold.claim(), next, |node| {
                 touched.contains(node)
             });
         }

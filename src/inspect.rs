@@ -50,6 +50,9 @@ pub struct Inspection {
     pub nodes: Vec<(Arc<str>, NodeState)>,
     /// The holder that enough masters agree on for the policy of the lock that was inspected.
     pub agreed: Option<Holder>,
+    /// How many wait for it, by the master that has most of them in its queue. Of each process only one task in front
+    /// of its line counts. Who has just gone may still be among them.
+    pub waiting: u64,
     /// The masters that have no vote at the moment because they may have forgotten who holds, and for
     /// how much longer.
     pub quarantined: Vec<(Arc<str>, Duration)>,
@@ -76,12 +79,20 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
         };
         sights.iter().map(state).collect()
     };
+    let waiting = |index: usize| {
+        let reports = sights.iter().flatten();
+        reports
+            .map(|report| report.entries[index].waiting)
+            .max()
+            .unwrap_or(0)
+    };
     let quarantined = quarantined(pool);
     names
         .iter()
         .enumerate()
-        .map(|(index, name)| (name, states(index)))
-        .map(|(name, states)| Inspection {
+        .map(|(index, name)| (name, states(index), waiting(index)))
+        .map(|(name, states, waiting)| Inspection {
+            waiting,
             name: pool.config.namespace.own(name).to_owned(),
             quarantined: quarantined.clone(),
             agreed: agreed(&states, needed),

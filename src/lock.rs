@@ -37,6 +37,7 @@ pub struct MultiLock {
     min_validity: Duration,
     max_hold: Option<Duration>,
     fenced: bool,
+    fair: bool,
     owner: Option<Owner>,
 }
 
@@ -64,6 +65,7 @@ impl Masters {
             min_validity: Duration::ZERO,
             max_hold: None,
             fenced: true,
+            fair: false,
             owner: None,
         }
     }
@@ -106,6 +108,14 @@ impl MultiLock {
         self
     }
 
+    /// Waits strictly in order of arrival: nobody who begins to wait later is let in before, but for rounds that are
+    /// under way when it has got its place in the queues. Without it, the same holds as things are; a later version
+    /// may let tasks of the process that holds go first, for a bounded time. Call sites may differ in it.
+    pub fn fair(mut self) -> Self {
+        self.fair = true;
+        self
+    }
+
     /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
     /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
     /// is never shortened.
@@ -119,7 +129,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Contended`] when others hold it, [`LockError::Unreachable`] when too few masters
+    /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
     /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Closed`] and [`LockError::Invalid`]
     /// as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
@@ -143,10 +153,7 @@ impl MultiLock {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<MultiLockGuard, LockError> {
-        let terms = Terms {
-            waits: self.wait != Some(Duration::ZERO),
-            ..self.terms()?
-        };
+        let terms = self.terms()?;
         if Handle::try_current().is_err() {
             return self.try_lock().await;
         }
@@ -266,7 +273,7 @@ impl MultiLock {
             fenced: self.fenced,
             min_validity: self.min_validity,
             owner: self.owner.clone(),
-            waits: false,
+            fair: self.fair,
         })
     }
 }

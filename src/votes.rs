@@ -12,9 +12,10 @@ use crate::time::rounded::Rounded;
 pub enum Vote {
     /// It did what it was asked: granted, extended or released.
     Granted,
-    /// Another owner holds the name there.
+    /// Another owner holds the name there, or waits for it and came earlier.
     Refused {
-        /// Time until that hold expires unless it is renewed; `None` when the key has no expiry.
+        /// Time until that hold expires unless it is renewed, or that waiter asks again; `None` when the key has no
+        /// expiry.
         remaining: Option<Duration>,
     },
     /// The hold that was to be extended or released is not there (any more).

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::acquire::proposal::Proposal;
 use crate::acquire::refusal::Refusal;
-use crate::acquire::rollback::Rollback;
+use crate::acquire::rollback::{Deferred, Rollback};
 use crate::acquire::terms::Terms;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
@@ -18,8 +18,12 @@ use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
+use crate::protocol::obstruction::Obstruction;
 use crate::protocol::reply::Reply;
 use crate::protocol::tally::{Obstacle, Outcome, Tally};
+use crate::protocol::waiter::Precedence;
+use crate::queue::InLine;
+use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
 use crate::time::validity::Validity;
@@ -31,8 +35,12 @@ const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
-pub(crate) async fn attempt(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
-    let mut acquisition = Acquisition::begin(terms);
+pub(crate) async fn attempt(
+    terms: &Terms,
+    waiting: Option<&InLine>,
+    clocks: Option<Clocks>,
+) -> Result<MultiLockGuard, Refusal> {
+    let mut acquisition = Acquisition::begin(terms, waiting, clocks);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
@@ -53,24 +61,36 @@ struct Acquisition<'a> {
     /// What the hold has once a quorum has granted.
     validity: Validity,
     tally: Tally,
+    obstruction: Obstruction,
     round: Round,
     rollback: Rollback,
+    /// Who waits; none for a try.
+    waiting: Option<InLine>,
 }
 
 impl<'a> Acquisition<'a> {
     /// Asks every master.
-    fn begin(terms: &'a Terms) -> Self {
+    fn begin(terms: &'a Terms, waiting: Option<&InLine>, clocks: Option<Clocks>) -> Self {
         let (client, pool) = (&terms.client, &terms.client.pool);
-        let (field, proposal) = (client.fresh_field(), Proposal::new(terms));
+        let (field, proposal) = (client.fresh_field(), Proposal::new(terms, clocks));
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
-        let proposed = (proposal.token, Fencing::Proposed);
+        let (waiting, token) = (waiting.cloned(), (proposal.token, Fencing::Proposed));
+        let precedence = match &waiting {
+            Some(waiting) => {
+                waiting.calls.stand();
+                Precedence::Queued(waiting.waiter)
+            }
+            None => Precedence::Tried,
+        };
+        let owner = field.text();
         let request = calls::acquire(
             &terms.names,
-            &field.text(),
+            &owner,
             1,
             terms.lease,
-            proposed,
+            token,
+            precedence,
             pool.context(),
         );
         let mut tally = Tally::new(pool.slots.len(), terms.needed);
@@ -79,7 +99,8 @@ impl<'a> Acquisition<'a> {
             field,
             token: FencingToken::NONE,
         };
-        let mut rollback = Rollback::new(pool, claim, tally.blocking());
+        let in_queues = waiting.clone().map(|InLine { waiter, calls }| (waiter, calls));
+        let mut rollback = Rollback::new(pool, claim, in_queues);
         for (node, vote) in proposal.objections() {
             tally.count(&Reply::from(vote.clone()));
             rollback.votes[node] = vote;
@@ -93,8 +114,10 @@ impl<'a> Acquisition<'a> {
             reckoned,
             validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
+            obstruction: Obstruction::default(),
             round,
             rollback,
+            waiting,
         }
     }
 
@@ -105,6 +128,7 @@ impl<'a> Acquisition<'a> {
             let reply = Reply::acquired(answer);
             self.proposal.saw(reply.highest);
             self.tally.count(&reply);
+            self.obstruction.add(reply.causes.as_deref().unwrap_or_default());
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
@@ -125,10 +149,11 @@ impl<'a> Acquisition<'a> {
 
     /// Why it is lost. Dropping the attempt rolls it back, at once or once it has been heard out.
     fn lost(self) -> Refusal {
-        let refusal = Refusal::explain(self.terms, &self.tally, self.rollback.votes.clone());
+        let votes = self.rollback.votes.clone();
+        let mut refusal = Refusal::explain(self.terms, &self.tally, votes, self.obstruction);
         tracing::debug!(names = %self.terms.names, error = %refusal.error, "round lost");
-        if refusal.obstacle == Obstacle::Held && self.terms.waits {
-            hear_out(&self.terms.client.pool, self.round, self.rollback);
+        if refusal.obstacle == Obstacle::Held && self.waiting.is_some() {
+            refusal.deferred = Some(hear_out(&self.terms.client.pool, self.round, self.rollback));
         }
         refusal
     }
@@ -181,11 +206,15 @@ impl<'a> Acquisition<'a> {
             // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
             // waits for the attempt, until its guard has sent the release.
             drop(guard);
-            self.rollback.settle();
+            let _ = self.rollback.settle();
             return Err(LockError::Closed.into());
         }
-        self.rollback.settle();
-        hear_stragglers(pool, self.round, &hold, self.reckoned);
+        let votes = self.rollback.settle();
+        if let Some(waiting) = &self.waiting {
+            waiting.leave(pool, &terms.names, |node| is_queued(&votes[node]));
+            waiting.calls.left();
+        }
+        hear_stragglers(pool, self.round, &hold, self.reckoned, self.waiting);
         tracing::debug!(names = %terms.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
         if let Some(owner) = &terms.owner {
             owner.remember(&hold);
@@ -220,15 +249,30 @@ impl<'a> Acquisition<'a> {
     }
 }
 
+/// Whether a waiter stands in a queue after this answer.
+fn is_queued(vote: &Vote) -> bool {
+    matches!(vote, Vote::Refused { .. })
+}
+
 /// Takes in what the rest of the masters answers. One that grants adds an end of its own, unless more is
-/// known of others' leases than its vote was judged by.
-fn hear_stragglers(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Duration) {
+/// known of others' leases than its vote was judged by. One that refuses has put the waiter into a queue.
+fn hear_stragglers(
+    pool: &Arc<Pool>,
+    round: Round,
+    hold: &Arc<Hold>,
+    reckoned: Duration,
+    waiting: Option<InLine>,
+) {
     let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
+    let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
             hold.confirm(node, begun);
+        }
+        if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| is_queued(&vote)) {
+            waiting.leave(pool, &hold.names, |other| other == node);
         }
         hold.note_vote(node, vote);
     };
@@ -237,17 +281,20 @@ fn hear_stragglers(pool: &Pool, round: Round, hold: &Arc<Hold>, reckoned: Durati
 
 /// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
 /// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
-/// command instead of two. Only for one that waits now: what comes right behind is to find the attempt
-/// rolled back.
-fn hear_out(pool: &Arc<Pool>, mut round: Round, mut rollback: Rollback) {
+/// command instead of two. Only for one that waits now, and that finishes the rollback before it asks again.
+fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback) -> Deferred {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
+    let deferred = Deferred::new(rollback);
+    let heard = deferred.clone();
     pool.in_background(async move {
         let hearing = async {
-            while let Some((node, answer)) = round.next_as_sent().await {
-                rollback.votes[node] = Reply::acquired(answer).vote;
-            }
+            while let Some((node, answer)) = round.next_as_sent().await
+                && heard.note(node, Reply::acquired(answer).vote)
+            {}
         };
         // Who takes longer is told, in order after its acquire.
         let _ = timeout(patience, hearing).await;
+        heard.finish();
     });
+    deferred
 }

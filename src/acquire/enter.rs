@@ -12,10 +12,21 @@ use crate::hold::{Hold, Term};
 use crate::names::Names;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
+use crate::queue::InLine;
+use crate::round::clocks::Clocks;
 use crate::token::FencingToken;
 
 /// Tries once.
 pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
+    acquire_as(terms, None, None).await
+}
+
+/// Asks once, as a waiter or as somebody who tries; by the masters' clocks where they have just been looked at.
+pub(crate) async fn acquire_as(
+    terms: &Terms,
+    waiting: Option<&InLine>,
+    clocks: Option<Clocks>,
+) -> Result<MultiLockGuard, Refusal> {
     if terms.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
@@ -31,10 +42,10 @@ pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
     terms.client.pool.chartered(terms.lease)?;
     terms.client.pool.relief(terms.needed).await;
     let reckoned = terms.client.pool.reckoning.longest_lease();
-    let mut attempted = attempt(terms).await;
+    let mut attempted = attempt(terms, waiting, clocks).await;
     if attempted.is_err() && terms.client.pool.reckoning.longest_lease() != reckoned {
         // Too little was reckoned with. With what the masters have told, it is tried anew at once.
-        attempted = attempt(terms).await;
+        attempted = attempt(terms, waiting, None).await;
     }
     attempted
 }
@@ -73,6 +84,8 @@ async fn reenter(
                     error,
                     obstacle: Obstacle::Unreachable,
                     votes: hold.votes(),
+                    obstruction: Box::default(),
+                    deferred: None,
                 });
             }
             Err(ExtendError::Unchartered(unchartered)) => return Err(unchartered.into()),

@@ -2,9 +2,11 @@
 
 mod attempt;
 pub(crate) mod enter;
+mod pauses;
 mod proposal;
-mod race;
 mod refusal;
+mod rest;
 mod rollback;
 pub(crate) mod terms;
 pub(crate) mod wait;
+mod waiting;

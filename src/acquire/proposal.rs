@@ -16,8 +16,11 @@ pub(super) struct Proposal<'a> {
 }
 
 impl<'a> Proposal<'a> {
-    pub(super) fn new(terms: &'a Terms) -> Self {
-        let clocks = terms.fenced.then(|| Clocks::of(&terms.client.pool));
+    /// By the clocks where they have just been looked at.
+    pub(super) fn new(terms: &'a Terms, clocks: Option<Clocks>) -> Self {
+        let clocks = terms
+            .fenced
+            .then(|| clocks.unwrap_or_else(|| Clocks::of(&terms.client.pool)));
         let token = clocks.as_ref().map_or(FencingToken::NONE, |clocks| {
             terms.client.propose_token(&terms.names, clocks, 0)
         });

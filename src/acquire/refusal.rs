@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
 use crate::error::{InvalidInput, LockError, Unchartered};
+use crate::protocol::obstruction::Obstruction;
 use crate::protocol::tally::{Obstacle, Tally};
 use crate::votes::{Vote, Votes};
 
@@ -14,18 +16,21 @@ pub(crate) struct Refusal {
     pub(crate) obstacle: Obstacle,
     /// What every master answered, in their order.
     pub(crate) votes: Vec<Vote>,
+    /// What they told of those in the way.
+    pub(crate) obstruction: Box<Obstruction>,
+    /// Its rollback, where more is heard first.
+    pub(crate) deferred: Option<Deferred>,
 }
 
 impl Refusal {
     /// Why a round was lost.
-    pub(crate) fn explain(terms: &Terms, tally: &Tally, votes: Vec<Vote>) -> Self {
-        match tally.obstacle() {
+    pub(crate) fn explain(terms: &Terms, tally: &Tally, votes: Vec<Vote>, obstruction: Obstruction) -> Self {
+        let refusal = match tally.obstacle() {
             Some(Obstacle::Held) => {
                 let retry_after = held_for(terms, tally, &votes);
                 let error = |votes| LockError::Contended { retry_after, votes };
                 Self::with_votes(terms, Obstacle::Held, votes, error)
             }
-            Some(Obstacle::Split) => Self::split(terms, votes),
             _ if tally.final_faults() >= tally.blocking() => {
                 let error = |votes| LockError::Misconfigured { votes };
                 Self::with_votes(terms, Obstacle::Final, votes, error)
@@ -34,6 +39,10 @@ impl Refusal {
                 let error = |votes| LockError::Unreachable { votes };
                 Self::with_votes(terms, Obstacle::Unreachable, votes, error)
             }
+        };
+        Self {
+            obstruction: Box::new(obstruction),
+            ..refusal
         }
     }
 
@@ -66,6 +75,8 @@ impl Refusal {
             error: error(terms.client.pool.evidence(&votes)),
             obstacle,
             votes,
+            obstruction: Box::default(),
+            deferred: None,
         }
     }
 }
@@ -92,6 +103,8 @@ impl From<LockError> for Refusal {
             error,
             obstacle: Obstacle::Final,
             votes: Vec::new(),
+            obstruction: Box::default(),
+            deferred: None,
         }
     }
 }

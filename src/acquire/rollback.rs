@@ -1,11 +1,14 @@
 //! The rollback of an attempt that does not become a hold.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::hold::release::Release;
+use crate::node::waiters::Calls;
 use crate::protocol::claim::Claim;
+use crate::protocol::waiter::Waiter;
 use crate::round::pool::Pool;
 use crate::votes::Vote;
 
@@ -14,8 +17,8 @@ use crate::votes::Vote;
 pub(crate) struct Rollback {
     pool: Arc<Pool>,
     claim: Claim,
-    /// Without so many masters there is no quorum: N − Q + 1.
-    blocking: usize,
+    /// Who waits, and is put back into the queues.
+    waiting: Option<(Waiter, Arc<Calls>)>,
     pub(crate) votes: Vec<Vote>,
     settled: bool,
     /// Closing waits for the outcome.
@@ -23,20 +26,53 @@ pub(crate) struct Rollback {
 }
 
 impl Rollback {
-    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, blocking: usize) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, waiting: Option<(Waiter, Arc<Calls>)>) -> Self {
         Self {
             pool: Arc::clone(pool),
             claim,
-            blocking,
+            waiting,
             votes: vec![Vote::Pending; pool.slots.len()],
             settled: false,
             _under_way: pool.tracker.token(),
         }
     }
 
-    /// The attempt has become a hold: nothing is to be rolled back.
-    pub(crate) fn settle(mut self) {
+    /// The attempt has become a hold: nothing is to be rolled back. What was answered so far.
+    pub(crate) fn settle(mut self) -> Vec<Vote> {
         self.settled = true;
+        std::mem::take(&mut self.votes)
+    }
+}
+
+/// The rollback of an attempt of which more is heard for a moment. Whoever wants it done at once drops it.
+#[derive(Clone)]
+pub(crate) struct Deferred(Arc<Mutex<Option<Rollback>>>);
+
+impl Deferred {
+    pub(crate) fn new(rollback: Rollback) -> Self {
+        Self(Arc::new(Mutex::new(Some(rollback))))
+    }
+
+    /// Takes note of an answer; whether it still matters.
+    pub(crate) fn note(&self, node: usize, vote: Vote) -> bool {
+        let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(rollback) = rollback.as_mut() else {
+            return false;
+        };
+        rollback.votes[node] = vote;
+        true
+    }
+
+    /// Rolls back now, unless that has been done. What is sent after this comes after it on every master.
+    pub(crate) fn finish(&self) {
+        let rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(rollback);
+    }
+}
+
+impl fmt::Debug for Deferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferred").finish_non_exhaustive()
     }
 }
 
@@ -45,15 +81,13 @@ impl Drop for Rollback {
         if self.settled {
             return;
         }
-        let touched = self.votes.iter().filter(|vote| vote.may_have_granted()).count();
-        if touched == 0 {
-            return;
-        }
-        // A waiter that met this attempt on so many masters took it for a holder and must be woken.
-        // Always waking would set off a storm of contenders that wake each other.
-        let notify = touched >= self.blocking;
         let votes = &self.votes;
-        let asked = |node: usize| votes[node].may_have_granted();
-        Release::leave(&self.pool, self.claim.clone(), notify, None, asked);
+        let touched = |node: usize| votes[node].may_have_granted();
+        if (0..votes.len()).any(touched) {
+            // Who has left the queues is not to stand there, nor to keep the next one from being called.
+            let waiting = self.waiting.take();
+            let waiting = waiting.filter(|(_, calls)| calls.stands() && !calls.is_over());
+            Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);
+        }
     }
 }

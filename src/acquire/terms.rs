@@ -9,6 +9,7 @@ use crate::hold::client::Client;
 use crate::names::Names;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
+use crate::queue::Wanted;
 use crate::time::clock::Moment;
 
 /// The checked options of an acquisition.
@@ -26,11 +27,23 @@ pub(crate) struct Terms {
     pub(crate) min_validity: Duration,
     /// `None` for one that nobody else can be.
     pub(crate) owner: Option<Owner>,
-    /// Whether a refused attempt is followed by a wait.
-    pub(crate) waits: bool,
+    /// Strictly by ticket.
+    pub(crate) fair: bool,
 }
 
 impl Terms {
+    /// The line of this process in which it waits.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            names: self.names.clone(),
+            needed: self.needed,
+            lease: self.lease,
+            min_validity: self.min_validity,
+            fenced: self.fenced,
+            fair: self.fair,
+        }
+    }
+
     /// Where its owner stands now with the names.
     pub(crate) fn standing(&self) -> Standing {
         self.owner.as_ref().map_or(Standing::Outside, |owner| {

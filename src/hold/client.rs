@@ -9,10 +9,14 @@ use crate::hold::schedule::Schedule;
 use crate::hold::tokens::Tokens;
 use crate::names::Names;
 use crate::protocol::field::Field;
-use crate::queue::Queues;
+use crate::queue::Lines;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
 use crate::token::FencingToken;
+
+/// How far a ticket may be ahead of the masters' clocks, in microseconds: one that was drawn by clocks that were
+/// wrong is drawn anew, or its waiter would be the last one for as long as they were ahead.
+pub(crate) const NEAR_US: u64 = 1_000_000;
 
 /// The shared part of [`Masters`](crate::Masters).
 #[derive(Debug)]
@@ -21,8 +25,10 @@ pub(crate) struct Client {
     /// The client's half of every owner field.
     pub(crate) id: Uuid,
     next_field: AtomicU64,
+    /// Of the waiter that began last.
+    last_ticket: AtomicU64,
     pub(crate) tokens: Tokens,
-    pub(crate) queues: Arc<Queues>,
+    pub(crate) lines: Arc<Lines>,
     pub(crate) schedule: Arc<Schedule>,
     /// The holds that closing releases.
     pub(crate) released: Releasing,
@@ -35,11 +41,12 @@ pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 impl Client {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
         Self {
-            id: pool.chance.uuid(),
+            id: pool.id,
             pool,
             next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
-            queues: Arc::default(),
+            lines: Arc::default(),
+            last_ticket: AtomicU64::new(0),
             schedule: Arc::new(Schedule::new()),
             released: Releasing::default(),
         }
@@ -51,6 +58,19 @@ impl Client {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// A ticket by the masters' clocks, behind all that this client has drawn; by the median of them, which no
+    /// single clock can lead astray for longer than it takes to be outvoted.
+    pub(crate) fn draw_ticket(&self, clock_us: u64) -> u64 {
+        let draw = |last: u64| {
+            let is_near = last <= clock_us.saturating_add(NEAR_US);
+            Some(if is_near { clock_us.max(last + 1) } else { clock_us })
+        };
+        let drawn = self
+            .last_ticket
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, draw);
+        drawn.ok().and_then(draw).unwrap_or(clock_us)
     }
 
     /// A token for these names: above all that is known of their fences and all that a master with a vote may

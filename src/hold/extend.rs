@@ -18,6 +18,7 @@ use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::Reply;
+use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
@@ -198,6 +199,7 @@ impl Extension {
                 count,
                 *lease,
                 declared,
+                Precedence::Resumed,
                 self.client.pool.context(),
             );
             Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |other| {

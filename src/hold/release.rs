@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use crate::node::waiters::Calls;
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply;
-use crate::queue::Crowd;
+use crate::protocol::waiter::Waiter;
+use crate::queue::place::Next;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round};
 use crate::votes::Vote;
@@ -29,51 +31,68 @@ pub(crate) struct Release {
 struct ReleaseRecord {
     pool: Arc<Pool>,
     claim: Claim,
-    notify: bool,
-    crowd: Option<Crowd>,
+    /// The waiter whose attempt is rolled back.
+    waiting: Option<Arc<Calls>>,
 }
 
 impl Release {
-    /// Sends the release to the masters that `asked` accepts; `crowd` learns whether anybody
-    /// listened.
+    /// Sends the release to the masters that `asked` accepts, and `next` along with it.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
         claim: Claim,
-        notify: bool,
-        crowd: Option<Crowd>,
+        next: Option<Next>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        let request = calls::release(&claim, notify);
-        let round = Round::release(pool, &request, claim.clone(), notify, asked);
+        let here = next.as_ref().map(Next::waiter);
+        let release = Self::send(pool, claim, here, None, asked);
+        if let Some(next) = next {
+            next.sent(pool, &release.record.claim.names);
+        }
+        release
+    }
+
+    /// Releases what an attempt may have taken, and puts its waiter back into the queues.
+    pub(crate) fn roll_back(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        waiting: Option<(Waiter, Arc<Calls>)>,
+        asked: impl Fn(usize) -> bool,
+    ) {
+        let (here, waiting) = waiting.unzip();
+        drop(Self::send(pool, claim, here, waiting, asked));
+    }
+
+    fn send(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        here: Option<Waiter>,
+        waiting: Option<Arc<Calls>>,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let request = calls::release(&claim, here);
+        let round = Round::release(pool, &request, claim.clone(), asked);
         Self {
             round: Some(round),
             record: ReleaseRecord {
                 pool: Arc::clone(pool),
                 claim,
-                notify,
-                crowd,
+                waiting,
             },
         }
     }
 
-    /// The same where nobody waits for what the masters say. Where all of them have much to do, nothing but
+    /// Releases where nobody waits for what the masters say. Where all of them have much to do, nothing but
     /// the claim is kept until they are told.
-    pub(crate) fn leave(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        notify: bool,
-        crowd: Option<Crowd>,
-        asked: impl Fn(usize) -> bool,
-    ) {
+    pub(crate) fn leave(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, asked: impl Fn(usize) -> bool) {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
-                slot.defer(DeferredRelease::new(claim.clone(), notify));
+                slot.defer(DeferredRelease::new(claim.clone()));
             }
             return;
         }
         // Dropped at once, so it is carried on in the background.
-        drop(Self::begin(pool, claim, notify, crowd, asked));
+        drop(Self::begin(pool, claim, next, asked));
     }
 
     /// So many masters have to release it.
@@ -91,14 +110,6 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        if let Some(crowd) = self.record.crowd.clone()
-            && let Some(time) = crowd.lingers()
-        {
-            self.record.pool.runtime.spawn(async move {
-                tokio::time::sleep(time).await;
-                drop(crowd);
-            });
-        }
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| {
@@ -112,23 +123,20 @@ impl Drop for Release {
 impl ReleaseRecord {
     fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
-            Ok(released) => {
-                if let Some(crowd) = &self.crowd {
-                    crowd.heard_by(released.listeners);
+            Ok(true) => {
+                if let Some(waiting) = &self.waiting {
+                    // It had been granted there, and would be again.
+                    waiting.open(node);
                 }
-                return if released.all {
-                    Vote::Granted
-                } else {
-                    Vote::NotHeld
-                };
+                return Vote::Granted;
             }
+            Ok(false) => return Vote::NotHeld,
             Err(fault) => fault,
         };
         // What may yet be answered is the connection's to do.
         let vote = fault.vote();
         if !fault.is_late() && !node::is_done(&Err(fault)) {
-            let release = DeferredRelease::new(self.claim.clone(), self.notify);
-            self.pool.slots[node].defer(release);
+            self.pool.slots[node].defer(DeferredRelease::new(self.claim.clone()));
         }
         vote
     }

@@ -106,7 +106,7 @@ fn clean_up(pool: &Arc<Pool>, hold: &Arc<Hold>) {
     tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
     if hold.is_to_release() {
         let touched = hold.touched();
-        Release::leave(pool, hold.claim(), true, None, |node| touched.contains(node));
+        Release::leave(pool, hold.claim(), None, |node| touched.contains(node));
     }
     drop(hold.take_turn());
 }

@@ -1,16 +1,24 @@
-//! Release notices: which channels this process listens to, and what was heard on them.
+//! The channels that this process listens to: its own, on which its waiters are called, and those on which clients
+//! of other libraries announce releases.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+
+use super::waiters::{Stray, Waiters};
+use crate::protocol::waiter::Call;
 
 /// The channels that somebody in this process listens to.
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    topics: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
+    /// On which its waiters are called.
+    own: String,
+    listens: AtomicBool,
+    pub(crate) waiters: Waiters,
+    joined: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
 }
 
 /// One channel, on all masters.
@@ -24,10 +32,28 @@ pub(crate) struct Topic {
 }
 
 impl Topics {
-    pub(crate) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize, own: String) -> Self {
         Self {
             nodes,
-            topics: Mutex::default(),
+            own,
+            listens: AtomicBool::new(false),
+            waiters: Waiters::default(),
+            joined: Mutex::default(),
+        }
+    }
+
+    /// Listens to the process's own channel for as long as there is a pool; `subscribe` is called the first time,
+    /// before anybody else can join or leave a channel.
+    pub(crate) fn listen(&self, subscribe: impl FnOnce(&str)) {
+        if self.listens.load(Ordering::Acquire) {
+            return;
+        }
+        let mut topics = self.topics();
+        if !self.listens.load(Ordering::Acquire) {
+            let topic = Arc::new(Topic::new(self.nodes));
+            topics.insert(self.own.clone(), (topic, 1));
+            subscribe(&self.own);
+            self.listens.store(true, Ordering::Release);
         }
     }
 
@@ -56,31 +82,36 @@ impl Topics {
         }
     }
 
-    /// Does `act` with every channel, before anybody else can join or leave; nothing when there is none.
-    pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> Option<T> {
+    /// Does `act` with every channel, before anybody else can join or leave.
+    pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> T {
         let topics = self.topics();
         let channels: Vec<String> = topics.keys().cloned().collect();
-        (!channels.is_empty()).then(|| act(&channels))
+        act(&channels)
     }
 
-    /// A notice has come from the master at `node`. That it came is all it says so far.
-    pub(crate) fn announce(&self, node: usize, channel: &str, _message: &str) {
+    /// A message has come from the master at `node`. Who is called by it, if that one does not wait any more.
+    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<Stray> {
+        if channel == self.own {
+            return self.waiters.call(node, Call::parse(message)?);
+        }
         if let Some((topic, _)) = self.topics().get(channel) {
             topic.heard[node].fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
+        None
     }
 
-    /// Some notices may have been missed: everybody should look again.
+    /// Some messages may have been missed: everybody should look again.
     pub(crate) fn announce_interruption(&self) {
         for (topic, _) in self.topics().values() {
             topic.interruptions.fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
+        self.waiters.interrupt();
     }
 
     fn topics(&self) -> MutexGuard<'_, BTreeMap<String, (Arc<Topic>, usize)>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_first_joins_and_the_last_leaves() {
-        let topics = Topics::new(3);
+        let topics = Topics::new(3, "own".into());
         let mut sent = Vec::new();
         let topic = topics.join("a", || sent.push("subscribe"));
         topics.join("a", || {});
@@ -126,6 +157,23 @@ mod tests {
         topics.leave("a", || sent.push("unsubscribe"));
         topics.leave("a", || sent.push("twice"));
         assert_eq!(sent, ["subscribe", "unsubscribe"]);
-        assert!(topics.resume(|_| ()).is_none());
+        assert!(topics.resume(<[String]>::is_empty));
+    }
+
+    #[test]
+    fn a_process_listens_to_its_own_channel_once_and_for_good() {
+        let topics = Topics::new(1, "own".into());
+        let mut sent = Vec::new();
+        topics.listen(|channel| sent.push(channel.to_owned()));
+        topics.listen(|_| unreachable!("it listens already"));
+        assert_eq!(sent, ["own"]);
+        assert_eq!(topics.resume(<[String]>::to_vec), ["own"]);
+        let waiting = topics.waiters.join(1);
+        let before = waiting.heard();
+        let call = format!("{} a", waiting.number);
+        assert_eq!(topics.announce(0, "own", &call), None);
+        assert!(waiting.called_since(0, &before));
+        assert_eq!(topics.announce(0, "own", "odd"), None);
+        assert!(topics.announce(0, "own", "99 a").is_some());
     }
 }

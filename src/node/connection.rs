@@ -128,7 +128,7 @@ impl Link {
         self.answered_by(|reply| self.wire.load(script, reply))
     }
 
-    /// Asks for the release notices of some channels; answered when the master has confirmed.
+    /// Asks for the messages of some channels; answered when the master has confirmed.
     pub(crate) fn subscribe(&self, channels: &[String]) -> Inbox {
         self.answered_by(|reply| self.wire.subscribe(channels, reply))
     }

@@ -33,7 +33,6 @@ const ENTRY: usize = 128;
 #[derive(Debug)]
 pub(crate) struct DeferredRelease {
     claim: Claim,
-    notify: bool,
     /// For whoever waits for the answer.
     reply: Option<ReplyTo>,
     /// Counts the masters that have confirmed.
@@ -43,10 +42,9 @@ pub(crate) struct DeferredRelease {
 }
 
 impl DeferredRelease {
-    pub(crate) fn new(claim: Claim, notify: bool) -> Self {
+    pub(crate) fn new(claim: Claim) -> Self {
         Self {
             claim,
-            notify,
             reply: None,
             confirmed: None,
             alone: false,
@@ -185,7 +183,7 @@ impl Deferrals {
         let Some(batch) = self.queue().take_batch() else {
             return;
         };
-        let claims = batch.iter().map(|deferred| (&deferred.claim, deferred.notify));
+        let claims = batch.iter().map(|deferred| &deferred.claim);
         let request = calls::releases(claims);
         let call = Arc::new(Batch {
             deferrals: Arc::clone(self),

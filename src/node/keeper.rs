@@ -7,16 +7,21 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
 
 use super::connection::Recollection;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::{Connection, KnownServers, Link, Listener, Node, Peer, Slot};
+use super::waiters::Stray;
+use super::{By, Connection, Inbox, KnownServers, Link, Listener, Node, Peer, Slot};
 use crate::error::{NodeError, Unfit};
+use crate::names::Names;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
+use crate::protocol::calls;
 use crate::protocol::reckoning::Reckoning;
+use crate::protocol::waiter::Waiter;
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Chance;
@@ -34,6 +39,8 @@ pub(crate) struct Keeper {
 #[derive(Debug)]
 pub(crate) struct KeeperContext {
     pub(crate) node: Box<dyn Node>,
+    /// The client's half of every owner field.
+    pub(crate) client: Uuid,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) chance: Arc<Chance>,
@@ -113,19 +120,42 @@ impl Keeper {
     }
 
     fn listener(&self) -> Listener {
-        let (node, topics) = (self.slot.node(), Arc::clone(&self.context.topics));
-        Arc::new(move |channel, message| topics.announce(node, channel, message))
+        let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.context.topics));
+        Arc::new(move |channel, message| {
+            if let Some(stray) = topics.announce(slot.node(), channel, message) {
+                slot.stray(stray);
+            }
+        })
     }
 
-    /// Listens again to what its predecessor listened to.
-    async fn resume(&self, link: &Link) {
-        // Sent before anybody else can leave a channel.
-        let Some(subscribing) = self.context.topics.resume(|channels| link.subscribe(channels)) else {
-            return;
-        };
+    /// Puts a connection to use. It listens to what its predecessor listened to before anything else is sent, so
+    /// nobody stands in a queue there who could not be called.
+    async fn resume(&self, link: &Arc<Link>) {
+        let subscribing = self.context.topics.resume(|channels| {
+            let subscribing = (!channels.is_empty()).then(|| link.subscribe(channels));
+            self.slot.up(Arc::clone(link));
+            subscribing
+        });
+        let Some(subscribing) = subscribing else { return };
         let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
         tracing::debug!(node = %self.slot.label(), ?resumed, "subscribed again");
         self.context.topics.announce_interruption();
+    }
+
+    /// Takes waiters that do not wait any more out of the queues whose heads they are.
+    fn leave(&self, link: &Link, strays: Vec<Stray>) {
+        let comes_within = Waiter::comes_within(self.context.node_timeout);
+        for Stray { number, name } in strays {
+            let waiter = Waiter {
+                number,
+                ticket: 0,
+                comes_within,
+                only: None,
+            };
+            let request = calls::leave(&Names::from(name), self.context.client, &waiter.text());
+            let (_, reply) = Inbox::single();
+            link.call(&request, By::Sha, reply);
+        }
     }
 
     /// Uses one connection until it ends or is to be replaced.
@@ -142,7 +172,6 @@ impl Keeper {
         self.slot.deferrals().send(&link);
         match self.join(&link).await {
             Ok(()) => {
-                self.slot.up(Arc::clone(&link));
                 self.resume(&link).await;
                 let end = self.attend(&link, &mut driver).await;
                 self.slot.down(NodeError::Unavailable(end.into()));
@@ -194,6 +223,7 @@ impl Keeper {
                 () = link.replacement_wanted() => return "no answer; connection is being replaced",
                 () = &mut agreeing => {}
                 () = deferrals.news() => {}
+                strays = self.slot.strayed() => self.leave(link, strays),
                 () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
                 () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
                     pace.listen(link);

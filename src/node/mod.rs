@@ -1,7 +1,7 @@
 //! One master as the rest of the crate sees it.
 //!
 //! The seam is narrow: a [`Node`] makes a [`Connection`], whose [`Wire`] carries one script call
-//! and brings its reply or a [`Fault`](crate::protocol::fault::Fault), and carries release notices
+//! and brings its reply or a [`Fault`](crate::protocol::fault::Fault), and carries messages
 //! the other way. A real server stands behind it, or, for tests, a master in memory that runs the
 //! same Lua files. Everything above the seam (keeping a connection up, what is owed to a master
 //! that is out of reach, votes) is the same code for both.
@@ -17,6 +17,7 @@ mod redis;
 mod slot;
 mod sync;
 pub(crate) mod trust;
+pub(crate) mod waiters;
 
 use std::fmt;
 use std::sync::Arc;

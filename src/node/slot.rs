@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Link;
 use super::deferred::{Deferrals, DeferredRelease};
+use super::waiters::Stray;
 use crate::error::NodeError;
 use crate::protocol::fault::Fault;
 
@@ -32,10 +33,12 @@ pub(crate) struct Slot {
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Status>,
     deferrals: Arc<Deferrals>,
+    strays: Mutex<Vec<Stray>>,
+    strayed: Notify,
 }
 
 impl Slot {
-    /// For a master that remembers fencing tokens for so long. `relieved` rings when it is no longer owed
+    /// `relieved` rings when it is no longer owed
     /// too much.
     pub(crate) fn new(node: usize, label: Arc<str>, relieved: &Arc<Notify>) -> Self {
         Self {
@@ -44,6 +47,8 @@ impl Slot {
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
             status: watch::Sender::new(Status::Connecting),
             deferrals: Arc::new(Deferrals::new(Arc::clone(relieved))),
+            strays: Mutex::default(),
+            strayed: Notify::new(),
         }
     }
 
@@ -118,6 +123,21 @@ impl Slot {
 
     fn is_drained(&self) -> bool {
         self.deferrals.owed().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
+    }
+
+    /// Notes that the master has called somebody who does not wait any more: it is to be told so.
+    pub(super) fn stray(&self, stray: Stray) {
+        self.strays
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(stray);
+        self.strayed.notify_one();
+    }
+
+    /// Waits until there are some.
+    pub(super) async fn strayed(&self) -> Vec<Stray> {
+        self.strayed.notified().await;
+        std::mem::take(&mut *self.strays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {

@@ -4,32 +4,47 @@ use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
-use crate::protocol::keys::{CHARTER, Key, MARKER, MASTERS, channel, fence, revocation_mark};
+use crate::protocol::keys::{CHARTER, Key, MARKER, MASTERS, beats, channel, fence, queue, revocation_mark};
 use crate::protocol::reckoning::Agreed;
+use crate::protocol::waiter::{Precedence, Waiter};
 use crate::token::FencingToken;
 
 macro_rules! script {
-    ($constant:ident, $name:literal) => {
+    ($constant:ident, $name:literal $(, behind $shared:literal)?) => {
         static $constant: Script = Script::new(
             $name,
-            include_str!(concat!("../../lua/", $name, ".lua")),
+            concat!(
+                $(include_str!(concat!("../../lua/", $shared, ".lua")), "\n",)?
+                include_str!(concat!("../../lua/", $name, ".lua"))
+            ),
             || redis::Script::new($constant.source).get_hash().to_owned(),
         );
     };
 }
 
-script!(ACQUIRE, "acquire");
+script!(ACQUIRE, "acquire", behind "queue");
 script!(EXTEND, "extend");
-script!(RELEASE, "release");
+script!(RELEASE, "release", behind "queue");
+script!(LEAVE, "leave", behind "queue");
 script!(INSPECT, "inspect");
-script!(FORCE, "force");
+script!(FORCE, "force", behind "queue");
 script!(CHARTER_SCRIPT, "charter");
 
 /// All scripts, to be loaded when a connection is set up.
-pub(crate) static ALL: [&Script; 6] = [&ACQUIRE, &EXTEND, &RELEASE, &INSPECT, &FORCE, &CHARTER_SCRIPT];
+pub(crate) static ALL: [&Script; 7] = [
+    &ACQUIRE,
+    &EXTEND,
+    &RELEASE,
+    &LEAVE,
+    &INSPECT,
+    &FORCE,
+    &CHARTER_SCRIPT,
+];
 
 /// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
 /// a millisecond, and for a few where the server shares its processor.
@@ -112,13 +127,18 @@ pub(crate) fn acquire(
     count: u64,
     lease: Duration,
     (token, fencing): (FencingToken, Fencing),
+    precedence: Precedence,
     CallContext { marking, reckoned }: CallContext,
 ) -> Arc<Request> {
     let fences = fences(names, token);
-    let keys = 2 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
+    let keys = 4 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
-    keys_and_marks(&mut call, names);
+    for name in names.iter() {
+        call.word(name);
+        call.keys([revocation_mark(name), queue(name)]);
+    }
     call.word(CHARTER);
+    call.keys(names.iter().map(beats));
     call.keys(fences);
     call.words(marking.key());
     call.word(owner);
@@ -126,6 +146,11 @@ pub(crate) fn acquire(
     call.ms(lease);
     call.flag(marking == Marking::Marked);
     call.ms(reckoned);
+    match precedence.waiter() {
+        Some(waiter) => call.word(&waiter.placed()),
+        None => call.word(""),
+    }
+    call.number(precedence.ticket());
     if token != FencingToken::NONE {
         call.number(token.get());
         call.number(token.get());
@@ -176,36 +201,38 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
 
 /// How many keys a hold has in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
-    claim.names.len() * if claim.token == FencingToken::NONE { 1 } else { 2 }
+    claim.names.len() * if claim.token == FencingToken::NONE { 3 } else { 4 }
 }
 
-/// `lua/release.lua`, for one hold.
-pub(crate) fn release(claim: &Claim, notify: bool) -> Arc<Request> {
+/// `lua/release.lua`, for one hold; `here` is a waiter that needs no call.
+pub(crate) fn release(claim: &Claim, here: Option<Waiter>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     keys_to_release(&mut call, claim);
     call.word(&claim.field.text());
-    call.flag(notify);
     call.number(claim.token.get());
     call.keys(claim.names.iter().map(channel));
+    if let Some(waiter) = here {
+        call.word(&waiter.placed());
+        call.number(waiter.ticket);
+    }
     call.done()
 }
 
-/// The same for any number of holds, each with whether its waiters are told.
-pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = (&'a Claim, bool)> + Clone) -> Arc<Request> {
+/// The same for any number of holds.
+pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Clone) -> Arc<Request> {
     if claims.len() == 1
-        && let Some((claim, notify)) = claims.clone().next()
+        && let Some(claim) = claims.clone().next()
     {
-        return release(claim, notify);
+        return release(claim, None);
     }
-    let keys = claims.clone().map(|(claim, _)| released_keys(claim)).sum();
-    let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|(claim, _)| &claim.names));
-    for (claim, _) in claims.clone() {
+    let keys = claims.clone().map(released_keys).sum();
+    let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|claim| &claim.names));
+    for claim in claims.clone() {
         keys_to_release(&mut call, claim);
     }
     call.number(0);
-    for (claim, notify) in claims {
+    for claim in claims {
         call.word(&claim.field.text());
-        call.flag(notify);
         call.number(claim.token.get());
         call.number(claim.names.len() as u64);
         call.keys(claim.names.iter().map(channel));
@@ -214,14 +241,33 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = (&'a Claim, boo
 }
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
-    call.words(claim.names.iter());
+    queues(call, claim.names.iter());
     call.keys(fences(&claim.names, claim.token));
+}
+
+/// Names and, after each, who waits for it.
+fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
+    for name in names {
+        call.word(name);
+        call.keys([queue(name), beats(name)]);
+    }
+}
+
+/// `lua/leave.lua`, for a waiter as the masters write it.
+pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
+    let mut call = Encoder::new(&LEAVE, 3 * names.len(), once(names));
+    queues(&mut call, names.iter());
+    call.word(&format!("{client}:{waiter}"));
+    call.done()
 }
 
 /// `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names) -> Arc<Request> {
-    let mut call = Encoder::new(&INSPECT, names.len(), once(names));
-    call.words(names.iter());
+    let mut call = Encoder::new(&INSPECT, 2 * names.len(), once(names));
+    for name in names.iter() {
+        call.word(name);
+        call.keys([queue(name)]);
+    }
     call.done()
 }
 
@@ -233,8 +279,11 @@ pub(crate) fn force(
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
 ) -> Arc<Request> {
-    let mut call = Encoder::new(&FORCE, 2 * names.len(), once(names));
-    keys_and_marks(&mut call, names);
+    let mut call = Encoder::new(&FORCE, 4 * names.len(), once(names));
+    for name in names.iter() {
+        call.word(name);
+        call.keys([revocation_mark(name), queue(name), beats(name)]);
+    }
     call.number(latest_us);
     call.ms(mark_lifetime);
     call.keys(names.iter().map(channel));
@@ -279,20 +328,39 @@ mod tests {
             marking,
             reckoned: Duration::from_secs(30),
         };
-        let request = acquire(&name, "me:1", 1, second, fenced, context(Marking::Unmarked));
+        let waiter = Waiter {
+            number: 7,
+            ticket: 99,
+            comes_within: second,
+            only: None,
+        };
+        let (queued, unmarked) = (Precedence::Queued(waiter), context(Marking::Unmarked));
+        let request = acquire(&name, "me:1", 1, second, fenced, queued, unmarked);
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
         };
         let said = words(&request);
-        let own = ["4", "a", "multilock_revoked:{a}", "multilock_charter"];
-        assert_eq!(said[2..6], own);
-        assert_eq!(said[6], "multilock_fence:{a}");
-        assert_eq!(said[7..], ["me:1", "1", "1000", "0", "30000", "5", "5", "0"]);
+        let own = [
+            "6",
+            "a",
+            "multilock_revoked:{a}",
+            "multilock_queue:{a}",
+            "multilock_charter",
+            "multilock_beats:{a}",
+        ];
+        assert_eq!(said[2..8], own);
+        assert_eq!(said[8], "multilock_fence:{a}");
+        let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "5", "0"];
+        assert_eq!(said[9..], told);
         let unfenced = (FencingToken::NONE, Fencing::Proposed);
-        let request = acquire(&name, "me:1", 1, second, unfenced, context(Marking::Marked));
-        assert_eq!(words(&request)[2..6], own);
-        assert_eq!(words(&request)[6], "multilock_marker");
-        assert_eq!(words(&request)[7..], ["me:1", "1", "1000", "1", "30000"]);
+        let (tried, marked) = (Precedence::Tried, context(Marking::Marked));
+        let request = acquire(&name, "me:1", 1, second, unfenced, tried, marked);
+        assert_eq!(words(&request)[2..8], own);
+        assert_eq!(words(&request)[8], "multilock_marker");
+        assert_eq!(
+            words(&request)[9..],
+            ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"]
+        );
     }
 }

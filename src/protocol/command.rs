@@ -99,12 +99,12 @@ impl Encoder {
         names: impl Iterator<Item = &'a Names>,
     ) -> Self {
         let room: usize = names
-            // The name itself and what derives from it: at most two keys and a channel.
+            // The name itself and what derives from it: at most four keys, or three and a channel.
             .map(|names| {
                 WORDS
                     + names
                         .iter()
-                        .map(|name| 3 * (name.len() + Key::LONGEST_PREFIX))
+                        .map(|name| 5 * (name.len() + Key::LONGEST_PREFIX))
                         .sum::<usize>()
             })
             .sum();

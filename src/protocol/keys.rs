@@ -1,5 +1,7 @@
 //! The keys and channels that belong to names, and those of the masters.
 
+use uuid::Uuid;
+
 /// The key under which the clients of a set of masters agree upon long leases.
 pub(crate) const CHARTER: &str = "multilock_charter";
 
@@ -13,6 +15,11 @@ pub(crate) const MARKER: &str = "multilock_marker";
 const CHANNEL: &str = "redisson_lock__channel";
 const FENCE: &str = "multilock_fence";
 const REVOCATION: &str = "multilock_revoked";
+const QUEUE: &str = "multilock_queue";
+const BEATS: &str = "multilock_beats";
+
+/// How the channel begins on which a client is called (`lua/queue.lua`).
+const CALLS: &str = "multilock:";
 
 /// A key or channel that belongs to a name.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +81,21 @@ pub(crate) fn fence(name: &str) -> Key<'_> {
     Key::own(FENCE, name)
 }
 
+/// Who waits for the name, by tickets.
+pub(crate) fn queue(name: &str) -> Key<'_> {
+    Key::own(QUEUE, name)
+}
+
+/// Who waits for the name, by the time until which each ticket counts.
+pub(crate) fn beats(name: &str) -> Key<'_> {
+    Key::own(BEATS, name)
+}
+
+/// The channel on which the waiters of a client are called.
+pub(crate) fn calls(client: Uuid) -> String {
+    format!("{CALLS}{client}")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -102,21 +124,30 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark] {
+            for key in [fence, revocation_mark, queue, beats] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
     }
 
     #[test]
-    fn no_name_is_taken_for_a_key_of_ours() {
-        let (channel, fence, mark) = (
-            channel("a").text(),
-            fence("a").text(),
-            revocation_mark("a").text(),
+    fn clients_are_called_where_the_scripts_call_them() {
+        let script = include_str!("../../lua/queue.lua");
+        assert!(script.contains(&format!("return '{CALLS}' .. ")));
+        assert_eq!(
+            calls(Uuid::nil()),
+            "multilock:00000000-0000-0000-0000-000000000000"
         );
-        for key in [CHARTER, MASTERS, MARKER, &*channel, &*fence, &*mark] {
+    }
+
+    #[test]
+    fn no_name_is_taken_for_a_key_of_ours() {
+        for key in [CHARTER, MASTERS, MARKER] {
             assert!(Names::from(key).check().is_err(), "{key}");
+        }
+        for key in [channel, fence, revocation_mark, queue, beats] {
+            let key = key("a").text();
+            assert!(Names::from(&key).check().is_err(), "{key}");
         }
     }
 }

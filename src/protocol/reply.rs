@@ -1,6 +1,5 @@
 //! What the Lua files answer: each answer is read here, once, and becomes a vote with what it tells beside.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
@@ -68,8 +67,8 @@ impl<'a> Heading<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) vote: Vote,
-    /// On whose behalf it was refused.
-    pub(crate) holder: Option<Arc<str>>,
+    /// Why it was refused: a letter for each name.
+    pub(crate) causes: Option<Box<str>>,
     /// Granted, and the token was above all that was stored, where it had to be.
     pub(crate) accepted: bool,
     /// The largest token that was stored before.
@@ -106,7 +105,7 @@ impl From<Vote> for Reply {
     fn from(vote: Vote) -> Self {
         Self {
             vote,
-            holder: None,
+            causes: None,
             accepted: false,
             highest: 0,
             is_final: false,
@@ -144,6 +143,8 @@ pub(crate) struct Report {
 pub(crate) struct Entry {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
+    /// How many wait for it.
+    pub(crate) waiting: u64,
     /// Of a hash, with their values.
     pub(crate) fields: Vec<(String, String)>,
     /// Of a string's value.
@@ -177,8 +178,8 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(3), highest] => Some(granted(false, whole_number(highest)?)),
         [Value::Int(2)] => Some(Vote::NotHeld.into()),
         [Value::Int(-1)] => Some(Vote::Revoked.into()),
-        [Value::Int(0), Value::Int(left), holder] => refused(*left, holder, 0),
-        [Value::Int(0), Value::Int(left), holder, highest] => refused(*left, holder, whole_number(highest)?),
+        [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),
+        [Value::Int(0), Value::Int(left), causes, highest] => refused(*left, causes, whole_number(highest)?),
         _ => None,
     }
 }
@@ -191,10 +192,10 @@ fn granted(accepted: bool, highest: u64) -> Reply {
     }
 }
 
-fn refused(left: i64, holder: &Value, highest: u64) -> Option<Reply> {
+fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
     let remaining = milliseconds(left);
     Some(Reply {
-        holder: Some(text(holder)?.into()),
+        causes: Some(text(causes)?.into()),
         highest,
         ..Vote::Refused { remaining }.into()
     })
@@ -217,28 +218,13 @@ pub(crate) fn parse_agreed(value: &Value) -> Option<(Agreed, usize)> {
     }
 }
 
-/// What release did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Released {
-    /// Whether every name was given up here.
-    pub(crate) all: bool,
-    /// Connections that heard of it.
-    pub(crate) listeners: usize,
-}
-
-pub(crate) fn parse_released(value: &Value) -> Option<Released> {
-    let (all, listeners) = match value {
-        Value::Int(listeners) => (true, listeners),
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(_), Value::Int(listeners)] => (false, listeners),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(Released {
-        all,
-        listeners: usize::try_from(*listeners).ok()?,
-    })
+/// Whether release found every name held, and gave it up.
+pub(crate) fn parse_released(value: &Value) -> Option<bool> {
+    match value {
+        Value::Int(1) => Some(true),
+        Value::Array(parts) => matches!(parts.as_slice(), [Value::Int(_)]).then_some(false),
+        _ => None,
+    }
 }
 
 /// What release answered for each of many holds.
@@ -249,8 +235,8 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// What release did, or why that is not known.
-pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> {
+/// Whether release found every name held and gave it up, or why that is not known.
+pub(crate) fn released(answer: Result<Value, Fault>) -> Result<bool, Fault> {
     let value = answer?;
     parse_released(&value)
         .ok_or_else(|| Fault::Unknown(format!("unexpected answer to release: {value:?}").into()))
@@ -293,20 +279,21 @@ fn parse_entry(value: &Value) -> Option<Entry> {
     let Value::Array(parts) = value else {
         return None;
     };
-    let (Some(kind), Some(Value::Int(left))) = (parts.first(), parts.get(1)) else {
+    let [kind, Value::Int(left), Value::Int(waiting), parts @ ..] = parts.as_slice() else {
         return None;
     };
-    let fields = parts[2..]
+    let fields = parts
         .chunks_exact(2)
         .map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
         .collect::<Option<_>>()?;
-    let digest = match &parts[2..] {
+    let digest = match parts {
         [digest] => Some(text(digest)?),
         _ => None,
     };
     Some(Entry {
         kind: text(kind)?,
         remaining: milliseconds(*left),
+        waiting: u64::try_from(*waiting).ok()?,
         fields,
         digest,
     })

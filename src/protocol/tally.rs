@@ -1,7 +1,5 @@
 //! The count of one round's votes: pure, and certain as early as it can be.
 
-use std::sync::Arc;
-
 use crate::protocol::reply::Reply;
 use crate::votes::Vote;
 
@@ -16,11 +14,10 @@ pub(crate) enum Outcome {
 /// What stands in the way of a hold, and has to change before another attempt is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// One holder refuses on so many masters that no quorum is left without it: it has to release, or its
-    /// lease to end.
+    /// Enough masters answered, and some of them serve somebody else: a holder, who has to release, or its lease to
+    /// end; contenders that have a part each; a waiter that comes first.
     Held,
-    /// Enough masters answered, but no single holder explains the loss: several contenders have a
-    /// part each and have to get out of each other's way, or a holder's other part is out of sight.
+    /// Enough granted, and it was of no use: the token was too small, or too little validity was left.
     Split,
     /// Too few masters answered to say who holds it: they have to come back.
     Unreachable,
@@ -34,8 +31,8 @@ pub(crate) struct Tally {
     nodes: usize,
     needed: usize,
     granted: usize,
+    refused: usize,
     silent: usize,
-    refusals: Vec<(Arc<str>, usize)>,
     /// Masters that granted and accepted the token.
     accepted: usize,
     /// Masters on which the same fails until somebody changes a configuration or deletes a key.
@@ -48,20 +45,17 @@ impl Tally {
             nodes,
             needed,
             granted: 0,
+            refused: 0,
             silent: 0,
-            refusals: Vec::new(),
             accepted: 0,
             final_faults: 0,
         }
     }
 
     pub(crate) fn count(&mut self, reply: &Reply) {
-        match (&reply.vote, &reply.holder) {
-            (Vote::Granted, _) => self.granted += 1,
-            (_, Some(holder)) => match self.refusals.iter_mut().find(|(known, _)| known == holder) {
-                Some((_, times)) => *times += 1,
-                None => self.refusals.push((Arc::clone(holder), 1)),
-            },
+        match reply.vote {
+            Vote::Granted => self.granted += 1,
+            Vote::Refused { .. } => self.refused += 1,
             // No usable answer: not sent, unknown, failed.
             _ => self.silent += 1,
         }
@@ -93,17 +87,12 @@ impl Tally {
 
     /// The reason of a loss, or `None` while answers still to come could change it.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
-        let pending = self.pending();
-        let largest = self.refusals.iter().map(|(_, times)| *times).max().unwrap_or(0);
-        let blocking = self.blocking();
-        let answered = self.granted + self.refused();
-        if largest >= blocking {
-            Some(Obstacle::Held)
-        } else if largest + pending >= blocking {
+        let (pending, answered) = (self.pending(), self.granted + self.refused);
+        if self.outcome() != Outcome::Lost {
             None
-        } else if answered >= self.needed {
-            Some(Obstacle::Split)
-        } else if answered + pending < self.needed {
+        } else if self.refused >= self.blocking() || answered >= self.needed {
+            Some(Obstacle::Held)
+        } else if self.refused + pending < self.blocking() && answered + pending < self.needed {
             Some(Obstacle::Unreachable)
         } else {
             None
@@ -115,12 +104,8 @@ impl Tally {
         self.nodes - self.needed + 1
     }
 
-    fn refused(&self) -> usize {
-        self.refusals.iter().map(|(_, times)| times).sum()
-    }
-
     fn pending(&self) -> usize {
-        self.nodes - self.granted - self.refused() - self.silent
+        self.nodes - self.granted - self.refused - self.silent
     }
 }
 

@@ -1,337 +1,265 @@
-//! One contender per client and set of names.
+//! The line of a process: one contender per client, set of names and terms.
 //!
-//! Tasks of one process that want the same names stand in a queue; only its head asks the masters. The
-//! turn stays with whoever holds, so behind a local holder nobody asks at all; when it releases, the
-//! next one asks over the same connections, right behind the release.
+//! Tasks of one process that want the same names on the same terms stand in a line, by their tickets; only its front
+//! one stands in the queues on the masters. The turn stays with whoever holds, so behind a local holder nobody asks
+//! at all. A release carries the next in line along: the masters put it into their queues with its ticket, and call
+//! another process only if that comes first. The next one asks over the same connections, right behind the release.
 //!
-//! That would let one process keep a name for ever. So a queue counts how often it passed a name on
-//! among its own tasks, and when others are listening for a release it steps back after
-//! [`MOST_IN_A_ROW`] and waits until its turn comes again (see [`turns`](crate::queue::turns)).
+//! Tasks on different terms have lines of their own: one that cannot win, for want of a master or because it wants
+//! more than there is, is in nobody's way who could.
 
+pub(crate) mod place;
 pub(crate) mod subscription;
-mod turns;
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
-
 use crate::names::Names;
-use crate::queue::subscription::{NoticeCounts, Subscription};
-use crate::queue::turns::Rota;
+use crate::node::waiters::Calls;
+use crate::protocol::waiter::Waiter;
 
-/// Grants that a process may pass on to its own tasks while another process waits.
-const MOST_IN_A_ROW: u32 = 2;
-
-/// The shortest time left to others, and the longest: a round may have been long by accident.
-const STEP_BACK: Duration = Duration::from_millis(5);
-const LONGEST_STEP_BACK: Duration = Duration::from_millis(500);
-
-/// The queues of one process.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    queues: Mutex<HashSet<QueueByNames>>,
+/// What those who stand in one line want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) names: Names,
+    /// Masters that have to grant.
+    pub(crate) needed: usize,
+    pub(crate) lease: Duration,
+    pub(crate) min_validity: Duration,
+    pub(crate) fenced: bool,
+    /// Strictly by ticket.
+    pub(crate) fair: bool,
 }
 
-/// A queue where it is found by its names, which are not kept twice: a process may have very many.
-#[derive(Debug)]
-struct QueueByNames(Arc<Queue>);
-
-impl Borrow<Names> for QueueByNames {
-    fn borrow(&self) -> &Names {
-        &self.0.names
-    }
-}
-
-impl Hash for QueueByNames {
+impl Hash for Wanted {
+    /// By the names alone: few want the same ones on other terms.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.names.hash(state);
+        self.names.hash(state);
     }
 }
 
-impl PartialEq for QueueByNames {
+/// The lines of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    lines: Mutex<HashSet<LineByWanted>>,
+}
+
+/// A line where it is found by what is wanted, which is not kept twice: a process may have very many.
+#[derive(Debug)]
+struct LineByWanted(Arc<Line>);
+
+impl Borrow<Wanted> for LineByWanted {
+    fn borrow(&self) -> &Wanted {
+        &self.0.wanted
+    }
+}
+
+impl Hash for LineByWanted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.wanted.hash(state);
+    }
+}
+
+impl PartialEq for LineByWanted {
     fn eq(&self, other: &Self) -> bool {
-        self.0.names == other.0.names
+        self.0.wanted == other.0.wanted
     }
 }
 
-impl Eq for QueueByNames {}
+impl Eq for LineByWanted {}
 
 #[derive(Debug)]
-struct Queue {
-    names: Names,
-    /// How many stand in it; changed by whoever has the queues locked.
-    standing: AtomicUsize,
-    /// One permit; first come, first served.
-    turn: Semaphore,
-    state: Mutex<State>,
+struct Line {
+    wanted: Wanted,
+    /// Behind whoever has the turn, the next one first. Changed by whoever has the lines locked.
+    behind: Mutex<VecDeque<InLine>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    in_a_row: u32,
-    /// Made when the first of another process is met: most queues never meet one, and a process may have
-    /// very many queues.
-    sharing: Option<Box<Sharing>>,
+/// One that stands in a line.
+#[derive(Clone, Debug)]
+pub(crate) struct InLine {
+    pub(crate) waiter: Waiter,
+    pub(crate) calls: Arc<Calls>,
 }
 
-/// What a queue knows of other processes.
-#[derive(Debug, Default)]
-struct Sharing {
-    /// Shared by all who stand in it, one after the other.
-    subscription: Option<Arc<Subscription>>,
-    rota: Rota,
-    /// What had been heard when the last turn was over.
-    since: Option<NoticeCounts>,
-    /// Of the last attempt.
-    round_trip: Duration,
-    /// Whether somebody else listened to the last release, by what is known of it so far, and to the
-    /// one before it.
-    others_wait: bool,
-    others_waited: bool,
-    /// Processes that listened to the last release, or had the names; and those of the one before it.
-    sharers: u32,
-    shared: u32,
-}
-
-impl State {
-    fn sharing(&mut self) -> &mut Sharing {
-        self.sharing.get_or_insert_default()
-    }
-
-    /// The turn goes to others; whether this process's own last release has been heard.
-    fn pass(&mut self, release_heard: bool) {
-        let turn = std::mem::take(&mut self.in_a_row);
-        if let Some(sharing) = self.sharing.as_mut().filter(|_| turn > 0) {
-            sharing.since = sharing
-                .subscription
-                .as_ref()
-                .map(|subscription| subscription.heard());
-            let sharers = sharing.sharers.max(sharing.shared);
-            let patience = sharing.patience();
-            sharing.rota.pass(turn, sharers, patience, release_heard);
-        }
-    }
-}
-
-impl Sharing {
-    fn others_wait(&self) -> bool {
-        self.others_wait || self.others_waited
-    }
-
-    /// The time in which somebody who hears of a release surely asks.
-    fn patience(&self) -> Duration {
-        (self.round_trip * 4).clamp(STEP_BACK, LONGEST_STEP_BACK)
-    }
-}
-
-/// One that stands in a queue. Dropping it leaves the queue.
+/// Somebody behind others. Dropping it leaves the line.
 #[derive(Debug)]
-pub(crate) struct Waiter {
-    queues: Arc<Queues>,
-    queue: Arc<Queue>,
+pub(crate) struct Standing {
+    lines: Arc<Lines>,
+    line: Arc<Line>,
+    calls: Arc<Calls>,
+    has_turn: bool,
 }
 
-/// The head of a queue. Dropping it passes the turn on.
+/// The front of a line. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    waiter: Waiter,
+    lines: Arc<Lines>,
+    line: Arc<Line>,
 }
 
-impl Queues {
-    /// Joins the end of the queue for `names`.
-    pub(crate) fn join(self: &Arc<Self>, names: &Names) -> Waiter {
-        let mut queues = self.queues();
-        let queue = if let Some(QueueByNames(queue)) = queues.get(names) {
-            Arc::clone(queue)
-        } else {
-            let queue = Arc::new(Queue::new(names.clone()));
-            queues.insert(QueueByNames(Arc::clone(&queue)));
-            queue
+impl Lines {
+    /// Joins the line of those who want the same; the turn, if nobody is ahead.
+    pub(crate) fn join(self: &Arc<Self>, wanted: &Wanted, new: InLine) -> Result<Turn, Standing> {
+        let mut lines = self.lines();
+        let Some(LineByWanted(line)) = lines.get(wanted) else {
+            let line = Arc::new(Line {
+                wanted: wanted.clone(),
+                behind: Mutex::default(),
+            });
+            lines.insert(LineByWanted(Arc::clone(&line)));
+            return Ok(Turn {
+                lines: Arc::clone(self),
+                line,
+            });
         };
-        queue.standing.fetch_add(1, Ordering::Relaxed);
-        Waiter {
-            queues: Arc::clone(self),
-            queue,
+        let line = Arc::clone(line);
+        let calls = Arc::clone(&new.calls);
+        let mut behind = line.behind();
+        let later = |other: &InLine| other.waiter.ticket > new.waiter.ticket;
+        let at = behind
+            .iter()
+            .rposition(|other| !later(other))
+            .map_or(0, |last| last + 1);
+        behind.insert(at, new);
+        drop(behind);
+        Err(Standing {
+            lines: Arc::clone(self),
+            line,
+            calls,
+            has_turn: false,
+        })
+    }
+
+    /// Gives the turn to the next one in a line, or ends the line.
+    fn pass(&self, line: &Arc<Line>) {
+        let mut lines = self.lines();
+        let next = line.behind().pop_front();
+        // What falls takes locks of its own.
+        let ended = next.is_none().then(|| lines.take(&line.wanted));
+        drop(lines);
+        drop(ended);
+        if let Some(next) = next {
+            next.calls.give_turn();
         }
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashSet<QueueByNames>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lines(&self) -> MutexGuard<'_, HashSet<LineByWanted>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiter {
-    /// The turn, if nobody is ahead.
-    pub(crate) fn try_turn(self) -> Result<Turn, Self> {
-        // Given back by the turn.
-        let first = self.queue.turn.try_acquire().map(SemaphorePermit::forget);
-        if first.is_ok() {
-            Ok(Turn { waiter: self })
-        } else {
-            Err(self)
-        }
+impl Line {
+    fn behind(&self) -> MutexGuard<'_, VecDeque<InLine>> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl Standing {
     /// Waits until everybody ahead has had the turn.
-    pub(crate) async fn turn(self) -> Turn {
-        match self.queue.turn.acquire().await {
-            // Given back by the turn.
-            Ok(permit) => permit.forget(),
-            // A semaphore that nobody closes does not fail.
-            Err(_) => std::future::pending().await,
+    pub(crate) async fn turn(mut self) -> Turn {
+        self.calls.turn().await;
+        self.has_turn = true;
+        Turn {
+            lines: Arc::clone(&self.lines),
+            line: Arc::clone(&self.line),
         }
-        Turn { waiter: self }
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Standing {
     fn drop(&mut self) {
-        let mut queues = self.queues.queues();
-        let last = self.queue.standing.fetch_sub(1, Ordering::Relaxed) == 1;
-        let empty = last.then(|| queues.take(&self.queue.names));
-        // What a queue listened with takes locks of its own when it falls.
-        drop(queues);
-        drop(empty);
+        if self.has_turn {
+            return;
+        }
+        let lines = self.lines.lines();
+        let mut behind = self.line.behind();
+        let standing = behind
+            .iter()
+            .position(|other| other.calls.number == self.calls.number);
+        let left = standing.map(|at| behind.remove(at));
+        drop(behind);
+        drop(lines);
+        if left.is_none() {
+            // It has been given the turn meanwhile.
+            self.lines.pass(&self.line);
+        }
     }
 }
 
 impl Turn {
-    /// What the queue listens with, if it does.
-    pub(crate) fn subscription(&self) -> Option<Arc<Subscription>> {
-        self.state().sharing.as_ref()?.subscription.clone()
-    }
-
-    pub(crate) fn listen_with(&self, subscription: Arc<Subscription>) {
-        let mut state = self.state();
-        let sharing = state.sharing();
-        // A turn may have been passed on before there was anything to hear with.
-        sharing.since.get_or_insert_with(|| subscription.heard());
-        sharing.subscription = Some(subscription);
-    }
-
-    /// Whether this process has had the names so often in a row that others come first.
-    pub(crate) fn must_step_back(&self) -> bool {
-        let mut state = self.state();
-        let others_wait = state
-            .sharing
-            .as_ref()
-            .is_some_and(|sharing| sharing.others_wait());
-        let others_first = others_wait && state.in_a_row >= MOST_IN_A_ROW;
-        if others_first {
-            // It was sent just now.
-            state.pass(false);
-        }
-        others_first
-    }
-
-    /// The time in which somebody who hears of a release surely asks.
-    pub(crate) fn patience(&self) -> Duration {
-        self.state().sharing().patience()
-    }
-
-    /// The time that was left to others has run out.
-    pub(crate) fn waited(&self) {
-        self.state().sharing().rota.waited();
-    }
-
-    /// What had been heard when this process last had the names.
-    pub(crate) fn waits_since(&self, subscription: &Subscription) -> NoticeCounts {
-        let mut state = self.state();
-        let since = state.sharing().since.get_or_insert_with(|| subscription.heard());
-        since.clone()
-    }
-
-    /// So many releases were heard since: how long to leave the names to others.
-    pub(crate) fn heard(&self, releases: u64) -> Duration {
-        self.state().sharing().rota.heard(releases, Instant::now())
-    }
-
-    /// The names were had. That took so long.
-    pub(crate) fn granted(&self, round_trip: Duration) {
-        let mut state = self.state();
-        state.in_a_row += 1;
-        if let Some(sharing) = &mut state.sharing {
-            sharing.round_trip = round_trip;
-            sharing.since = None;
-            sharing.rota.granted();
-        }
-    }
-
-    /// Others have them. To learn so took so long.
-    pub(crate) fn refused(&self, round_trip: Duration) {
-        let mut state = self.state();
-        state.sharing().round_trip = round_trip;
-        // It came before the refusal.
-        state.pass(true);
-        state.sharing().rota.refused();
-    }
-
-    /// For the release, which learns whether others wait.
-    pub(crate) fn crowd(&self) -> Crowd {
-        if let Some(sharing) = &mut self.state().sharing {
-            sharing.others_waited = std::mem::take(&mut sharing.others_wait);
-            sharing.shared = std::mem::take(&mut sharing.sharers);
-        }
-        Crowd(Arc::new(self.waiter.queues.join(&self.waiter.queue.names)))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.waiter.queue.state()
+    /// Who is next in line, to be taken along by the release.
+    pub(crate) fn next(&self) -> Option<InLine> {
+        self.line.behind().front().cloned()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Before the queue is left, so that the next one still finds the queue.
-        self.waiter.queue.turn.add_permits(1);
+        self.lines.pass(&self.line);
     }
 }
 
-/// Tells a queue whether others wait for its names. It keeps the queue, and with it the count, for as
-/// long as the release is under way: a task that takes the names again at once meets it.
-#[derive(Clone, Debug)]
-pub(crate) struct Crowd(Arc<Waiter>);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::waiters::Waiters;
 
-impl Crowd {
-    /// For how long the count is worth keeping after the release, if others wait: a task that takes
-    /// the names again within that time is in their way.
-    pub(crate) fn lingers(&self) -> Option<Duration> {
-        let state = self.0.queue.state();
-        let sharing = state.sharing.as_ref().filter(|sharing| sharing.others_wait())?;
-        Some(sharing.patience())
-    }
-
-    /// So many connections heard of the release on one master.
-    pub(crate) fn heard_by(&self, listeners: usize) {
-        if listeners == 0 {
-            return;
-        }
-        let mut state = self.0.queue.state();
-        let sharing = state.sharing();
-        let ours = usize::from(sharing.subscription.is_some());
-        sharing.others_wait |= listeners > ours;
-        let sharers = u32::try_from(listeners + 1 - ours).unwrap_or(u32::MAX);
-        sharing.sharers = sharing.sharers.max(sharers);
-    }
-}
-
-impl Queue {
-    fn new(names: Names) -> Self {
-        Self {
-            names,
-            standing: AtomicUsize::new(0),
-            turn: Semaphore::new(1),
-            state: Mutex::default(),
+    fn wanted(name: &str) -> Wanted {
+        Wanted {
+            names: Names::from(name),
+            needed: 2,
+            lease: Duration::from_secs(30),
+            min_validity: Duration::ZERO,
+            fenced: true,
+            fair: false,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(waiters: &Waiters, ticket: u64) -> InLine {
+        let calls = waiters.join(3);
+        let waiter = Waiter {
+            number: calls.number,
+            ticket,
+            comes_within: Duration::from_secs(1),
+            only: None,
+        };
+        InLine { waiter, calls }
+    }
+
+    #[tokio::test]
+    async fn the_turn_goes_by_tickets_and_past_those_who_left() {
+        let (lines, waiters) = (Arc::new(Lines::default()), Waiters::default());
+        let join = |ticket| lines.join(&wanted("a"), new(&waiters, ticket));
+        let first = join(5).expect("nobody is ahead");
+        let (third, second, gone) = (join(9), join(7), join(8));
+        let third = third.expect_err("behind others");
+        let second = second.expect_err("behind others");
+        assert_eq!(first.next().expect("some").waiter.ticket, 7);
+        drop(gone);
+        drop(first);
+        let second = second.turn().await;
+        assert_eq!(second.next().expect("some").waiter.ticket, 9);
+        // Given the turn, and dropped before it could take it.
+        drop(second);
+        drop(third);
+        assert!(lines.lines().is_empty());
+        assert!(join(1).is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_wants_something_else_has_a_line_of_its_own() {
+        let (lines, waiters) = (Arc::new(Lines::default()), Waiters::default());
+        let _one = lines.join(&wanted("a"), new(&waiters, 1)).expect("first");
+        let all = Wanted {
+            needed: 3,
+            ..wanted("a")
+        };
+        assert!(lines.join(&all, new(&waiters, 2)).is_ok());
+        assert!(lines.join(&wanted("b"), new(&waiters, 3)).is_ok());
+        assert!(lines.join(&wanted("a"), new(&waiters, 4)).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Subscriptions to the release notices of the masters.
+//! Subscriptions to the channels on which clients of other libraries announce releases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use crate::node::Inbox;
 use crate::node::channels::Topic;
 use crate::protocol::keys::channel;
 use crate::round::pool::Pool;
-use crate::votes::Vote;
 
 /// A subscription to the releases of some names, on every master. Dropping the last one of a channel
 /// unsubscribes.
@@ -59,42 +58,14 @@ impl Subscription {
         }
     }
 
-    /// Waits until a quorum has become possible: until `needed` masters either granted or, not being in
-    /// quarantine, have announced a release since. Or until listening was interrupted.
-    pub(crate) async fn quorum_possible(&self, since: &NoticeCounts, votes: &[Vote], needed: usize) {
+    /// Waits until one of the masters that `counts` accepts has announced a release since, or listening was
+    /// interrupted.
+    pub(crate) async fn released(&self, since: &NoticeCounts, counts: impl Fn(usize) -> bool) {
         self.until(since.interruptions, || {
-            let announced = |node: usize| {
-                let old = since.notices.get(node);
-                old.is_some_and(|old| self.notices(node) > *old)
-            };
-            // A master in quarantine announces this waiter's own rollbacks, and has no vote anyway.
-            let open = votes.iter().enumerate().filter(|(node, vote)| match vote {
-                Vote::Granted => true,
-                Vote::Quarantined { .. } => false,
-                _ => announced(*node),
-            });
-            open.count() >= needed
+            let mut notices = since.notices.iter().enumerate();
+            notices.any(|(node, old)| counts(node) && self.notices(node) > *old)
         })
         .await;
-    }
-
-    /// How many releases so many masters have announced since, each of them.
-    pub(crate) fn releases(&self, since: &NoticeCounts, needed: usize) -> u64 {
-        let mut releases: Vec<u64> = since
-            .notices
-            .iter()
-            .enumerate()
-            .map(|(node, old)| self.notices(node).saturating_sub(*old))
-            .collect();
-        releases.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
-        releases.get(needed - 1).copied().unwrap_or(0)
-    }
-
-    /// Waits until there are more of them, or listening was interrupted.
-    pub(crate) async fn more_releases(&self, since: &NoticeCounts, needed: usize, than: u64) {
-        // A gap before this call says nothing about what is missed now.
-        self.until(self.interruptions(), || self.releases(since, needed) > than)
-            .await;
     }
 
     /// Waits until it was heard, or listening was interrupted more often.

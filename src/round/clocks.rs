@@ -49,6 +49,11 @@ impl Clocks {
         }
     }
 
+    /// How many masters have told theirs.
+    pub(crate) fn known(&self) -> usize {
+        self.shown.iter().flatten().count()
+    }
+
     pub(crate) fn median_us(&self) -> Option<u64> {
         self.median_us
     }

@@ -38,8 +38,8 @@ pub(crate) struct Round {
     steps: u64,
     sent: Instant,
     trust: Trust,
-    /// What it releases, and whether it tells who waits: that is done even where nobody hears of it.
-    release: Option<(Claim, bool)>,
+    /// What it releases: that is done even where nobody hears of it.
+    release: Option<Claim>,
     /// One a master.
     links: Links,
     inbox: Inbox,
@@ -108,17 +108,16 @@ impl Round {
         pool: &Arc<Pool>,
         request: &Arc<Request>,
         claim: Claim,
-        notify: bool,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        Self::send_to(pool, request, Trust::All, Some((claim, notify)), asked)
+        Self::send_to(pool, request, Trust::All, Some(claim), asked)
     }
 
     fn send_to(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
         trust: Trust,
-        release: Option<(Claim, bool)>,
+        release: Option<Claim>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         let steps = pool.steps.count();
@@ -320,7 +319,7 @@ impl Round {
     /// Waits no longer for those that have not answered: at the deadline, or because of something else.
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
-        let owed = |(claim, notify)| (claim, notify, self.pool.slots.clone());
+        let owed = |claim| (claim, self.pool.slots.clone());
         let late = Arc::new(Overdue {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
@@ -350,8 +349,8 @@ impl Round {
         let reply = self.inbox.expect(node);
         match &self.links[node] {
             Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
-                if let Some((claim, notify)) = &self.release {
-                    let release = DeferredRelease::new(claim.clone(), *notify).answered_to(reply);
+                if let Some(claim) = &self.release {
+                    let release = DeferredRelease::new(claim.clone()).answered_to(reply);
                     self.pool.slots[node].defer(release);
                 }
             }

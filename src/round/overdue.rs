@@ -16,8 +16,8 @@ pub(super) struct Overdue {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) sent: Instant,
-    /// What it released, whether waiters are told, and where it is owed.
-    pub(super) release: Option<(Claim, bool, Vec<Arc<Slot>>)>,
+    /// What it released, and where it is owed.
+    pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
 }
 
 impl Late for Overdue {
@@ -36,8 +36,8 @@ impl Late for Overdue {
                     ReplyTo::left_to(Arc::clone(&self) as _, node),
                 );
             }
-            Some((claim, notify, slots)) if !node::is_done(&answer) => {
-                slots[node].defer(DeferredRelease::new(claim.clone(), *notify));
+            Some((claim, slots)) if !node::is_done(&answer) => {
+                slots[node].defer(DeferredRelease::new(claim.clone()));
             }
             None if forgotten => drop(link.load(self.request.script)),
             _ => {}

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use uuid::Uuid;
 
 use crate::config::Config;
 use crate::error::Unchartered;
@@ -17,6 +18,7 @@ use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::node::{Keeper, KeeperContext, KnownServers, Node, Slot};
 use crate::protocol::calls::{CallContext, Marking};
+use crate::protocol::keys;
 use crate::protocol::reckoning::Reckoning;
 use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
@@ -28,6 +30,8 @@ use crate::votes::{Vote, Votes};
 /// The masters of a client.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// The client's half of every owner field.
+    pub(crate) id: Uuid,
     pub(crate) slots: Vec<Arc<Slot>>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
@@ -75,7 +79,8 @@ impl Pool {
         let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
         let servers = Arc::new(KnownServers::new(nodes.len()));
         let membership = Arc::new(Membership::new(nodes.len()));
-        let topics = Arc::new(Topics::new(nodes.len()));
+        let id = chance.uuid();
+        let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let relieved = Arc::new(Notify::new());
         let slots: Vec<_> = nodes
@@ -89,6 +94,7 @@ impl Pool {
         let keep = |(slot, node): (&Arc<Slot>, Box<dyn Node>)| {
             let context = KeeperContext {
                 node,
+                client: id,
                 topics: Arc::clone(&topics),
                 chance: Arc::clone(&chance),
                 servers: Arc::clone(&servers),
@@ -103,6 +109,7 @@ impl Pool {
         };
         let background = slots.iter().zip(nodes).map(keep).collect();
         let pool = Arc::new(Self {
+            id,
             slots,
             topics,
             config,

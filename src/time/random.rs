@@ -31,21 +31,17 @@ impl Chance {
         window.mul_f64(self.source().random_range(0.0..1.0))
     }
 
-    /// True once in so many times.
-    pub(crate) fn one_in(&self, times: u32) -> bool {
-        self.source().random_ratio(1, times)
-    }
-
     /// For a source of its own.
     pub(crate) fn seed(&self) -> u64 {
         self.source().next_u64()
     }
 
-    /// A name that nobody else has.
+    /// A name that nobody else has. Of version 8, by which the fields of this crate's clients are told from those of
+    /// Redisson's, whose ids are of version 4.
     pub(crate) fn uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.source().fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
+        uuid::Builder::from_custom_bytes(bytes).into_uuid()
     }
 
     fn source(&self) -> MutexGuard<'_, StdRng> {
@@ -67,6 +63,7 @@ mod tests {
     #[test]
     fn pools_draw_apart() {
         assert_ne!(Chance::from_host().uuid(), Chance::from_host().uuid());
+        assert_eq!(Chance::from_host().uuid().get_version_num(), 8);
         let chance = Chance::from_host();
         assert_ne!(chance.seed(), chance.seed());
         let window = Duration::from_millis(7);

@@ -32,8 +32,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const MINUTE_WITHIN: Duration = Duration::from_secs(240);
 /// Releases that masters were not there for are under way still.
 const SETTLES: Duration = Duration::from_secs(2);
-/// A lease, and what a master that has just come back is late by.
-const FREE_WITHIN: Duration = Duration::from_secs(8);
+/// A lease, and what a master that has just come back is late by; or what a queue lives for after the last touch.
+const FREE_WITHIN: Duration = Duration::from_secs(16);
 
 /// For as many of the faults as possible.
 const SET_UP: SetUp = SetUp {

@@ -19,6 +19,9 @@ use crate::worker::{Duty, TASKS};
 
 const MARK: &str = "multilock_marker";
 
+/// For so long the queues live after the last touch.
+const TICKET: Duration = Duration::from_secs(15);
+
 /// How a history is to go.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
@@ -301,7 +304,7 @@ impl Stage {
         for worker in &mut self.workers {
             worker.ended().await?;
         }
-        self.left_over(self.set_up.lease() + Duration::from_millis(500))
+        self.left_over(self.set_up.lease().max(TICKET) + Duration::from_millis(500))
             .await
     }
 

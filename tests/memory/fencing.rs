@@ -304,6 +304,16 @@ fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
     reply.map(|parts| parts[1..].to_vec())
 }
 
+/// The keys of an acquire of `a`.
+const ACQUIRED: [&str; 6] = [
+    "a",
+    "multilock_revoked:{a}",
+    "multilock_queue:{a}",
+    "multilock_charter",
+    "multilock_beats:{a}",
+    FENCE,
+];
+
 /// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
 /// executed once more.
 ///
@@ -313,13 +323,16 @@ fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
 async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
-    let acquire = include_str!("../../lua/acquire.lua");
-    let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
+    let acquire = concat!(
+        include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/acquire.lua")
+    );
+    let keys = ACQUIRED;
     let once = |token: &str| {
         answer(master.eval(
             acquire,
             &keys,
-            &["me:1", "1", "30000", "0", "30000", token, token, "0"],
+            &["me:1", "1", "30000", "0", "30000", "", "1", token, token, "0"],
         ))
     };
     let [seven, eight, nine] = [7, 8, 9].map(|token| (START + token).to_string());
@@ -358,10 +371,15 @@ async fn lost_reply_same_token() {
 #[tokio::test(start_paused = true)]
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
-    let acquire = include_str!("../../lua/acquire.lua");
-    let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
+    let acquire = concat!(
+        include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/acquire.lua")
+    );
+    let keys = ACQUIRED;
     let largest = (START + 24 * 3_600_000_000 - 1).to_string();
-    let args = ["me:1", "1", "30000", "0", "30000", &largest, &largest, "0"];
+    let args = [
+        "me:1", "1", "30000", "0", "30000", "", "1", &largest, &largest, "0",
+    ];
     let accepted = answer(cluster.master(0).eval(acquire, &keys, &args));
     assert_eq!(accepted, Ok(vec![]));
     assert_eq!(

@@ -215,7 +215,8 @@ async fn closing_tells_what_was_released_and_what_was_not() {
     assert_eq!(left, [("memory-2", 1000)]);
     for place in [0, 1] {
         assert_eq!(cluster.master(place).locks(), [] as [&str; 0]);
-        assert!(releases(&cluster, place) <= 12, "in batches");
+        // Of 48 holds each, by their keys.
+        assert!(releases(&cluster, place) <= 22, "in batches");
     }
 }
 

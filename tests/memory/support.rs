@@ -49,3 +49,18 @@ pub(crate) fn executed(cluster: &Cluster, script: &str) -> u64 {
 pub(crate) async fn settle() {
     tokio::time::sleep(ms(5)).await;
 }
+
+/// The channels that somebody listens to, but for those on which the clients themselves are called, which they keep.
+pub(crate) fn foreign_channels(cluster: &Cluster) -> Vec<String> {
+    let channels = cluster.iter().flat_map(multilock::sim::Master::channels);
+    channels
+        .filter(|channel| !channel.starts_with("multilock:"))
+        .collect()
+}
+
+/// How many keys of queues the masters have.
+pub(crate) fn queues(cluster: &Cluster) -> usize {
+    let keys = cluster.iter().flat_map(multilock::sim::Master::keys);
+    keys.filter(|key| key.starts_with("multilock_queue") || key.starts_with("multilock_beats"))
+        .count()
+}

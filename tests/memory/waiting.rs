@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{connect, executed, ms, slow_down};
+use crate::support::{connect, executed, foreign_channels, ms, queues, slow_down};
 use futures::future::join_all;
 use multilock::sim::{Cluster, Keep};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
@@ -32,14 +32,12 @@ async fn a_release_wakes_a_waiter_of_another_process() {
     let released = Instant::now();
     guard.unlock().await.expect("held");
     let (won, guard) = waiting.await.expect("no panic");
-    // Half a round trip for the notice, one for the acquire, after half of one for the release.
+    // Half a round trip for the call, one for the acquire, after half of one for the release.
     assert!(won - released <= ms(5), "{:?}", won - released);
     guard.unlock().await.expect("held");
     sleep(ms(100)).await;
-    assert!(
-        cluster.iter().all(|master| master.channels().is_empty()),
-        "nobody listens any more"
-    );
+    assert_eq!(foreign_channels(&cluster), [] as [&str; 0]);
+    assert_eq!(queues(&cluster), 0, "nobody waits any more");
 }
 
 /// Two processes that have the names in turn, each asking again when it has just given them up.
@@ -78,7 +76,7 @@ async fn waiting_asks_hardly_anything() {
             waiting.push(tokio::spawn(async move { process.red_lock("a").lock().await }));
         }
     }
-    // The first refusal, the subscription and the second refusal of each process.
+    // The first refusal of each process puts it into the queues.
     sleep(ms(100)).await;
     let before = scripts_run(&cluster);
     sleep(Duration::from_secs(10)).await;
@@ -92,11 +90,8 @@ async fn waiting_asks_hardly_anything() {
     }
     guard.unlock().await.expect("held");
     sleep(ms(200)).await;
-    assert!(
-        cluster
-            .iter()
-            .all(|master| master.locks().is_empty() && master.channels().is_empty())
-    );
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+    assert_eq!(queues(&cluster), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -398,13 +393,8 @@ async fn leaving_the_line_anywhere_leaves_nothing() {
             .expect("granted");
         last.unlock().await.expect("held");
         sleep(ms(100)).await;
-        for master in cluster.iter() {
-            assert_eq!(
-                (master.locks(), master.channels()),
-                (vec![], vec![]),
-                "left after {after}"
-            );
-        }
+        let locks: Vec<_> = cluster.iter().flat_map(multilock::sim::Master::locks).collect();
+        assert_eq!((locks, queues(&cluster)), (vec![], 0), "left after {after}");
     }
 }
 
@@ -501,7 +491,7 @@ fn an_owner_inside_with_too_little_validity_sleeps() {
     assert!(matches!(outcome, Err(LockError::TimedOut { .. })), "{outcome:?}");
 }
 
-/// Each release makes one process ask, however many wait: the one whose turn it is.
+/// Each release makes one process ask, however many wait: the first in the queue.
 #[tokio::test(start_paused = true)]
 async fn commands_do_not_grow_with_the_processes_that_wait() {
     let mut commands = Vec::new();
@@ -521,7 +511,7 @@ async fn commands_do_not_grow_with_the_processes_that_wait() {
                 }
             }));
         }
-        // Until everybody knows how many there are.
+        // Until everybody stands in the queue.
         sleep(ms(2000)).await;
         let (grants, scripts) = (granted.load(Ordering::SeqCst), scripts_run(&cluster));
         sleep(ms(10_000)).await;
@@ -650,5 +640,54 @@ async fn split_vote() {
             *first < ms(500),
             "{count} contenders: the first won after {first:?}"
         );
+    }
+}
+
+/// Processes that come again, hold for a while and pause for a while; the grants of each, and the longest wait of all.
+async fn come_again(held: fn(u64) -> u64, pause: fn(u64) -> u64) -> (Vec<usize>, Duration) {
+    const PROCESSES: u64 = 8;
+    let cluster = Cluster::new(5);
+    let mut tasks = Vec::new();
+    for process in 0..PROCESSES {
+        let masters = connect(&cluster).await;
+        tasks.push(tokio::spawn(async move {
+            let begun = Instant::now();
+            let (mut grants, mut longest) = (0, Duration::ZERO);
+            for turn in 0.. {
+                // Scattered, and the same in every run.
+                let scattered = (turn * PROCESSES + process) * 7919 % 1009;
+                let asked = Instant::now();
+                let guard = masters.red_lock("a").lock().await.expect("its turn comes");
+                longest = longest.max(asked.elapsed());
+                grants += 1;
+                sleep(ms(held(scattered))).await;
+                guard.unlock().await.expect("held");
+                if begun.elapsed() > Duration::from_secs(15) {
+                    break;
+                }
+                sleep(ms(pause(scattered))).await;
+            }
+            (grants, longest)
+        }));
+    }
+    slow_down(&cluster, 1);
+    let (grants, waits): (Vec<usize>, Vec<Duration>) = join_all(tasks)
+        .await
+        .into_iter()
+        .map(|task| task.expect("no panic"))
+        .unzip();
+    (grants, waits.into_iter().max().unwrap_or_default())
+}
+
+/// However they pause, processes get as many grants as each other, and wait no longer than a turn of all.
+#[tokio::test(start_paused = true)]
+async fn processes_that_pause_share() {
+    let scattered = come_again(|n| n % 21, |n| n % 41).await;
+    let regular = come_again(|_| 10, |_| 20).await;
+    for (grants, longest) in [scattered, regular] {
+        println!("grants {grants:?}, longest wait {longest:?}");
+        assert!(jain(&grants) >= 0.95, "{grants:?}");
+        // Eight sections of 20 ms at the most, each with its hand-off, and half of that again.
+        assert!(longest <= ms(8 * 23 * 3 / 2), "{longest:?}");
     }
 }

@@ -30,8 +30,7 @@ async fn real_servers_agree_too() {
     }
     // A client that reckons with less is refused by the script on each of them, and then is not.
     let server = cluster.server(0);
-    let keys = ["a", "multilock_revoked:{a}"];
-    let refused = acquire(server, &keys, "me:1", "1000").await;
+    let refused = acquire(server, &["a"], "me:1", "1000").await;
     assert_eq!(refused[0], Value::Int(-2));
     assert_eq!(refused[1], Value::BulkString(b"300000".to_vec()));
     assert!(!server.exists("a").await, "nothing was written");

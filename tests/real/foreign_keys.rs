@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    self, Cluster, RELEASE, Server, WITHIN, all_executed, connect, eval, held_everywhere, until, until_free,
+    self, Cluster, Server, WITHIN, all_executed, connect, held_everywhere, until, until_free,
 };
 use futures::StreamExt;
 use multilock::{LockError, NodeState, Unlocked, Vote};
@@ -272,13 +272,13 @@ async fn the_scripts_by_hand() {
     let (keys, me, you) = (["a", "multilock_revoked:{a}"], "me:1", "you:1");
     let channel = "redisson_lock__channel:{a}";
     let granted = [Value::Int(1)];
-    let acquire = async |owner: &str, lease: &str| support::acquire(server, &keys, owner, lease).await;
+    let acquire = async |owner: &str, lease: &str| support::acquire(server, &["a"], owner, lease).await;
     let extend = async |owner: &str, lease: &str| support::extend(server, &keys, owner, lease).await;
     let release = async |owner: &str| {
-        match eval(server, RELEASE, &keys[..1], &[owner, "1", "0", channel]).await {
-            // Listeners alone: every name was released.
-            Value::Int(_) => Value::Int(1),
-            Value::Array(mut names_and_listeners) => names_and_listeners.remove(0),
+        match support::release(server, "a", owner).await {
+            // Every name was released.
+            Value::Int(1) => Value::Int(1),
+            Value::Array(mut names) => names.remove(0),
             other => panic!("no answer of release: {other:?}"),
         }
     };
@@ -331,8 +331,7 @@ async fn the_scripts_by_hand() {
 
     // Two names, one of them another's: neither is taken.
     server.command(&["SET", "b", "x", "PX", "60000"]).await;
-    let both = ["a", "multilock_revoked:{a}", "b", "multilock_revoked:{b}"];
-    let answer = support::acquire(server, &both, me, "60000").await;
+    let answer = support::acquire(server, &["a", "b"], me, "60000").await;
     assert_eq!(answer[0], Value::Int(0), "{answer:?}");
     assert_eq!(server.keys().await, ["b"]);
     until("nothing follows", async || server.keys().await == ["b"]).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, all_executed, connect, field, held_everywhere,
-    until, until_free, until_within, vote,
+    until, until_free, until_within, vote, waiters,
 };
 use futures::future::join_all;
 use multilock::{
@@ -485,8 +485,8 @@ async fn dropping_everything_leaves_no_connection() {
             async move { lock.lock().await.map(drop) }
         });
         let token = guard.cancellation_token();
-        until_within(SLACK * 5, "the waiter listens", async || {
-            !channels(cluster.server(0)).await.is_empty()
+        until_within(SLACK * 5, "the waiter stands in the queue", async || {
+            waiters(cluster.server(0), "a").await == 1
         })
         .await;
         sleep(LEASE / 3 * (round % 3)).await;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::support::{Cluster, Server, connect, heard_from_all, held_everywhere, until};
+use crate::support::{Cluster, Server, all_executed, connect, heard_from_all, held_everywhere, until};
 use multilock::{Masters, Owner, Policy, Unlocked};
 use tokio::time::sleep;
 
@@ -52,7 +52,7 @@ async fn five() -> (Cluster, Masters) {
     (cluster, masters)
 }
 
-/// Inside acquire: the server's clock, one look at the key and the mark, the field, its time to live.
+/// Inside acquire: the server's clock, one look at the key, the mark and the queue, the field, its time to live.
 const ACQUIRE: [(&str, u64); 5] = [
     ("evalsha", 1),
     ("time", 1),
@@ -60,11 +60,11 @@ const ACQUIRE: [(&str, u64); 5] = [
     ("hset", 1),
     ("pexpire", 1),
 ];
-/// Inside release: take the owner's field away, tell the waiters.
+/// Inside release: take the owner's field away, tell clients of other libraries, look whether anybody waits.
 const BOTH: [(&str, u64); 7] = [
     ("evalsha", 2),
     ("time", 1),
-    ("exists", 1),
+    ("exists", 2),
     ("hset", 1),
     ("pexpire", 1),
     ("hdel", 1),
@@ -82,7 +82,10 @@ async fn one_call_to_take_it_and_one_to_give_it_up() {
         assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
         assert_counts(&cluster, &BOTH).await;
     }
-    // As many for a waiter who need not wait, and for a guard that is dropped.
+    // As many for a waiter who need not wait, and for a guard that is dropped. At its first time a client begins to
+    // listen for calls.
+    drop(masters.red_lock("b").lock().await.expect("free"));
+    all_executed(&masters).await;
     start_counting(&cluster).await;
     let lock = masters.red_lock("a").fenced(false);
     drop(lock.lock().await.expect("free"));

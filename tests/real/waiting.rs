@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Keep, Server, WITHIN, child, connect, field, held_everywhere, patient, three, until, until_free,
+    Cluster, Keep, Server, WITHIN, child, connect, field, heard_from_all, held_everywhere, patient, three,
+    until, until_free, waiters,
 };
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Quarantine, Unlocked};
-use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
@@ -24,23 +24,18 @@ const SLACK: Duration = Duration::from_secs(2);
 /// The URLs, for a child process that holds.
 const NODES: &str = "MULTILOCK_TEST_NODES";
 
-/// The channels that somebody listens to.
+/// The channels that somebody listens to, but for those on which clients are called, which these keep.
 async fn channels(server: &Server) -> Vec<String> {
-    redis::from_redis_value(server.command(&["PUBSUB", "CHANNELS"]).await).expect("names")
+    let channels = server.command(&["PUBSUB", "CHANNELS"]).await;
+    let mut channels: Vec<String> = redis::from_redis_value(channels).expect("names");
+    channels.retain(|channel| !channel.starts_with("multilock:"));
+    channels
 }
 
-/// How many listen for releases of a name.
-async fn listeners(server: &Server, name: &str) -> usize {
-    let channel = format!("redisson_lock__channel:{{{name}}}");
-    let answer = server.command(&["PUBSUB", "NUMSUB", &channel]).await;
-    let (_, count): (String, usize) = redis::from_redis_value(answer).expect("a channel and its listeners");
-    count
-}
-
-async fn until_heard_by(servers: &[Server], name: &str, clients: usize) {
+async fn until_waited_for(servers: &[Server], name: &str, clients: usize) {
     for server in servers {
-        let what = format!("{clients} listen for {name} on {}", server.port());
-        until(&what, async || listeners(server, name).await == clients).await;
+        let what = format!("{clients} wait for {name} on {}", server.port());
+        until(&what, async || waiters(server, name).await == clients).await;
     }
 }
 
@@ -52,9 +47,9 @@ async fn scripts_run(servers: &[Server]) -> u64 {
     calls
 }
 
-/// Waits until so many clients listen for releases of the name and nobody asks any more.
+/// Waits until so many clients stand in the queue for the name and nobody asks any more.
 async fn until_asleep(servers: &[Server], name: &str, clients: usize) {
-    until_heard_by(servers, name, clients).await;
+    until_waited_for(servers, name, clients).await;
     let mut before = scripts_run(servers).await;
     until("the waiters sleep", async || {
         sleep(Duration::from_millis(100)).await;
@@ -154,7 +149,9 @@ async fn a_waiter_whose_connections_are_killed_gets_its_turn() {
     let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
     let mut took = Vec::new();
     for listens_again in [false, true, false, true, false] {
-        let guard = held_everywhere(&holder.red_lock("a")).await;
+        // One that does not wait does not listen.
+        let guard = holder.red_lock("a").try_lock().await.expect("free");
+        heard_from_all(&guard).await;
         let waiting = wait_for(waiter.red_lock("a"));
         until_asleep(cluster.servers(), "a", 1).await;
         for server in cluster.servers() {
@@ -223,7 +220,7 @@ async fn a_holder_killed_is_followed_at_the_end_of_its_lease() {
     }
     let waiter = connect(cluster.urls()).await;
     let waiting = wait_for(waiter.red_lock("a"));
-    until_heard_by(cluster.servers(), "a", 1).await;
+    until_waited_for(cluster.servers(), "a", 1).await;
     // It is alive, so it keeps its lock beyond the lease.
     sleep(CHILD_LEASE + CHILD_LEASE / 3).await;
     assert!(!waiting.is_finished());
@@ -261,10 +258,10 @@ async fn a_java_holder_wakes_us() {
         let released = Instant::now();
         for server in cluster.servers() {
             server.command(&["DEL", "a"]).await;
-            let heard = server
+            // Three masters are one more than is needed: it may ask, and be done, before the last.
+            server
                 .command(&["PUBLISH", "redisson_lock__channel:{a}", "0"])
                 .await;
-            assert!(matches!(heard, Value::Int(1)), "{heard:?}");
         }
         unlock(within(WITHIN, waiting).await).await;
         took.push(released.elapsed());
@@ -346,7 +343,7 @@ async fn four_clients_of_sixteen_waiters_share_a_name() {
             })
         })
         .collect();
-    until_heard_by(cluster.servers(), "a", CLIENTS - 1).await;
+    until_waited_for(cluster.servers(), "a", CLIENTS - 1).await;
     unlock(first).await;
     let done = timeout(3 * WITHIN, join_all(tasks)).await;
     for task in done.expect("so many turns in time") {
@@ -374,8 +371,8 @@ async fn waiters_dropped_anywhere_leave_nothing() {
         // Far apart from each other, over the time that all of it takes.
         let moment = |step: u64| Duration::from_micros((number * 7919 + step * 3571) % 8000);
         let guard = held_everywhere(&holder.red_lock("a")).await;
-        let waiters: Vec<_> = (0..=number % 3).map(|_| wait_for(waiter.red_lock("a"))).collect();
-        let leaving = join_all(waiters.iter().zip(1..).map(|(waiter, step)| async move {
+        let tasks: Vec<_> = (0..=number % 3).map(|_| wait_for(waiter.red_lock("a"))).collect();
+        let leaving = join_all(tasks.iter().zip(1..).map(|(waiter, step)| async move {
             sleep(moment(step)).await;
             waiter.abort();
         }));
@@ -389,13 +386,13 @@ async fn waiters_dropped_anywhere_leave_nothing() {
             }
         };
         let (_, guard) = tokio::join!(leaving, released);
-        for waiter in waiters {
+        for waiter in tasks {
             // One that was faster than its end holds now, until here.
             drop(waiter.await);
         }
         for server in cluster.servers() {
-            let what = format!("nobody listens after try {number}");
-            until(&what, async || channels(server).await.is_empty()).await;
+            let what = format!("nobody waits after try {number}");
+            until(&what, async || waiters(server, "a").await == 0).await;
         }
         drop(guard);
         until_free(cluster.servers(), "a").await;
@@ -632,7 +629,7 @@ async fn a_waiter_changes_nothing_of_the_hold() {
     waiting.abort();
     let _ = waiting.await;
     for server in cluster.servers() {
-        until("nobody listens", async || channels(server).await.is_empty()).await;
+        until("nobody waits", async || waiters(server, "a").await == 0).await;
     }
     unlock(guard).await;
     until_nothing_is_left(cluster.servers()).await;

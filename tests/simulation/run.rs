@@ -127,12 +127,17 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     .await;
     sleep(Duration::from_secs(1)).await;
     let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
-    left(world, "as subscriptions while nobody waits", channels);
+    // A client keeps the channel on which it is called.
+    let others = channels.filter(|channel| !channel.starts_with("multilock:"));
+    left(world, "as subscriptions while nobody waits", others);
     idle(world, "to do while nobody wants anything").await;
     if let Some(late) = &plan.late {
         be_late(world, seats, late).await;
     }
 }
+
+/// For so long a waiter's ticket counts after it has asked (`lua/queue.lua`).
+const TICKET: Duration = Duration::from_secs(15);
 
 /// Nobody wants anything, so nobody is to ask anything.
 async fn idle(world: &World, when: &'static str) {
@@ -192,8 +197,11 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     drop(crowd);
     let of_crowd = keys_left(world).filter(|text| text.starts_with(crowd::PREFIX));
     left(world, "on masters after closing", of_crowd);
-    sleep(world.plan.max_lease + Duration::from_secs(1)).await;
+    sleep(world.plan.max_lease.max(TICKET) + Duration::from_secs(1)).await;
     left(world, "after the longest lease", keys_left(world));
+    let keys = world.cluster.iter().flat_map(multilock::sim::Master::keys);
+    let queues = keys.filter(|key| key.starts_with("multilock_queue") || key.starts_with("multilock_beats"));
+    left(world, "as queues when all tickets have ended", queues);
 }
 
 fn keys_left(world: &World) -> impl Iterator<Item = String> {

@@ -430,7 +430,7 @@ impl Observer for Tap {
         };
         let owner = match (call.script, reply) {
             ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
-                let mut rest = call.args.iter().skip(2 + call.keys.len() / 2);
+                let mut rest = call.args.iter().skip(2 + call.keys.len() / 4);
                 let mut marked = Vec::new();
                 while let Some(count) = rest.next() {
                     let holders = rest.by_ref().take(count.parse().expect("a number"));
@@ -488,12 +488,12 @@ impl Observer for Tap {
     }
 }
 
-/// The owners of a batch of releases: after a zero come, for each, its field, two numbers, how many
-/// names it has, and as many channels.
+/// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, and as
+/// many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
     let mut rest = &args[1..];
-    while let [owner, _, _, names, channels @ ..] = rest {
+    while let [owner, _, names, channels @ ..] = rest {
         owners.push(shortened(owner));
         rest = &channels[names.parse().expect("a number")..];
     }

@@ -21,10 +21,10 @@ fn replies_are_read() {
         let reply = Reply::acquired(Ok(odd));
         assert!(matches!(&reply.vote, Vote::Unknown { .. }) && reply.vote.may_have_granted());
     }
-    let refused = [Value::Int(0), Value::Int(1500), bulk("b:1"), bulk("9")];
+    let refused = [Value::Int(0), Value::Int(1500), bulk("oa"), bulk("9")];
     let remaining = Some(Duration::from_millis(1500));
     let reply = Reply {
-        holder: Some("b:1".into()),
+        causes: Some("oa".into()),
         highest: 9,
         ..Vote::Refused { remaining }.into()
     };
@@ -69,15 +69,15 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
         (None, None)
     );
 
-    let released = |all, listeners| Some(Released { all, listeners });
-    assert_eq!(parse_released(&Value::Int(3)), released(true, 3));
-    let in_part = Value::Array(vec![Value::Int(0), Value::Int(2)]);
-    assert_eq!(parse_released(&in_part), released(false, 2));
-    assert_eq!(parse_released(&Value::Array(vec![Value::Int(0)])), None);
+    assert_eq!(parse_released(&Value::Int(1)), Some(true));
+    let in_part = Value::Array(vec![Value::Int(0)]);
+    assert_eq!(parse_released(&in_part), Some(false));
+    let longer = Value::Array(vec![Value::Int(0), Value::Int(2)]);
     assert_eq!(
-        (parse_released(&Value::Int(-1)), parse_released(&Value::Nil)),
+        (parse_released(&longer), parse_released(&Value::Nil)),
         (None, None)
     );
+    assert_eq!(parse_released(&Value::Int(-1)), None);
     let each = vec![in_part, Value::Int(1)];
     assert_eq!(parse_releases(Value::Array(each.clone())), Some(each));
     assert_eq!(parse_releases(Value::Int(1)), None);
@@ -102,12 +102,14 @@ fn what_a_master_keeps_is_read() {
     let kept = |kind: &str, remaining: Option<u64>| Entry {
         kind: kind.into(),
         remaining: remaining.map(Duration::from_millis),
+        waiting: 2,
         fields: Vec::new(),
         digest: None,
     };
     let hash = [
         bulk("hash"),
         Value::Int(900),
+        Value::Int(2),
         bulk("b:1"),
         bulk("2"),
         bulk("b:2"),
@@ -123,9 +125,15 @@ fn what_a_master_keeps_is_read() {
         digest: Some("abc".into()),
         ..kept("string", None)
     };
-    assert_eq!(entry(&[bulk("string"), Value::Int(-1), bulk("abc")]), Some(text));
-    assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), Some(kept("none", None)));
-    assert_eq!(entry(&[bulk("none")]), None);
+    assert_eq!(
+        entry(&[bulk("string"), Value::Int(-1), Value::Int(2), bulk("abc")]),
+        Some(text)
+    );
+    assert_eq!(
+        entry(&[bulk("none"), Value::Int(-2), Value::Int(2)]),
+        Some(kept("none", None))
+    );
+    assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), None);
     assert_eq!(parse_report(&Value::Array(vec![Value::Nil])), None);
     let none = Value::Array(vec![Value::Int(7)]);
     assert_eq!(inspected(Ok(none), 1), Err(unexpected("inspect")));

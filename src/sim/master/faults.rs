@@ -24,12 +24,12 @@ impl Master {
         });
     }
 
-    /// Makes release notices take this long instead of what replies take; `None` to undo it.
+    /// Makes messages on channels take this long instead of what replies take; `None` to undo it.
     pub fn set_notice_delay(&self, delay: Option<Duration>) {
         self.change(|state| state.weather.notice_delay = delay);
     }
 
-    /// Loses every release notice from now on, or delivers them again.
+    /// Loses every message on a channel from now on, or delivers them again.
     pub fn lose_notices(&self, lose: bool) {
         self.change(|state| state.notices_lost = lose);
     }

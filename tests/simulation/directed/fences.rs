@@ -17,10 +17,20 @@ const MINUTE: u64 = 60_000_000;
 
 /// Whether a master accepts a token, from whomever it comes and whenever it was made.
 fn accepts(master: &Master, token: u64) -> bool {
-    let keys = ["a", "multilock_revoked:{a}", "multilock_charter", FENCE];
+    let keys = [
+        "a",
+        "multilock_revoked:{a}",
+        "multilock_queue:{a}",
+        "multilock_charter",
+        "multilock_beats:{a}",
+        FENCE,
+    ];
     let token = token.to_string();
-    let args = ["me:1", "1", "1000", "0", "30000", &token, &token, "0"];
-    let acquire = include_str!("../../../lua/acquire.lua");
+    let args = ["me:1", "1", "1000", "0", "30000", "", "1", &token, &token, "0"];
+    let acquire = concat!(
+        include_str!("../../../lua/queue.lua"),
+        include_str!("../../../lua/acquire.lua")
+    );
     let reply = master.eval(acquire, &keys, &args).expect("an answer");
     master.command(&["DEL", "a"]).expect("released");
     reply.len() == 1

@@ -6,6 +6,7 @@ mod cleanup;
 mod clocks;
 mod fences;
 mod forgetting;
+mod queue;
 mod reentry;
 mod tokens;
 mod validity;

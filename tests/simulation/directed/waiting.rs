@@ -203,13 +203,23 @@ async fn one_asks_at_a_release() {
     scene.end().await;
 }
 
-/// Whoever is tired of waiting listens no longer.
+/// Whoever is tired of waiting for a client of another library listens to it no longer.
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_for_ever() {
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-    let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
-    let waiter = scene.lock(1, Ask::new().wait(ms(200))).await;
-    assert!(waiter.is_none(), "held all the time");
-    scene.leave(0, mine).await;
+    let theirs = ["HSET", "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"];
+    for master in scene.masters() {
+        master.command(&theirs).expect("written");
+        master.command(&["PEXPIRE", "a", "500"]).expect("written");
+    }
+    let waiter = scene.locking(1, Ask::new().wait(ms(200)));
+    sleep(ms(100)).await;
+    let channels = scene.master(0).channels();
+    assert!(
+        channels.contains(&"redisson_lock__channel:{a}".to_owned()),
+        "{channels:?}"
+    );
+    assert!(waiter.await.expect("no panic").is_none(), "held all the time");
+    sleep(ms(500)).await;
     scene.end().await;
 }

@@ -23,8 +23,8 @@ mod spawn;
 pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
 pub use locks::{
-    PATIENT, RELEASE, WITHIN, acquire, all_executed, connect, eval, extend, field, heard_from_all,
-    held_everywhere, label, patient, three, until, until_free, until_within, vote,
+    PATIENT, RELEASE, WITHIN, acquire, all_executed, connect, extend, field, heard_from_all, held_everywhere,
+    label, patient, release, three, until, until_free, until_within, vote, waiters,
 };
 pub use proxy::{Direction, Proxy};
 pub use server::{Keep, Server};

@@ -8,14 +8,48 @@ use tokio::time::{Instant, sleep};
 
 use super::server::Server;
 
-const ACQUIRE: &str = include_str!("../../../lua/acquire.lua");
+const ACQUIRE: &str = concat!(
+    include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/acquire.lua")
+);
 const EXTEND: &str = include_str!("../../../lua/extend.lua");
-pub const RELEASE: &str = include_str!("../../../lua/release.lua");
+pub const RELEASE: &str = concat!(
+    include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/release.lua")
+);
 
-/// Runs acquire by hand, unfenced, under names and marks; its answer after the stamp.
-pub async fn acquire(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
-    let keys = [keys, &["multilock_charter"]].concat();
-    after_stamp(eval(server, ACQUIRE, &keys, &[owner, "1", lease_ms, "0", "30000"]).await)
+/// The keys and channels that belong to a name.
+fn key(prefix: &str, name: &str) -> String {
+    format!("{prefix}:{{{name}}}")
+}
+
+/// Runs acquire by hand, unfenced, for somebody who does not wait; its answer after the stamp.
+pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
+    let mut keys = Vec::new();
+    for name in names {
+        let beside = ["multilock_revoked", "multilock_queue"].map(|prefix| key(prefix, name));
+        keys.push((*name).to_owned());
+        keys.extend(beside);
+    }
+    keys.push("multilock_charter".into());
+    keys.extend(names.iter().map(|name| key("multilock_beats", name)));
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let args = [owner, "1", lease_ms, "0", "30000", "", "9000000000000000"];
+    after_stamp(eval(server, ACQUIRE, &keys, &args).await)
+}
+
+/// Runs release by hand, unfenced, for one name; its answer.
+pub async fn release(server: &Server, name: &str, owner: &str) -> Value {
+    let (queue, beats) = (key("multilock_queue", name), key("multilock_beats", name));
+    let channel = key("redisson_lock__channel", name);
+    let args = [owner, "0", &channel];
+    eval(server, RELEASE, &[name, &queue, &beats], &args).await
+}
+
+/// How many waiters stand in the queue for a name.
+pub async fn waiters(server: &Server, name: &str) -> usize {
+    let answer = server.command(&["ZCARD", &key("multilock_queue", name)]).await;
+    redis::from_redis_value(answer).expect("a number")
 }
 
 /// Runs extend by hand, unfenced, for one hold of one name; its answer.
@@ -144,7 +178,7 @@ pub async fn field(server: &Server, name: &str) -> Option<String> {
 }
 
 /// Runs one of the scripts by hand, as whoever sends a command late or twice.
-pub async fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Value {
+async fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Value {
     let count = keys.len().to_string();
     let head = ["EVAL", script, &count];
     server.command(&[&head[..], keys, args].concat()).await

@@ -1,0 +1,21 @@
+-- leave: take a waiter out of its queues.
+--
+-- KEYS  for each name: the name, its queue, its beats
+-- ARGV  waiter
+-- Returns in how many queues it stood.
+--
+-- Where it stood and nobody holds the name, the next one is called: the call may have been its own. Atomic,
+-- because a release must not call it in between.
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local queues, stood = queues(), 0
+for i = 1, #KEYS, 3 do
+  local queue, beats = KEYS[i + 1], KEYS[i + 2]
+  if redis.pcall('zrem', queue, ARGV[1]) == 1 then
+    stood = stood + 1
+    redis.call('zrem', beats, ARGV[1])
+    if redis.call('exists', KEYS[i]) == 0 then queues.call_head(KEYS[i], queue, beats, now, '') end
+  end
+end
+return stood

@@ -1,0 +1,69 @@
+-- queue: who waits for a name. Stands in front of every script that lets somebody in or out of a queue.
+--
+-- A name has two sorted sets: its queue, of waiters by their tickets, and beats, of the same waiters by the ms of
+-- this master's clock until which their tickets count. A waiter is written <client>:<number>:<ms>, and has so
+-- many ms to come once it is called. It is called on the channel of its client, with its number and the name.
+-- The beat of a waiter that has been called, and not asked since, ends in a half.
+--
+-- A waiter that does not come or whose client has hung up is dropped by whoever meets it at the head.
+
+-- What is done to a queue: made only where there is one, so that nobody else pays for it.
+local function queues()
+  -- For so many ms a ticket counts after its waiter has asked.
+  local TICKET = 15000
+  -- So many waiters are dropped in one go: nobody else is served meanwhile.
+  local MOST = 64
+
+  local function channel_of(waiter)
+    local client = string.match(waiter, '^(.*):%d+:%d+$')
+    return 'multilock:' .. (client or waiter)
+  end
+
+  -- Only those who listen to the channel itself count: a monitor listens to all of them by a pattern.
+  local function has_hung_up(waiter)
+    -- pcall: where it is denied, waiters that are gone are dropped when their time is over.
+    return redis.pcall('pubsub', 'numsub', channel_of(waiter))[2] == 0
+  end
+
+  local function drop(queue, beats, waiter)
+    redis.call('zrem', queue, waiter)
+    redis.call('zrem', beats, waiter)
+  end
+
+  -- The waiter with the smallest ticket that counts, its ticket and its beat. With `here`, who has hung up counts
+  -- no longer, but for `here` itself.
+  local function head(queue, beats, now, here)
+    for _ = 1, MOST do
+      -- pcall: a key of another type is nobody's queue.
+      local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
+      local waiter = first[1]
+      if not waiter then return nil end
+      local beat = tonumber(redis.call('zscore', beats, waiter) or 0)
+      if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then
+        return waiter, tonumber(first[2]), beat
+      end
+      drop(queue, beats, waiter)
+    end
+  end
+
+  -- Calls the head, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
+  local function call_head(name, queue, beats, now, here)
+    local waiter, _, beat = head(queue, beats, now, here)
+    if not waiter or waiter == here or beat % 1 > 0 then return end
+    local number, ms = string.match(waiter, ':(%d+):(%d+)$')
+    -- pcall: an ACL may deny the channel; waiters then wake by their timers.
+    if type(redis.pcall('publish', channel_of(waiter), (number or '') .. ' ' .. name)) == 'number' then
+      redis.call('zadd', beats, math.min(beat, now + (tonumber(ms) or 0)) + 0.5, waiter)
+    end
+  end
+
+  -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done.
+  local function stand(queue, beats, now, waiter, ticket)
+    redis.pcall('zadd', queue, ticket, waiter)
+    redis.pcall('zadd', beats, now + TICKET, waiter)
+    redis.pcall('pexpire', queue, TICKET)
+    redis.pcall('pexpire', beats, TICKET)
+  end
+
+  return { head = head, call_head = call_head, stand = stand, drop = drop }
+end

@@ -1,0 +1,49 @@
+//! Pauses at random that grow: while masters are out, and beside clients that announce nothing.
+
+use std::time::Duration;
+
+use crate::time::random::Chance;
+
+/// The widest window from which a pause is drawn: after a grant that was of no use, and while masters are out.
+pub(crate) const SPLIT: Duration = Duration::from_millis(100);
+pub(crate) const OUTAGE: Duration = Duration::from_secs(1);
+/// The first window.
+const NARROWEST: Duration = Duration::from_millis(2);
+
+/// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in it, so that
+/// those who began together do not go on in step.
+#[derive(Debug)]
+pub(crate) struct Pauses<'a> {
+    window: Duration,
+    chance: &'a Chance,
+}
+
+impl<'a> Pauses<'a> {
+    pub(crate) fn new(chance: &'a Chance) -> Self {
+        Self {
+            window: NARROWEST,
+            chance,
+        }
+    }
+
+    pub(crate) fn next(&mut self, widest: Duration) -> Duration {
+        let window = self.window.min(widest);
+        self.window = (self.window * 2).min(widest);
+        self.chance.within(window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_limit() {
+        let chance = Chance::from_host();
+        let mut pauses = Pauses::new(&chance);
+        for round in 0..100 {
+            let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
+            assert!(pauses.next(SPLIT) < most);
+        }
+    }
+}

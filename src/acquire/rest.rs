@@ -1,0 +1,115 @@
+//! The sleep of a waiter between two attempts.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::acquire::pauses::{OUTAGE, SPLIT};
+use crate::acquire::refusal::Refusal;
+use crate::acquire::terms::Terms;
+use crate::acquire::waiting::Waiting;
+use crate::error::LockError;
+use crate::node::waiters::{Calls, Heard};
+use crate::protocol::tally::Obstacle;
+use crate::queue::subscription::{NoticeCounts, Subscription};
+use crate::votes::Vote;
+
+/// A waiter that has heard nothing for so long asks again: a call may be lost, and its ticket counts only for three
+/// times as long (`lua/queue.lua`).
+const BEAT: Duration = Duration::from_secs(5);
+/// After the end of a lease, until every master has seen it end too.
+const AFTER_LEASE: Duration = Duration::from_millis(2);
+/// Behind clients of other libraries, which leave no order: soon after a round in which some masters granted.
+const SOON: Duration = Duration::from_millis(5);
+const SPREAD: Duration = Duration::from_millis(15);
+/// Behind those that announce nothing: so often at first, and for so long; then every twentieth of the time waited.
+const POLL: Duration = Duration::from_millis(50);
+const POLLED: Duration = Duration::from_secs(2);
+const RARELY: u32 = 20;
+
+/// Sleeps until another attempt is worthwhile: until a quorum has become possible by what masters have called since
+/// the last one was sent, or something else that may have changed their answers.
+pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, heard: &Heard) {
+    let told = &refusal.obstruction;
+    let is_first = refusal.obstacle == Obstacle::Held && !told.behind_others;
+    if is_first && told.foreign_field && waiting.foreign.is_none() {
+        // A release between the refusal and the subscription was announced to nobody: ask once more.
+        waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names).await);
+        return;
+    }
+    let timer = match refusal.obstacle {
+        Obstacle::Unreachable => waiting.pauses.next(OUTAGE),
+        Obstacle::Held => alarm(terms, waiting, refusal, is_first),
+        _ => return sleep(waiting.pauses.next(SPLIT)).await,
+    };
+    let announced = waiting
+        .foreign
+        .as_ref()
+        .filter(|_| is_first)
+        .map(|foreign| (foreign, foreign.heard()));
+    tokio::select! {
+        biased;
+        () = called(&waiting.place.calls, heard, &refusal.votes, terms.needed) => {}
+        () = released(announced, &refusal.votes) => {}
+        () = sleep(timer) => {}
+    }
+}
+
+/// When to ask again at the latest.
+fn alarm(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, is_first: bool) -> Duration {
+    let left = match refusal.error {
+        LockError::Contended { retry_after, .. } => retry_after,
+        _ => BEAT,
+    };
+    let latest = (left + AFTER_LEASE).min(BEAT);
+    let soon = SOON + terms.client.pool.chance.within(SPREAD);
+    let told = &refusal.obstruction;
+    if is_first && told.foreign_key {
+        let waited = waiting.since.elapsed();
+        let poll = if waited < POLLED {
+            soon.max(waiting.pauses.next(POLL))
+        } else {
+            waited / RARELY
+        };
+        return poll.min(latest);
+    }
+    let some_granted = refusal.votes.contains(&Vote::Granted);
+    if is_first && told.foreign_field && some_granted {
+        return soon.min(latest);
+    }
+    latest
+}
+
+/// Resolves once so many masters are open to a waiter: they granted last time, and may again, or have called it since.
+/// Or when calls may have been missed.
+async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) {
+    let is_open = |(node, vote): &(usize, &Vote)| match vote {
+        Vote::Granted => true,
+        // Its vote would not count.
+        Vote::Quarantined { .. } => false,
+        _ => calls.called_since(*node, since),
+    };
+    loop {
+        // First listen, then look: nothing falls in between.
+        let mut bell = pin!(calls.bell());
+        bell.as_mut().enable();
+        let open = votes.iter().enumerate().filter(is_open).count();
+        if (needed..=votes.len()).contains(&open) || calls.interrupted_since(since) {
+            return;
+        }
+        bell.await;
+    }
+}
+
+/// Resolves when a client of another library has announced a release. What comes from a master that granted last time
+/// may be this waiter's own rollback.
+async fn released(announced: Option<(&Subscription, NoticeCounts)>, votes: &[Vote]) {
+    match announced {
+        Some((foreign, since)) => {
+            let counts = |node: usize| votes.get(node).is_some_and(|vote| !vote.may_have_granted());
+            foreign.released(&since, counts).await;
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,171 @@
+//! One wait: its place in this process's line and in the queues on the masters, from the call to its end.
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::acquire::pauses::Pauses;
+use crate::acquire::refusal::Refusal;
+use crate::acquire::rollback::Deferred;
+use crate::acquire::terms::Terms;
+use crate::hold::client::NEAR_US;
+use crate::node::waiters::Heard;
+use crate::protocol::tally::Obstacle;
+use crate::protocol::waiter::Waiter;
+use crate::queue::subscription::Subscription;
+use crate::queue::{InLine, Standing, Turn};
+use crate::round::clocks::Clocks;
+use crate::votes::Vote;
+
+/// Dropped, it leaves every queue.
+pub(super) struct Waiting<'a> {
+    terms: &'a Terms,
+    pub(super) place: InLine,
+    /// Whether its ticket was drawn from so many clocks as it needs grants.
+    has_ticket: bool,
+    /// Whether it may stand in the queues: a round of its own has reached enough masters, or none has been tried.
+    could_win: bool,
+    /// Since when each of several names has stood in the way, without a call from there.
+    shut_since: SmallVec<[Option<Instant>; 4]>,
+    /// The rollback of its last attempt.
+    deferred: Option<Deferred>,
+    pub(super) since: Instant,
+    /// The masters' clocks, until the first attempt.
+    pub(super) clocks: Option<Clocks>,
+    /// To releases by clients of other libraries; made when the first of them is met.
+    pub(super) foreign: Option<Subscription>,
+    pub(super) pauses: Pauses<'a>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn begin(terms: &'a Terms) -> Self {
+        let pool = &terms.client.pool;
+        let links = || pool.slots.iter().filter_map(|slot| slot.link().ok());
+        pool.topics
+            .listen(|own| links().for_each(|link| drop(link.subscribe(&[own.to_owned()]))));
+        let calls = pool.topics.waiters.join(pool.slots.len());
+        let waiter = Waiter {
+            number: calls.number,
+            ticket: 0,
+            comes_within: Waiter::comes_within(pool.config.node_timeout),
+            only: None,
+        };
+        let mut waiting = Self {
+            terms,
+            place: InLine { waiter, calls },
+            has_ticket: false,
+            could_win: true,
+            shut_since: SmallVec::from_elem(None, terms.names.len()),
+            deferred: None,
+            since: Instant::now(),
+            clocks: None,
+            foreign: None,
+            pauses: Pauses::new(&pool.chance),
+        };
+        waiting.draw_ticket();
+        waiting
+    }
+
+    /// Joins the line of this process.
+    pub(super) fn join_line(&self) -> Result<Turn, Standing> {
+        let wanted = self.terms.wanted();
+        self.terms.client.lines.join(&wanted, self.place.clone())
+    }
+
+    /// What has come by now. Taken before an attempt is sent, it tells afterwards what has come since.
+    pub(super) fn heard(&self) -> Heard {
+        self.place.calls.heard()
+    }
+
+    /// Makes ready for the next attempt.
+    pub(super) fn prepare(&mut self) {
+        // Else it would meet itself.
+        self.finish_rollback();
+        self.draw_ticket();
+    }
+
+    /// As whom to ask next; none for somebody who tries, and must not keep out others who could win.
+    pub(super) fn place(&self) -> Option<&InLine> {
+        (self.could_win && self.has_ticket).then_some(&self.place)
+    }
+
+    /// Draws a ticket, unless there is one already that the masters' clocks bear out.
+    fn draw_ticket(&mut self) {
+        let clocks = self.clocks.take();
+        let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.terms.client.pool));
+        let Some(clock_us) = clocks.median_us() else {
+            return;
+        };
+        if !self.has_ticket || self.place.waiter.ticket > clock_us.saturating_add(NEAR_US) {
+            self.place.waiter.ticket = self.terms.client.draw_ticket(clock_us);
+            self.has_ticket = clocks.known() >= self.terms.needed;
+        }
+        self.clocks = Some(clocks);
+    }
+
+    /// What a refusal means for its place.
+    pub(super) fn refused(&mut self, refusal: &Refusal) {
+        self.deferred.clone_from(&refusal.deferred);
+        let reached = |vote: &&Vote| match vote {
+            Vote::Granted | Vote::Refused { .. } => true,
+            // One that was silent before is not believed to answer until it has.
+            Vote::Pending => self.could_win,
+            _ => false,
+        };
+        let reached = refusal.votes.iter().filter(reached).count();
+        self.could_win = refusal.obstacle == Obstacle::Held && reached >= self.terms.needed;
+        if !self.could_win {
+            self.leave();
+        }
+        if self.terms.names.len() > 1 {
+            self.choose_queues(refusal);
+        }
+    }
+
+    /// A waiter whom one of its names has refused for long, without a call from there, stands in that name's queue
+    /// alone: else it would keep the others shut for as long. Called from there, it stands in all of them again.
+    fn choose_queues(&mut self, refusal: &Refusal) {
+        let (now, blocking) = (Instant::now(), refusal.votes.len() - self.terms.needed + 1);
+        let called = self.place.calls.take_names();
+        for (index, name) in self.terms.names.iter().enumerate() {
+            let refused = refusal.obstruction.by_name.get(index).copied().unwrap_or(0);
+            let is_shut = usize::from(refused) >= blocking && !called.iter().any(|other| **other == *name);
+            let since = &mut self.shut_since[index];
+            *since = is_shut.then(|| since.unwrap_or(now));
+        }
+        let comes_within = self.place.waiter.comes_within;
+        let shut = self.shut_since.iter().enumerate();
+        let longest = shut.filter_map(|(index, since)| Some(((*since)?, index))).min();
+        self.place.waiter.only = longest
+            .filter(|(since, _)| now - *since > comes_within)
+            .map(|(_, index)| index);
+    }
+
+    fn finish_rollback(&mut self) {
+        if let Some(deferred) = self.deferred.take() {
+            deferred.finish();
+        }
+    }
+
+    /// Leaves the queues.
+    fn leave(&mut self) {
+        if self.place.calls.stands() {
+            // It puts the waiter back.
+            self.finish_rollback();
+            self.place.calls.left();
+            self.place
+                .leave(&self.terms.client.pool, &self.terms.names, |_| true);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let pool = &self.terms.client.pool;
+        pool.topics.waiters.leave(self.place.calls.number);
+        let stands = self.place.calls.end();
+        self.finish_rollback();
+        if stands {
+            self.place.leave(pool, &self.terms.names, |_| true);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What stood in the way of a waiter, as the masters that refused it have told.
+
+use smallvec::SmallVec;
+
+/// What the masters of one round said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Obstruction {
+    /// Somebody with a smaller ticket waits, on some master.
+    pub(crate) behind_others: bool,
+    /// Another library's field stands under a name.
+    pub(crate) foreign_field: bool,
+    /// A key of another type does: whoever made it announces nothing.
+    pub(crate) foreign_key: bool,
+    /// For each name, how many masters refused on its account.
+    pub(crate) by_name: SmallVec<[u8; 8]>,
+}
+
+impl Obstruction {
+    /// Adds what one master said: a letter for each name, as `lua/acquire.lua` gives them.
+    pub(crate) fn add(&mut self, causes: &str) {
+        self.by_name.resize(self.by_name.len().max(causes.len()), 0);
+        for (count, cause) in self.by_name.iter_mut().zip(causes.bytes()) {
+            *count += u8::from(cause != b'-');
+            self.behind_others |= cause == b'a' || cause.is_ascii_uppercase();
+            self.foreign_field |= cause.eq_ignore_ascii_case(&b'h');
+            self.foreign_key |= cause.eq_ignore_ascii_case(&b's');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_add_up() {
+        let mut told = Obstruction::default();
+        told.add("o-");
+        told.add("-H");
+        told.add("oa");
+        assert_eq!(told.by_name.as_slice(), [2, 2]);
+        assert!(told.behind_others && told.foreign_field && !told.foreign_key);
+        let mut alone = Obstruction::default();
+        alone.add("s");
+        assert!(alone.foreign_key && !alone.behind_others && !alone.foreign_field);
+    }
+}

@@ -1,0 +1,129 @@
+//! Who asks for names: a waiter with a place in their queues, or somebody who does not wait.
+
+use std::time::Duration;
+
+/// The time that a waiter has to come once it is called: not less, since a process may pause; and not more,
+/// since nobody else gets the names meanwhile. A ticket counts for longer (`lua/queue.lua`).
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// A ticket behind all others, in digits that a server's numbers keep.
+const LAST: u64 = (1 << 53) - 1;
+
+/// A place in the queues of some names, the same on every master and for every attempt of one wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    /// Never used again by its client.
+    pub(crate) number: u64,
+    /// In microseconds by the masters' clocks: whoever has a smaller one comes first.
+    pub(crate) ticket: u64,
+    /// How long it may take to come once it is called.
+    pub(crate) comes_within: Duration,
+    /// The one of several names in whose queue alone it stands, by its index.
+    pub(crate) only: Option<usize>,
+}
+
+impl Waiter {
+    /// The time to come for a client that gives up a master after `node_timeout`.
+    pub(crate) fn comes_within(node_timeout: Duration) -> Duration {
+        (node_timeout * 4).clamp(SHORTEST, LONGEST)
+    }
+
+    /// What follows its client's id on the masters.
+    pub(crate) fn text(&self) -> String {
+        format!("{}:{}", self.number, self.comes_within.as_millis())
+    }
+
+    /// The same, with the name in whose queue alone it stands.
+    pub(crate) fn placed(&self) -> String {
+        match self.only {
+            None => self.text(),
+            Some(index) => format!("{} {}", self.text(), index + 1),
+        }
+    }
+}
+
+/// How an acquire stands to those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precedence {
+    /// It waits, and is let into the queues where it is refused.
+    Queued(Waiter),
+    /// It does not wait, and comes behind everybody who does.
+    Tried,
+    /// It goes past them all: the names are its own already.
+    Resumed,
+}
+
+impl Precedence {
+    /// The waiter, if it is one.
+    pub(crate) fn waiter(self) -> Option<Waiter> {
+        match self {
+            Self::Queued(waiter) => Some(waiter),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn ticket(self) -> u64 {
+        match self {
+            Self::Queued(waiter) => waiter.ticket,
+            Self::Tried => LAST,
+            Self::Resumed => 0,
+        }
+    }
+}
+
+/// What a master calls a waiter with: its number, and the name in whose queue it is the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call<'a> {
+    pub(crate) number: u64,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn parse(message: &'a str) -> Option<Self> {
+        let (number, name) = message.split_once(' ')?;
+        let number = number.parse().ok()?;
+        Some(Self { number, name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_tells_how_long_it_needs_and_where_it_stands() {
+        let mut waiter = Waiter {
+            number: 7,
+            ticket: 3,
+            comes_within: Waiter::comes_within(Duration::from_millis(50)),
+            only: None,
+        };
+        assert_eq!(
+            (waiter.text(), waiter.placed()),
+            ("7:1000".into(), "7:1000".into())
+        );
+        waiter.only = Some(1);
+        assert_eq!(
+            (waiter.text(), waiter.placed()),
+            ("7:1000".into(), "7:1000 2".into())
+        );
+        assert_eq!(
+            Waiter::comes_within(Duration::from_secs(1)),
+            Duration::from_secs(4)
+        );
+        let longest = Waiter::comes_within(Duration::from_secs(60)).as_millis();
+        let script = include_str!("../../lua/queue.lua");
+        assert!(script.contains("TICKET = 15000") && longest < 15_000);
+    }
+
+    #[test]
+    fn a_call_names_the_waiter_and_the_name() {
+        let call = Call {
+            number: 12,
+            name: "the till",
+        };
+        assert_eq!(Call::parse("12 the till"), Some(call));
+        assert_eq!((Call::parse("12"), Call::parse("x a")), (None, None));
+    }
+}

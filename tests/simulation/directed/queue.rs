@@ -1,0 +1,264 @@
+//! Who waits stands in one queue on all masters: in order, and nobody who is gone, late or unable holds up the rest.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Direction};
+use multilock::{Masters, Policy, Quarantine};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::ask::{Ask, leave};
+use crate::plan::{Class, ms};
+use crate::scene::{Scene, plan, violated};
+use crate::world::clock_us;
+
+/// Longer than any wait here, so that nobody is saved by its end.
+const LEASE: Duration = ms(20_000);
+
+/// Clients that are a millisecond away from every master.
+async fn near(clients: usize) -> Scene {
+    let mut plan = plan(Class::Calm, LEASE);
+    plan.clients = clients;
+    let scene = Scene::open(plan).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    scene
+}
+
+fn in_time(begun: Instant, within: Duration) {
+    let took = begun.elapsed();
+    if took > within {
+        violated("progress", &format!("had it after {took:?} only"));
+    }
+}
+
+fn waiting() -> Ask<'static> {
+    Ask::new().lease(LEASE).wait(LEASE)
+}
+
+/// Two wait for six seconds, in which each asks again; a third one tries all the time.
+#[tokio::test(start_paused = true)]
+async fn who_came_first_is_first() {
+    let scene = near(4).await;
+    let mine = scene.lock(0, waiting()).await;
+    let order: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let mut tasks = Vec::new();
+    for client in [1, 2] {
+        let (world, seat, order) = (
+            Arc::clone(&scene.world),
+            Arc::clone(&scene.seats[client]),
+            Arc::clone(&order),
+        );
+        tasks.push(tokio::spawn(async move {
+            let mine = waiting().of(&world, &seat).await;
+            order.lock().expect("not poisoned").push(client);
+            sleep(ms(3)).await;
+            leave(&world, client, mine).await;
+        }));
+        sleep(ms(2500)).await;
+    }
+    sleep(ms(1000)).await;
+    scene.leave(0, mine).await;
+    while tasks.iter().any(|task| !task.is_finished()) {
+        let tried = scene.lock(3, Ask::new().lease(LEASE)).await;
+        let early = tried.is_some() && order.lock().expect("not poisoned").len() < 2;
+        if early {
+            violated("order", "a try passed those who waited");
+        }
+        scene.leave(3, tried).await;
+    }
+    let order = order.lock().expect("not poisoned").clone();
+    if order != [1, 2] {
+        violated("order", &format!("{order:?}"));
+    }
+    scene.end().await;
+}
+
+/// The wait of the first ends while the call is on its way to it.
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_calls_the_next() {
+    let scene = near(3).await;
+    let mine = scene.lock(0, waiting()).await;
+    let first = scene.locking(1, Ask::new().lease(LEASE).wait(ms(1000)));
+    sleep(ms(10)).await;
+    let second = scene.locking(2, waiting());
+    sleep(ms(989)).await;
+    let released = Instant::now();
+    scene.leave(0, mine).await;
+    assert!(first.await.expect("no panic").is_none(), "its time is over");
+    let mine = second.await.expect("no panic");
+    in_time(released, ms(50));
+    scene.leave(2, mine).await;
+    scene.end().await;
+}
+
+/// Puts a waiter into the queues that comes before all others.
+fn place(scene: &Scene, waiter: &str) {
+    for master in scene.masters() {
+        let beat = (clock_us(master) / 1000 + 15_000).to_string();
+        let add = |key: &str, score: &str| master.command(&["ZADD", key, score, waiter]);
+        add("multilock_queue:{a}", "1").expect("written");
+        add("multilock_beats:{a}", &beat).expect("written");
+    }
+}
+
+/// How long it takes from a release to the next grant behind such a waiter.
+async fn behind(scene: Scene, waiter: &str, within: Duration) {
+    let mine = scene.lock(0, waiting()).await;
+    place(&scene, waiter);
+    let second = scene.locking(2, waiting());
+    sleep(ms(100)).await;
+    let released = Instant::now();
+    scene.leave(0, mine).await;
+    let mine = second.await.expect("no panic");
+    in_time(released, within);
+    scene.leave(2, mine).await;
+    scene.end().await;
+}
+
+/// Its process was killed, and its connections are closed.
+#[tokio::test(start_paused = true)]
+async fn a_dead_waiter_costs_nothing() {
+    let nobody = "00000000-0000-8000-8000-000000000000:1:1000";
+    behind(near(3).await, nobody, ms(20)).await;
+}
+
+/// What the second client is called on the masters, once it has waited for the first time.
+async fn client_id(scene: &Scene) -> String {
+    let mine = scene.lock(1, waiting()).await;
+    let field = scene.master(0).fields("a").swap_remove(0);
+    scene.leave(1, mine).await;
+    field.split(':').next().expect("an id").to_owned()
+}
+
+/// It has given up, and a late acquire has put it back into the queues.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_called_in_vain_leaves() {
+    let scene = near(3).await;
+    let stranger = format!("{}:99:1000", client_id(&scene).await);
+    behind(scene, &stranger, ms(50)).await;
+}
+
+/// It listens, and nothing of what it says arrives.
+#[tokio::test(start_paused = true)]
+async fn a_frozen_waiter_costs_little() {
+    let scene = near(3).await;
+    let frozen = format!("{}:99:1000", client_id(&scene).await);
+    for place in 0..3 {
+        scene.cut(1, place, Direction::ToMaster);
+    }
+    // The time that it has to come, and the next time that the other one asks by itself.
+    behind(scene, &frozen, ms(6100)).await;
+}
+
+/// One wants all masters, of which one is down, and the other a majority.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_win_is_in_nobodys_way() {
+    let mut plan = plan(Class::Durable, LEASE);
+    plan.clients = 3;
+    let scene = Scene::open(plan).await;
+    let mine = scene.lock(0, waiting()).await;
+    let all = Ask::new().policy(Policy::MultiLock).lease(LEASE).wait(ms(12_000));
+    let hopeless = scene.locking(1, all);
+    sleep(ms(100)).await;
+    scene.master(2).crash();
+    // It asks again, and learns of it.
+    sleep(ms(6000)).await;
+    let second = scene.locking(2, waiting());
+    sleep(ms(100)).await;
+    let released = Instant::now();
+    scene.leave(0, mine).await;
+    let mine = second.await.expect("no panic");
+    in_time(released, ms(500));
+    scene.leave(2, mine).await;
+    scene.master(2).restart(multilock::sim::Keep::Data);
+    let mine = hopeless.await.expect("no panic");
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+/// A master loses a hold for which somebody waits, and is given it anew.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_taken_again_past_the_queue() {
+    let scene = Scene::open(plan(Class::Reckless, ms(3000))).await;
+    let mine = scene.lock(0, Ask::new()).await;
+    let second = scene.locking(1, Ask::new().wait(ms(9000)));
+    sleep(ms(100)).await;
+    scene.forgets(1, "loses a key");
+    scene.master(1).evict("a");
+    sleep(ms(2500)).await;
+    let holds = |master: usize| scene.master(master).fields("a");
+    if holds(1) != holds(0) {
+        violated("covered", "a hold was not taken again");
+    }
+    scene.leave(0, mine).await;
+    let mine = second.await.expect("no panic");
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off);
+    cluster.connect(builder).await.expect("connects")
+}
+
+/// Takes the names again and again for so long; how often.
+async fn take(masters: Masters, names: &[&str], time: Duration) -> usize {
+    let (lock, grants) = (masters.red_lock(names), AtomicUsize::new(0));
+    let taking = async {
+        loop {
+            let guard = lock.lock().await.expect("granted");
+            sleep(ms(5)).await;
+            guard.unlock().await.expect("held");
+            grants.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let _ = timeout(time, taking).await;
+    grants.into_inner()
+}
+
+/// One waits for two names, of which a leader has one for long.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_several_names_keeps_none_of_them_shut() {
+    let cluster = Cluster::new(3);
+    let (leader, both) = (connect(&cluster).await, connect(&cluster).await);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    for master in cluster.iter() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let led = leader.red_lock("leader").lock().await.expect("free");
+    let lock = both.red_lock(["a", "leader"]);
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(ms(10)).await;
+    let time = Duration::from_secs(20);
+    let (one, other) = tokio::join!(take(one, &["a"], time), take(other, &["a"], time));
+    // Each takes 5 ms and a hand-off of two round trips at most.
+    if one.min(other) < 500 {
+        violated("progress", &format!("{one} and {other} grants"));
+    }
+    let begun = Instant::now();
+    led.unlock().await.expect("held");
+    waits.await.expect("no panic").expect("granted");
+    in_time(begun, ms(100));
+}
+
+/// Tasks of one process want overlapping names.
+#[tokio::test(start_paused = true)]
+async fn overlapping_names_of_one_process_share() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let time = Duration::from_secs(10);
+    let several = |names| take(masters.clone(), names, time);
+    let (both, one, other) = tokio::join!(several(&["a", "b"]), several(&["a"]), several(&["a"]));
+    if both * 4 < one.max(other) {
+        violated(
+            "progress",
+            &format!("{both} grants of both beside {one} and {other}"),
+        );
+    }
+}
