@@ -2,6 +2,7 @@
 //!
 //! What concerns a whole process, such as its environment or its memory, is tested in a child process.
 
+mod beside;
 mod charter;
 mod connect;
 mod contention;

@@ -1,0 +1,440 @@
+//! Beside the lock libraries of others, on the same names: never two inside, both sides get in, and who
+//! sleeps there is woken by our releases.
+//!
+//! The others are stand-ins, so each is looked at alone first: whether it does what its original does, and
+//! about as often.
+
+mod alone;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::support::foreign::multi_lock::{self, LockList};
+use crate::support::foreign::rlock::{self, Pace};
+use crate::support::foreign::{Lock, node_redlock, redsync};
+use crate::support::{Cluster, Proxy, Server, WITHIN, connect, held_everywhere, until, until_free};
+use crate::support::{Direction, PATIENT, patient};
+use futures::future::join_all;
+use multilock::{LockError, Masters, MultiLock, MultiLockGuard};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+const SECTION: Duration = Duration::from_millis(1);
+/// For what is seen in numbers.
+const ALONE_FOR: Duration = Duration::from_secs(3);
+/// As long as this at least, and until both sides have been in.
+const SHORT: Duration = Duration::from_secs(2);
+/// By then both must have been in.
+const SHORT_AT_MOST: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(30);
+/// For a sleeper to be inside after a release.
+const WOKEN_WITHIN: Duration = Duration::from_millis(200);
+
+/// Of which kind a contender is.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Ours,
+    Theirs,
+}
+
+#[derive(Clone, Debug)]
+struct Tally {
+    grants: usize,
+    last: Instant,
+    /// The longest stretch in which nobody of that side got in.
+    standstill: Duration,
+}
+
+impl Tally {
+    /// Closes the stretch that is under way.
+    fn close(&mut self) {
+        let now = Instant::now();
+        self.standstill = self.standstill.max(now - self.last);
+        self.last = now;
+    }
+}
+
+/// Who is inside, seen by the contenders and not by the masters.
+#[derive(Debug)]
+struct Witness {
+    inside: AtomicBool,
+    overlaps: AtomicUsize,
+    sides: [Mutex<Tally>; 2],
+}
+
+impl Witness {
+    fn new() -> Self {
+        let tally = || {
+            Mutex::new(Tally {
+                grants: 0,
+                last: Instant::now(),
+                standstill: Duration::ZERO,
+            })
+        };
+        Self {
+            inside: AtomicBool::new(false),
+            overlaps: AtomicUsize::new(0),
+            sides: [tally(), tally()],
+        }
+    }
+
+    fn tally(&self, side: Side) -> MutexGuard<'_, Tally> {
+        self.sides[side as usize]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn section(&self, side: Side) {
+        {
+            let mut tally = self.tally(side);
+            tally.close();
+            tally.grants += 1;
+        }
+        let other = self.inside.swap(true, Ordering::SeqCst);
+        sleep(SECTION).await;
+        let alone = self.inside.swap(false, Ordering::SeqCst);
+        if other || !alone {
+            self.overlaps.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Our lock, as the others are used.
+struct Ours(MultiLock);
+
+impl Lock for Ours {
+    type Held = MultiLockGuard;
+
+    async fn lock(&self, wait: Option<Duration>) -> Option<MultiLockGuard> {
+        let lock = wait.map_or_else(|| self.0.clone(), |wait| self.0.clone().wait(wait));
+        match lock.lock().await {
+            Ok(guard) => Some(guard),
+            Err(LockError::TimedOut { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn unlock(&self, held: MultiLockGuard) -> bool {
+        held.unlock().await.is_ok()
+    }
+}
+
+/// Masters that write nothing to their disks: waiting for those would be most of what is counted.
+async fn quick_masters(n: usize) -> Vec<Server> {
+    join_all((0..n).map(|_| Server::start_with(&["--appendonly", "no"]))).await
+}
+
+fn urls(servers: &[Server]) -> impl Iterator<Item = String> {
+    servers.iter().map(Server::url)
+}
+
+/// Tasks that want the same lock over and over. They end with it.
+struct Contest {
+    witness: Arc<Witness>,
+    tasks: JoinSet<()>,
+}
+
+impl Contest {
+    fn new() -> Self {
+        Self {
+            witness: Arc::new(Witness::new()),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    fn enter<L: Lock + 'static>(&mut self, side: Side, lock: L) {
+        let witness = Arc::clone(&self.witness);
+        self.tasks.spawn(async move {
+            loop {
+                let held = lock.lock(None).await.expect("the lock in the end");
+                witness.section(side).await;
+                assert!(lock.unlock(held).await, "held all the time");
+            }
+        });
+    }
+
+    /// Lets them go on for so long, and until the sides have been in; what they had of it.
+    async fn run(mut self, least: Duration, sides: &[Side]) -> [Tally; 2] {
+        let begun = Instant::now();
+        let everybody = || sides.iter().all(|&side| self.witness.tally(side).grants > 0);
+        while begun.elapsed() < least || !everybody() {
+            assert!(begun.elapsed() < least + SHORT_AT_MOST, "{:?}", self.witness);
+            if let Ok(Some(ended)) = timeout(Duration::from_millis(100), self.tasks.join_next()).await {
+                ended.expect("no rule was broken");
+            }
+        }
+        self.tasks.shutdown().await;
+        assert_eq!(self.witness.overlaps.load(Ordering::SeqCst), 0, "two were inside");
+        [Side::Ours, Side::Theirs].map(|side| {
+            let mut tally = self.witness.tally(side);
+            tally.close();
+            tally.clone()
+        })
+    }
+
+    /// As if nobody of ours were there; what they had of it.
+    async fn run_alone(self) -> Tally {
+        let [_, theirs] = self.run(ALONE_FOR, &[Side::Theirs]).await;
+        theirs
+    }
+}
+
+/// How often a stand-in has asked. Our own calls are `EVALSHA`.
+async fn asked(server: &Server) -> u64 {
+    server.commandstats().await.get("eval").copied().unwrap_or(0)
+}
+
+/// Waits until one waiter of theirs has asked before and after its subscription, and so sleeps.
+async fn until_asleep(server: &Server) {
+    until("it sleeps", async || asked(server).await >= 2).await;
+}
+
+/// One `RLock` on each of these masters.
+async fn take<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Vec<rlock::RLock> {
+    let mut locks = Vec::new();
+    for server in servers {
+        let lock = rlock::Client::connect(server.url()).await.lock("a");
+        lock.lock(Some(WITHIN)).await.expect("free");
+        locks.push(lock);
+    }
+    locks
+}
+
+/// Four tasks of one process of each side.
+fn four_and_four<L: Lock + 'static>(ours: &MultiLock, theirs: impl Fn() -> L) -> Contest {
+    let mut contest = Contest::new();
+    for _ in 0..4 {
+        contest.enter(Side::Ours, Ours(ours.clone()));
+        contest.enter(Side::Theirs, theirs());
+    }
+    contest
+}
+
+async fn beside_rlock(least: Duration, pace: Pace) -> [Tally; 2] {
+    let servers = quick_masters(1).await;
+    let ours = connect(urls(&servers)).await;
+    let theirs = rlock::Client::with_pace(servers[0].url(), pace).await;
+    let contest = four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
+    contest.run(least, &[Side::Ours, Side::Theirs]).await
+}
+
+async fn beside_list(
+    least: Duration,
+    pace: Pace,
+    ours: fn(&Masters) -> MultiLock,
+    theirs: fn(&multi_lock::Client) -> LockList,
+) -> [Tally; 2] {
+    let servers = quick_masters(5).await;
+    let masters = connect(urls(&servers)).await;
+    let client = multi_lock::Client::with_pace(urls(&servers), pace).await;
+    let contest = four_and_four(&ours(&masters), || theirs(&client));
+    contest.run(least, &[Side::Ours, Side::Theirs]).await
+}
+
+async fn beside_red_lock(least: Duration, pace: Pace) -> [Tally; 2] {
+    beside_list(
+        least,
+        pace,
+        |ours| ours.red_lock("a"),
+        |theirs| theirs.red_lock("a"),
+    )
+    .await
+}
+
+async fn beside_multi_lock(least: Duration, pace: Pace) -> [Tally; 2] {
+    beside_list(
+        least,
+        pace,
+        |ours| ours.multi_lock("a"),
+        |theirs| theirs.multi_lock("a"),
+    )
+    .await
+}
+
+/// Somebody is always inside, or nearly.
+#[track_caller]
+fn assert_progress(tallies: &[Tally; 2]) {
+    let grants: usize = tallies.iter().map(|tally| tally.grants).sum();
+    assert!(grants >= 20, "{tallies:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_of_ours_and_four_rlocks() {
+    assert_progress(&beside_rlock(SHORT, Pace::Java).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_red_locks_of_each() {
+    assert_progress(&beside_red_lock(SHORT, Pace::Java).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_multi_locks_of_each() {
+    assert_progress(&beside_multi_lock(SHORT, Pace::Java).await);
+}
+
+/// No matter which of them meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_at_once() {
+    let servers = quick_masters(5).await;
+    let ours = connect(urls(&servers)).await;
+    let redisson = multi_lock::Client::connect(urls(&servers)).await;
+    let redsync = redsync::Client::connect(urls(&servers)).await;
+    let node_redlock = node_redlock::Client::connect(urls(&servers)).await;
+    let mut contest = Contest::new();
+    contest.enter(Side::Ours, Ours(ours.red_lock("a")));
+    contest.enter(Side::Ours, Ours(ours.multi_lock("a")));
+    contest.enter(Side::Theirs, redisson.red_lock("a"));
+    contest.enter(Side::Theirs, redisson.multi_lock("a"));
+    contest.enter(Side::Theirs, redsync.lock("a"));
+    contest.enter(Side::Theirs, node_redlock.lock("a"));
+    assert_progress(&contest.run(SHORT, &[Side::Ours, Side::Theirs]).await);
+}
+
+fn print(what: &str, tally: &Tally) {
+    let Tally {
+        grants, standstill, ..
+    } = tally;
+    eprintln!("{what}: {grants} grants, standstill {standstill:.2?}");
+}
+
+async fn figures_alone() {
+    eprintln!("RLock, a pair: {:.0?}", alone::rlock_pair().await);
+    eprintln!("RedissonRedLock, a pair: {:.0?}", alone::red_lock_pair().await);
+    print("RLock 2 + 2 alone", &alone::rlocks().await);
+    print("RedissonRedLock 2 + 2 alone", &alone::red_locks().await);
+    print("RedissonMultiLock 2 + 2 alone", &alone::multi_locks().await);
+    print("redsync 2 + 2 alone", &alone::redsyncs().await);
+    print("node-redlock 1 alone", &alone::node_redlocks(1).await);
+    print("node-redlock 1 + 1 alone", &alone::node_redlocks(2).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "half a minute for figures, printed with --nocapture"]
+async fn alone_for_figures() {
+    figures_alone().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "three minutes for figures, printed with --nocapture"]
+async fn for_long() {
+    for pace in [Pace::Java, Pace::AtOnce] {
+        eprintln!("their pace: {pace:?}");
+        let [ours, theirs] = beside_rlock(LONG, pace).await;
+        print("one master, ours", &ours);
+        print("one master, theirs", &theirs);
+        let [ours, theirs] = beside_red_lock(LONG, pace).await;
+        print("RedLock, ours", &ours);
+        print("RedLock, theirs", &theirs);
+        let [ours, theirs] = beside_multi_lock(LONG, pace).await;
+        print("MultiLock, ours", &ours);
+        print("MultiLock, theirs", &theirs);
+    }
+}
+
+/// How long after `free` has begun a sleeper is inside, which asks this server first that is not free.
+async fn woken_after<L: Lock + 'static>(
+    lock: L,
+    server: &Server,
+    free: impl Future<Output = ()>,
+) -> Duration {
+    let sleeper = tokio::spawn(async move {
+        let held = lock.lock(None).await.expect("the lock in the end");
+        let inside = Instant::now();
+        assert!(lock.unlock(held).await, "held");
+        inside
+    });
+    until_asleep(server).await;
+    let begun = Instant::now();
+    free.await;
+    let inside = timeout(WITHIN, sleeper).await.expect("woken").expect("no panic");
+    inside.saturating_duration_since(begun)
+}
+
+/// The best of three: the machine may be late once, the end of a hold would be late each time.
+async fn assert_woken<L: Lock + 'static>(cluster: &Cluster, ours: &MultiLock, theirs: impl Fn() -> L) {
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let guard = held_everywhere(ours).await;
+        cluster.server(0).reset_stats().await;
+        let free = async {
+            guard.unlock().await.expect("held");
+        };
+        times.push(woken_after(theirs(), cluster.server(0), free).await);
+        until_free(cluster.servers(), "a").await;
+    }
+    assert!(times.iter().any(|&time| time < WOKEN_WITHIN), "{times:?}");
+}
+
+#[tokio::test]
+async fn our_release_wakes_an_rlock() {
+    let cluster = Cluster::start(1).await;
+    let ours = connect(cluster.urls()).await;
+    let client = rlock::Client::connect(cluster.server(0).url()).await;
+    assert_woken(&cluster, &ours.red_lock("a"), || client.lock("a")).await;
+}
+
+#[tokio::test]
+async fn our_release_wakes_a_list() {
+    let cluster = Cluster::start(5).await;
+    let ours = connect(cluster.urls()).await;
+    let client = multi_lock::Client::connect(cluster.urls()).await;
+    assert_woken(&cluster, &ours.red_lock("a"), || client.red_lock("a")).await;
+    assert_woken(&cluster, &ours.multi_lock("a"), || client.multi_lock("a")).await;
+}
+
+/// An attempt of ours that has the last master and waits for the refusals of the first ones meets an
+/// `RLock` of theirs, which goes to sleep; then the refusals come, and the attempt is rolled back.
+async fn assert_woken_by_rollback(refusing: usize, ours: fn(&Masters) -> MultiLock) {
+    let cluster = Cluster::start(5).await;
+    let (refusing, granting) = cluster.servers().split_at(refusing);
+    let last = cluster.server(4);
+    let mut proxies = Vec::new();
+    for server in refusing {
+        proxies.push(Proxy::start(server.port()).await);
+    }
+    let urls = proxies
+        .iter()
+        .map(Proxy::url)
+        .chain(granting.iter().map(Server::url));
+    let masters = patient(urls).connect().await.expect("masters");
+    let _holds = take(refusing).await;
+    let theirs = rlock::Client::connect(last.url()).await;
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        last.reset_stats().await;
+        for proxy in &proxies {
+            proxy.pause(Direction::ToClient);
+        }
+        let attempt = tokio::spawn({
+            let ours = ours(&masters);
+            async move { ours.try_lock().await.is_err() }
+        });
+        until("ours has the last", async || last.exists("a").await).await;
+        let refuse = async {
+            for proxy in &proxies {
+                proxy.resume(Direction::ToClient);
+            }
+        };
+        times.push(woken_after(theirs.lock("a"), last, refuse).await);
+        assert!(
+            timeout(PATIENT, attempt)
+                .await
+                .expect("refused")
+                .expect("no panic")
+        );
+        until_free(granting, "a").await;
+    }
+    assert!(times.iter().any(|&time| time < WOKEN_WITHIN), "{times:?}");
+}
+
+#[tokio::test]
+async fn our_rollback_of_a_multi_lock_wakes_an_rlock() {
+    assert_woken_by_rollback(1, |ours| ours.multi_lock("a")).await;
+}
+
+#[tokio::test]
+async fn our_rollback_of_a_red_lock_wakes_an_rlock() {
+    assert_woken_by_rollback(3, |ours| ours.red_lock("a")).await;
+}
