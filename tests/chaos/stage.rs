@@ -279,6 +279,7 @@ impl Stage {
     /// The strike is over; waits until everybody has had a lock again, at most `within`.
     pub async fn healed(&mut self, within: Duration) -> Result<()> {
         self.witness.done(Done::Healed);
+        self.witness.brief(true);
         let healed = now();
         let begun = Instant::now();
         // One who does not come back is found in the history.
@@ -290,6 +291,7 @@ impl Stage {
             }
             sleep(Duration::from_millis(10)).await;
         }
+        self.witness.brief(false);
         Ok(())
     }
 

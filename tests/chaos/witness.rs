@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 use crate::event::{Done, Event, Micros, Said, Task, now};
 use crate::settings::EVERY_MASTER;
 
+/// Answers a task that is to go on, and to hold nothing for long.
+pub const BRIEF: &str = "brief";
+
 #[derive(Debug, Default)]
 struct Book {
     events: Vec<Event>,
@@ -23,6 +26,8 @@ struct Book {
     inside: BTreeMap<Task, Inside>,
     /// Tasks that work, and when they had a lock last.
     working: BTreeMap<Task, Micros>,
+    /// Nobody is to hold anything for long.
+    brief: bool,
     over: bool,
 }
 
@@ -67,6 +72,11 @@ impl Witness {
         let mut book = lock(&self.book);
         book.over |= done == Done::Over;
         book.events.push(Event::done(now(), done));
+    }
+
+    /// From here on nobody begins a long hold, or may again.
+    pub fn brief(&self, brief: bool) {
+        lock(&self.book).brief = brief;
     }
 
     /// Who is inside since when, under names for which a majority is enough.
@@ -138,15 +148,15 @@ async fn listen(stream: TcpStream, book: &Mutex<Book>, task: &mut Option<Task>) 
     *task = Some(teller);
     while let Some(line) = lines.next_line().await? {
         let said = Said::parse(&line).unwrap_or_else(|error| panic!("{teller} said '{line}': {error:#}"));
-        let over = lock(book).note(teller, said);
-        to.write_all(if over { b"stop\n" } else { b"go\n" }).await?;
+        let answer = lock(book).note(teller, said);
+        to.write_all(format!("{answer}\n").as_bytes()).await?;
     }
     Ok(())
 }
 
 impl Book {
-    /// Writes it down; whether the task is to stop.
-    fn note(&mut self, task: Task, mut said: Said) -> bool {
+    /// Writes it down; how the task is to go on.
+    fn note(&mut self, task: Task, mut said: Said) -> &'static str {
         let at = now();
         match &mut said {
             Said::Hello => {
@@ -170,7 +180,11 @@ impl Book {
             Said::Lost { .. } | Said::Unlocked { .. } | Said::Refused { .. } => {}
         }
         self.events.push(Event::said(at, task, said));
-        self.over
+        match (self.over, self.brief) {
+            (true, _) => "stop",
+            (false, true) => BRIEF,
+            (false, false) => "go",
+        }
     }
 
     /// What the fenced resource does: all names of the hold or none.

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::event::{Micros, Policy, Refusal, Said, now};
 use crate::load::{Load, Turns};
 use crate::settings::EVERY_MASTER;
+use crate::witness::BRIEF;
 
 /// The first argument of a worker process.
 pub const WORKER: &str = "chaos-worker";
@@ -156,6 +157,7 @@ struct Teller {
     duty: Duty,
     rng: StdRng,
     witness: BufReader<TcpStream>,
+    brief: bool,
     over: bool,
 }
 
@@ -173,6 +175,7 @@ impl Teller {
             duty: duty.clone(),
             rng: StdRng::seed_from_u64(seed),
             witness: BufReader::new(stream),
+            brief: false,
             over: false,
         })
     }
@@ -253,11 +256,11 @@ impl Teller {
         lease - lease / 100 - 2000
     }
 
-    /// Mostly short, at times longer than the lease.
+    /// Mostly short, at times longer than the lease, unless everybody is to have a turn soon.
     fn stay(&mut self) -> Duration {
         let lease = u64::try_from(self.duty.lease.as_millis()).unwrap_or(u64::MAX);
         let stay = match self.rng.random_range(0..100) {
-            0..75 => self.rng.random_range(1..30),
+            roll if self.brief || roll < 75 => self.rng.random_range(1..30),
             75..93 => self.rng.random_range(lease / 10..lease / 2),
             _ => self.rng.random_range(lease..lease * 3 / 2),
         };
@@ -266,14 +269,14 @@ impl Teller {
 
     async fn hold(&mut self, grip: Grip, names: Vec<String>, policy: Policy, began: Micros) -> Result<()> {
         let (from, until) = grip.look();
-        let (token, stay) = (grip.token(), self.stay());
+        let token = grip.token();
         // The validity of a round is counted from its beginning, so its end tells when that was.
         let began = if until > from {
             until.saturating_sub(self.full_validity())
         } else {
             began
         };
-        let end = Instant::now() + stay;
+        let entered = Instant::now();
         let enter = Said::Enter {
             names,
             token,
@@ -283,6 +286,7 @@ impl Teller {
             until,
         };
         self.say(enter).await?;
+        let end = entered + self.stay();
         let mut lost_at = None;
         while lost_at.is_none() {
             let (looked, until) = grip.look();
@@ -343,7 +347,9 @@ impl Teller {
             .await
             .context("the witness does not answer")?
             .context("the witness is gone")?;
-        self.over |= answer.trim_end() != "go";
+        let answer = answer.trim_end();
+        self.brief = answer == BRIEF;
+        self.over |= !self.brief && answer != "go";
         Ok(())
     }
 }
