@@ -17,6 +17,7 @@ use crate::hold::vote_record::NodeSet;
 use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::claim::Claim;
+use crate::protocol::fault::{Class, Fault};
 use crate::protocol::field::Field;
 use crate::protocol::obstruction::Obstruction;
 use crate::protocol::reply::Reply;
@@ -152,8 +153,11 @@ impl<'a> Acquisition<'a> {
         let votes = self.rollback.votes.clone();
         let mut refusal = Refusal::explain(self.terms, &self.tally, votes, self.obstruction);
         tracing::debug!(names = %self.terms.names, error = %refusal.error, "round lost");
-        if refusal.obstacle == Obstacle::Held && self.waiting.is_some() {
-            refusal.deferred = Some(hear_out(&self.terms.client.pool, self.round, self.rollback));
+        if refusal.obstacle == Obstacle::Held
+            && let Some(waiting) = self.waiting
+        {
+            let pool = &self.terms.client.pool;
+            refusal.deferred = Some(hear_out(pool, self.round, self.rollback, waiting));
         }
         refusal
     }
@@ -282,15 +286,22 @@ fn hear_stragglers(
 /// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
 /// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
 /// command instead of two. Only for one that waits now, and that finishes the rollback before it asks again.
-fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback) -> Deferred {
+fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InLine) -> Deferred {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = Deferred::new(rollback);
     let heard = deferred.clone();
     pool.in_background(async move {
         let hearing = async {
-            while let Some((node, answer)) = round.next_as_sent().await
-                && heard.note(node, Reply::acquired(answer).vote)
-            {}
+            while let Some((node, answer)) = round.next_as_sent().await {
+                let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+                if !heard.note(node, Reply::acquired(answer).vote) {
+                    break;
+                }
+                if forgotten {
+                    // It did not get into the queues there, and is not called.
+                    waiting.calls.interrupt();
+                }
+            }
         };
         // Who takes longer is told, in order after its acquire.
         let _ = timeout(patience, hearing).await;

@@ -40,6 +40,8 @@ pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Ref
     }
     let timer = match refusal.obstacle {
         Obstacle::Unreachable => waiting.pauses.next(OUTAGE),
+        // It stands in no queue, so nobody calls it.
+        Obstacle::Held if !waiting.could_win => waiting.pauses.next(OUTAGE),
         Obstacle::Held => alarm(terms, waiting, refusal, is_first),
         _ => return sleep(waiting.pauses.next(SPLIT)).await,
     };

@@ -35,6 +35,7 @@ pub(crate) async fn contend(
     loop {
         waiting.prepare();
         let heard = waiting.heard();
+        let stood = waiting.place().is_some();
         let clocks = waiting.clocks.take();
         let refusal = match acquire_as(terms, waiting.place(), clocks).await {
             Ok(guard) => {
@@ -49,6 +50,10 @@ pub(crate) async fn contend(
         }
         waiting.refused(&refusal);
         *last = Some(refusal.error.clone());
+        if !stood && waiting.may_stand() {
+            // It tried, so nobody would call it.
+            continue;
+        }
         // Who is inside and yet refused has too little validity left to enter: only time will help.
         let outside = !is_inside(terms);
         let resting = async {

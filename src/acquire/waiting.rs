@@ -23,7 +23,7 @@ pub(super) struct Waiting<'a> {
     /// Whether its ticket was drawn from so many clocks as it needs grants.
     has_ticket: bool,
     /// Whether it may stand in the queues: a round of its own has reached enough masters, or none has been tried.
-    could_win: bool,
+    pub(super) could_win: bool,
     /// Since when each of several names has stood in the way, without a call from there.
     shut_since: SmallVec<[Option<Instant>; 4]>,
     /// The rollback of its last attempt.
@@ -83,6 +83,12 @@ impl<'a> Waiting<'a> {
         self.draw_ticket();
     }
 
+    /// Whether it may stand in the queues from its next attempt on.
+    pub(super) fn may_stand(&mut self) -> bool {
+        self.draw_ticket();
+        self.place().is_some()
+    }
+
     /// As whom to ask next; none for somebody who tries, and must not keep out others who could win.
     pub(super) fn place(&self) -> Option<&InLine> {
         (self.could_win && self.has_ticket).then_some(&self.place)
@@ -95,9 +101,12 @@ impl<'a> Waiting<'a> {
         let Some(clock_us) = clocks.median_us() else {
             return;
         };
-        if !self.has_ticket || self.place.waiter.ticket > clock_us.saturating_add(NEAR_US) {
+        // The median of few is no reason to give up one that more of them bore out.
+        let are_enough = clocks.known() >= self.terms.needed;
+        let is_ahead = self.place.waiter.ticket > clock_us.saturating_add(NEAR_US);
+        if !self.has_ticket || are_enough && is_ahead {
             self.place.waiter.ticket = self.terms.client.draw_ticket(clock_us);
-            self.has_ticket = clocks.known() >= self.terms.needed;
+            self.has_ticket = are_enough;
         }
         self.clocks = Some(clocks);
     }
@@ -105,13 +114,14 @@ impl<'a> Waiting<'a> {
     /// What a refusal means for its place.
     pub(super) fn refused(&mut self, refusal: &Refusal) {
         self.deferred.clone_from(&refusal.deferred);
-        let reached = |vote: &&Vote| match vote {
+        let slots = &self.terms.client.pool.slots;
+        let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,
-            // One that was silent before is not believed to answer until it has.
-            Vote::Pending => self.could_win,
+            // The round was lost before it had to answer.
+            Vote::Pending => slots[*node].link().is_ok_and(|link| !link.is_silent()),
             _ => false,
         };
-        let reached = refusal.votes.iter().filter(reached).count();
+        let reached = refusal.votes.iter().enumerate().filter(is_reached).count();
         self.could_win = refusal.obstacle == Obstacle::Held && reached >= self.terms.needed;
         if !self.could_win {
             self.leave();

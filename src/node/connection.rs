@@ -251,6 +251,12 @@ impl Link {
         }
     }
 
+    /// Whether the master has missed a deadline, and given no sign of life since.
+    pub(crate) fn is_silent(&self) -> bool {
+        let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        silence.last.is_some_and(|last| self.heard() < last)
+    }
+
     /// Notes that a release has no answer: nobody may ask this master for anything else for long, and it
     /// is to be known whether it is there.
     pub(crate) fn owes_an_answer(&self) {

@@ -154,7 +154,8 @@ impl Keeper {
             };
             let request = calls::leave(&Names::from(name), self.context.client, &waiter.text());
             let (_, reply) = Inbox::single();
-            link.call(&request, By::Sha, reply);
+            // Nobody hears the answer, so it must not be that the script is unknown.
+            link.call(&request, By::Source, reply);
         }
     }
 

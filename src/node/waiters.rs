@@ -88,10 +88,7 @@ impl Waiters {
 
     /// Some calls may have been missed: everybody should ask.
     pub(crate) fn interrupt(&self) {
-        for calls in self.waiting().values() {
-            calls.interruptions.fetch_add(1, Ordering::Relaxed);
-            calls.bell.notify_waiters();
-        }
+        self.waiting().values().for_each(|calls| calls.interrupt());
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Calls>>> {
@@ -103,6 +100,12 @@ impl Calls {
     /// A master would let it in now, by a call or by what is known otherwise.
     pub(crate) fn open(&self, node: usize) {
         self.heard[node].fetch_add(1, Ordering::Relaxed);
+        self.bell.notify_waiters();
+    }
+
+    /// Some calls may have been missed: it should ask.
+    pub(crate) fn interrupt(&self) {
+        self.interruptions.fetch_add(1, Ordering::Relaxed);
         self.bell.notify_waiters();
     }
 

@@ -53,6 +53,17 @@ pub(crate) struct Stored {
     pub(crate) fence: Option<u64>,
 }
 
+/// As whom an acquire asked, and how the queues of its names were right before.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    /// Nothing for a try.
+    pub(crate) waiter: Option<String>,
+    pub(crate) ticket: u64,
+    /// Somebody whose ticket counts and is smaller.
+    pub(crate) ahead: Option<String>,
+    pub(crate) granted: bool,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     Phase(&'static str),
@@ -136,6 +147,8 @@ pub(crate) enum Kind {
         failed: bool,
         /// What the master's clock showed, in microseconds.
         clock_us: u64,
+        /// Of an acquire that minds the queues.
+        asked: Option<Asked>,
         /// For how long a force keeps owners out: the longest lease that its client knew of.
         keeps_out: Duration,
         after: Vec<Stored>,

@@ -18,6 +18,7 @@ mod properties;
 mod run;
 mod scene;
 mod sweeps;
+mod tap;
 mod world;
 
 /// Random schedules of each class: whatever strikes, what is promised holds. With the sweeps, more than

@@ -19,7 +19,8 @@ use crate::faults::strike;
 use crate::history::{Kind, Record};
 use crate::operator::operate;
 use crate::plan::{Class, Crowd, Late, Plan};
-use crate::world::{Tap, World, watch};
+use crate::tap::Tap;
+use crate::world::{World, watch};
 
 /// Runs the schedule of a seed from its beginning to its end.
 pub(crate) fn run(seed: u64) -> Record {
@@ -91,6 +92,9 @@ pub(crate) fn in_paused_time<T>(run: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(run)
 }
 
+/// From here on every client asks for every name, and nothing goes wrong.
+pub(crate) const ASKING: &str = "everybody asks for everything";
+
 /// Everything works again: nothing may be left of what was given up, and everyone gets everything.
 async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     let plan = &world.plan;
@@ -110,6 +114,7 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     let quarantine = plan.max_lease.mul_f64(1.01) + Duration::from_secs(2);
     sleep(quarantine).await;
     let patience = plan.max_lease + Duration::from_secs(20);
+    phase(world, ASKING);
     let asking = seats
         .iter()
         .flat_map(|seat| plan.names.iter().map(move |name| (seat, *name)));

@@ -16,7 +16,8 @@ use crate::history::Kind;
 use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, tasks};
-use crate::world::{Mine, Tap, World, clock_us, watch};
+use crate::tap::Tap;
+use crate::world::{Mine, World, clock_us, watch};
 
 /// The fence of the name that scenes are about.
 pub(crate) const FENCE: &str = "multilock_fence:{a}";

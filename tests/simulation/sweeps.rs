@@ -15,7 +15,8 @@ use crate::history::Record;
 use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, in_paused_time, tasks};
-use crate::world::{Tap, World, watch};
+use crate::tap::Tap;
+use crate::world::{World, watch};
 
 /// Each call on its own: late by less than a node deadline, by more, by more than a lease; answered as
 /// late; never answered; cut off before and after.

@@ -1,19 +1,19 @@
 //! What the actors of a run share: the masters, the record, and every guard that is out.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use multilock::sim::{Call, Cluster, Fate, Master, Network, Observer};
+use multilock::sim::{Cluster, Master, Network};
 use multilock::{MultiLockGuard, Vote};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::crowd;
-use crate::history::{History, HoldFacts, HoldId, Kind, Sight, Stored, shortened};
-use crate::plan::{Class, Plan, ms_of};
+use crate::history::{History, HoldFacts, HoldId, Kind, Sight, shortened};
+use crate::plan::{Plan, ms_of};
 
 /// Keys of the crate that are no locks and have no end.
 const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
@@ -351,155 +351,6 @@ fn against(guard: &MultiLockGuard) -> usize {
     votes.iter().filter(|node| denies(&node.vote)).count()
 }
 
-/// Writes down every script call, and meddles with some.
-pub(crate) struct Tap {
-    history: History,
-    names: Vec<&'static str>,
-    rng: Mutex<StdRng>,
-    class: Class,
-    /// Whether calls may be meddled with at random at the moment.
-    pub(crate) striking: AtomicBool,
-    /// What becomes of single calls, counted from 0.
-    fates: BTreeMap<usize, Fate>,
-    pub(crate) sent: AtomicUsize,
-}
-
-impl Tap {
-    pub(crate) fn on(world: &World, fates: &[(usize, Fate)]) -> Arc<Self> {
-        let tap = Arc::new(Self {
-            history: world.history.clone(),
-            names: world.plan.names.clone(),
-            rng: Mutex::new(StdRng::seed_from_u64(world.plan.seed ^ 0x7461_7000)),
-            class: world.plan.class,
-            striking: AtomicBool::new(false),
-            fates: fates.iter().copied().collect(),
-            sent: AtomicUsize::new(0),
-        });
-        let observer: Arc<dyn Observer> = Arc::clone(&tap) as _;
-        world.cluster.observe(&observer);
-        tap
-    }
-}
-
-impl Observer for Tap {
-    fn sent(&self, call: &Call) -> Fate {
-        let number = self.sent.fetch_add(1, Ordering::Relaxed);
-        if let Some(fate) = self.fates.get(&number) {
-            let what = format!("call {number}, {call:?}: {fate:?}");
-            let (forgets, forgets_fences) = (Vec::new(), Vec::new());
-            let fault = Kind::Fault {
-                what,
-                forgets,
-                forgets_fences,
-            };
-            self.history.note(None, fault);
-            return *fate;
-        }
-        if !self.striking.load(Ordering::Relaxed) {
-            return Fate::Delivered;
-        }
-        let mut rng = self.rng.lock().expect("not poisoned");
-        if !rng.random_bool(0.04) {
-            return Fate::Delivered;
-        }
-        let delay = Duration::from_millis(if rng.random_bool(0.8) {
-            rng.random_range(1..60)
-        } else {
-            rng.random_range(60..1500)
-        });
-        let breaks = self.class != Class::Calm;
-        match rng.random_range(0..10) {
-            0 if breaks => Fate::ReplyLost,
-            1 if breaks => Fate::ResetBefore,
-            2 if breaks => Fate::ResetAfter,
-            3..=6 => Fate::RequestDelayed(delay),
-            _ => Fate::ReplyDelayed(delay),
-        }
-    }
-
-    fn executed(&self, master: &Master, call: &Call, reply: &Result<Vec<String>, String>) {
-        let of_crowd = call.keys.iter().any(|key| key.starts_with(crowd::PREFIX));
-        if of_crowd && !call.keys.iter().any(|key| self.names.contains(&key.as_str())) {
-            return;
-        }
-        let failed = reply.is_err();
-        let owner = match call.script {
-            "extend" => call.args.get(2),
-            "acquire" | "release" => call.args.first(),
-            _ => None,
-        };
-        let owner = match (call.script, reply) {
-            ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
-                let mut rest = call.args.iter().skip(2 + call.keys.len() / 4);
-                let mut marked = Vec::new();
-                while let Some(count) = rest.next() {
-                    let holders = rest.by_ref().take(count.parse().expect("a number"));
-                    marked.extend(holders.map(|field| shortened(field)));
-                }
-                marked.join(" ")
-            }
-            ("release", _) if call.args[0] == "0" => released_together(&call.args),
-            _ => owner.map(|field| shortened(field)).unwrap_or_default(),
-        };
-        let now = self.history.now();
-        let locks = call.keys.iter().filter(|key| self.names.contains(&key.as_str()));
-        let after = locks.map(|name| {
-            let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);
-            let fields = master.fields(name);
-            Stored {
-                name: name.clone(),
-                owners: fields.iter().step_by(2).map(|field| shortened(field)).collect(),
-                ends: master.time_left(name).map(|left| now + left),
-                fence: fence.ok().and_then(|digits| digits.first()?.parse().ok()),
-            }
-        });
-        let after: Vec<_> = if call.script == "inspect" {
-            Vec::new()
-        } else {
-            after.collect()
-        };
-        let reply = match reply {
-            Ok(words) => {
-                let short = |word: &String| {
-                    if word.len() > 36 {
-                        shortened(word)
-                    } else {
-                        word.clone()
-                    }
-                };
-                words.iter().map(short).collect::<Vec<_>>().join(" ")
-            }
-            Err(line) => line.clone(),
-        };
-        self.history.note(
-            None,
-            Kind::Executed {
-                master: call.master,
-                clock_us: clock_us(master),
-                keeps_out: keeps_out(call),
-                connection: call.connection,
-                script: call.script,
-                owner,
-                reply,
-                failed,
-                after,
-            },
-        );
-    }
-}
-
-/// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, and as
-/// many channels.
-fn released_together(args: &[String]) -> String {
-    let mut owners = Vec::new();
-    let mut rest = &args[1..];
-    while let [owner, _, names, channels @ ..] = rest {
-        owners.push(shortened(owner));
-        rest = &channels[names.parse().expect("a number")..];
-    }
-    owners.join(" ")
-}
-
 /// Looks at every guard again and again: right before a validity is to end, and exactly then.
 pub(crate) async fn watch(world: Arc<World>) {
     let tick = Duration::from_millis((ms_of(world.plan.length) / 64).max(20));
@@ -512,11 +363,6 @@ pub(crate) async fn watch(world: Arc<World>) {
         };
         tokio::time::sleep(next.max(least)).await;
     }
-}
-
-fn keeps_out(call: &Call) -> Duration {
-    let ms = call.args.get(1).filter(|_| call.script == "force");
-    Duration::from_millis(ms.and_then(|ms| ms.parse().ok()).unwrap_or(0))
 }
 
 /// What a master's clock shows, in microseconds.

@@ -47,6 +47,9 @@ pub trait Observer: Send + Sync {
         Fate::Delivered
     }
 
+    /// A call has arrived, and is executed next.
+    fn executing(&self, _master: &Master, _call: &Call) {}
+
     /// A call was executed.
     fn executed(&self, _master: &Master, _call: &Call, _reply: &Result<Vec<String>, String>) {}
 }
@@ -233,11 +236,13 @@ impl Master {
 
     /// Runs one request; `None` when its reply is to be lost.
     pub(super) fn execute(&self, client: i64, ask: &Ask) -> Option<Result<Value, String>> {
+        let observed = self.observer().zip(self.call(client, ask));
+        if let Some((observer, call)) = &observed {
+            observer.executing(self, call);
+        }
         let (reply, answered) = self.run(client, ask);
-        if let Some(observer) = self.observer()
-            && let Some(call) = self.call(client, ask)
-        {
-            observer.executed(self, &call, &reply.clone().map(texts));
+        if let Some((observer, call)) = &observed {
+            observer.executed(self, call, &reply.clone().map(texts));
         }
         answered.then_some(reply)
     }

@@ -141,6 +141,17 @@ async fn a_waiter_that_is_called_in_vain_leaves() {
     behind(scene, &stranger, ms(50)).await;
 }
 
+/// The masters have forgotten how to let somebody leave.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_called_in_vain_leaves_where_scripts_were_forgotten() {
+    let scene = near(3).await;
+    let stranger = format!("{}:99:1000", client_id(&scene).await);
+    for master in scene.masters() {
+        master.forget_script("leave");
+    }
+    behind(scene, &stranger, ms(50)).await;
+}
+
 /// It listens, and nothing of what it says arrives.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_waiter_costs_little() {
@@ -261,4 +272,61 @@ async fn overlapping_names_of_one_process_share() {
             &format!("{both} grants of both beside {one} and {other}"),
         );
     }
+}
+
+/// Whether exactly one waiter stands in the queue for a name on every master.
+fn one_stands(cluster: &Cluster) {
+    for (place, master) in cluster.iter().enumerate() {
+        let count = master
+            .command(&["ZCARD", "multilock_queue:{a}"])
+            .expect("a number");
+        if count != ["1"] {
+            violated("order", &format!("{} waiters on m{place}", count.join(" ")));
+        }
+    }
+}
+
+/// Its first round is granted and not fenced. When it asks again, somebody holds the name.
+#[tokio::test(start_paused = true)]
+async fn who_could_not_be_fenced_has_a_place_again() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let behind = |by: u64| (clock_us(cluster.master(0)) + by * 1_000_000).to_string();
+    let to_all = |words: &[&str]| {
+        for master in cluster.iter() {
+            master.command(words).expect("done");
+        }
+    };
+    let fence = |by: u64| to_all(&["SET", "multilock_fence:{a}", &behind(by)]);
+    fence(10);
+    let lock = masters.multi_lock("a");
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    // Its acquire has been executed, and what raises its token has not.
+    sleep(Duration::from_micros(2500)).await;
+    fence(20);
+    sleep(ms(2)).await;
+    to_all(&["HSET", "a", "00000000-0000-8000-8000-000000000000:1", "1"]);
+    sleep(ms(100)).await;
+    one_stands(&cluster);
+    waits.abort();
+}
+
+/// Only the master that refuses first knows the script.
+#[tokio::test(start_paused = true)]
+async fn who_found_the_script_forgotten_asks_again() {
+    let cluster = Cluster::new(3);
+    let (holder, masters) = (connect(&cluster).await, connect(&cluster).await);
+    let held = holder.multi_lock("a").lock().await.expect("free");
+    for place in [1, 2] {
+        cluster.master(place).forget_script("acquire");
+    }
+    let lock = masters.multi_lock("a");
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(ms(100)).await;
+    one_stands(&cluster);
+    held.unlock().await.expect("held");
+    waits.await.expect("no panic").expect("granted");
 }

@@ -6,7 +6,9 @@ mod forced_out;
 mod freed;
 mod known_loss;
 mod lost_in_time;
+mod no_stall;
 mod nothing_left;
+mod order;
 mod orphans;
 mod polite;
 mod progress;
@@ -76,7 +78,7 @@ impl<'a> Case<'a> {
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
-const PROPERTIES: [(&str, Check); 13] = [
+const PROPERTIES: [(&str, Check); 15] = [
     ("mutual exclusion", exclusion::check),
     ("tokens rise", tokens::check),
     ("holds stay whole", whole_holds::check),
@@ -88,7 +90,9 @@ const PROPERTIES: [(&str, Check); 13] = [
     ("freed by force", freed::check),
     ("polite", polite::check),
     ("what masters keep", store::check),
+    ("order", order::check),
     ("progress", progress::check),
+    ("no stall", no_stall::check),
     ("nothing is left", nothing_left::check),
 ];
 

@@ -1,0 +1,38 @@
+//! While somebody waits for a name that nobody holds, calls bring in the next at once: nobody has to wait for a timer.
+//!
+//! Source: the guarantees on waiting. Needs masters that answer and have a vote, so it is judged after the faults, when
+//! every client asks for every name at once; where a master has forgotten, clients may doubt it for the longest lease.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Case;
+use crate::history::Kind;
+use crate::run::ASKING;
+
+/// From one turn to the next: some rounds, each with as much delay as there is between clients and masters, and far
+/// less than any timer of a waiter.
+const HAND_OFF: Duration = Duration::from_millis(500);
+
+pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let events = &case.record.events;
+    let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
+    let begun = events.iter().position(|event| begun(&event.kind))?;
+    let forgets = |kind: &Kind| matches!(kind, Kind::Fault { forgets, .. } if !forgets.is_empty());
+    let some_forgot = events.iter().any(|event| forgets(&event.kind));
+    let doubt = some_forgot.then_some(case.record.longest_lease);
+    let within = HAND_OFF + doubt.unwrap_or_default();
+    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, event) in events.iter().enumerate().skip(begun) {
+        let Kind::Progress { name, error: None } = &event.kind else {
+            continue;
+        };
+        let before = last.insert(name, place).unwrap_or(begun);
+        let took = event.at.saturating_sub(events[before].at);
+        if took > within {
+            let what = format!("nobody had {name} for {took:?}, although all waited for it");
+            return Some((what, vec![before, place]));
+        }
+    }
+    None
+}
