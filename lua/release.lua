@@ -1,9 +1,9 @@
 -- release: give up every name that an owner holds here, and call who waits.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its beats; and when fenced, for each name: its fence
--- ARGV  owner field, the last token of its block (0 when not fenced), a channel for each name, and where somebody
---       is to stand in the queues: waiter, ticket
+-- KEYS  for each name: the name, its queue, its beats; and when it leaves a token, for each name: its fence
+-- ARGV  owner field, the last token of its block (0 when it is to leave none), a channel for each name, and where
+--       somebody is to stand in the queues: waiter, ticket
 --       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: whose
 --       attempt is rolled back, or who asks next over the same connection.
 -- Returns
@@ -18,8 +18,8 @@
 -- Atomic, because between the look and the delete the name may have passed to somebody else. It
 -- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
 -- The fence is left at the token or above, also on a master that had not accepted it; where the token is so old
--- that the floor is above it (see acquire.lua), nothing is stored. The channels are those on which clients of
--- Redisson's wait.
+-- that the floor is above it (see acquire.lua), nothing is stored. A hold whose token was not raised needs none: the
+-- acquire stored it together with the field. The channels are those on which clients of Redisson's wait.
 
 -- The hold's first key, how many names it has, and what stands before its first channel.
 local function release(key, names, channels, owner, top, waiter, ticket)

@@ -243,6 +243,7 @@ impl<'a> Acquisition<'a> {
             field: self.field,
             needed: terms.needed,
             token: self.proposal.token,
+            raised: self.proposal.raised,
             acquired: self.round.begun(),
             ends,
             lease: terms.lease,

@@ -12,6 +12,7 @@ use crate::votes::Vote;
 pub(super) struct Proposal<'a> {
     terms: &'a Terms,
     pub(super) token: FencingToken,
+    pub(super) raised: bool,
     clocks: Option<Clocks>,
 }
 
@@ -24,7 +25,12 @@ impl<'a> Proposal<'a> {
         let token = clocks.as_ref().map_or(FencingToken::NONE, |clocks| {
             terms.client.propose_token(&terms.names, clocks, 0)
         });
-        Self { terms, token, clocks }
+        Self {
+            terms,
+            token,
+            raised: false,
+            clocks,
+        }
     }
 
     /// The masters that are not asked, since their fences could not be used, and why. What their clocks show is
@@ -58,6 +64,7 @@ impl<'a> Proposal<'a> {
         let latest = clocks.latest_us(asked).unwrap_or_default();
         let least = latest.max(self.token.get()).saturating_add(1);
         self.token = self.terms.client.propose_token(&self.terms.names, &clocks, least);
+        self.raised = true;
         self.clocks = Some(clocks);
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Hold {
     /// The size of its quorum.
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
+    /// Whether the token is another than that of its acquire, which stored it along with the field.
+    raised: bool,
     clock: Clock,
     acquired: Moment,
     state: Mutex<State>,
@@ -60,6 +62,7 @@ pub(crate) struct Granted {
     pub(crate) field: Field,
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
+    pub(crate) raised: bool,
     pub(crate) acquired: Moment,
     pub(crate) ends: Ends,
     pub(crate) lease: Duration,
@@ -75,6 +78,7 @@ impl Hold {
             field: granted.field,
             needed: granted.needed,
             token: granted.token,
+            raised: granted.raised,
             clock,
             acquired: granted.acquired,
             state: Mutex::new(State::new(
@@ -116,7 +120,11 @@ impl Hold {
         Claim {
             names: self.names.clone(),
             field: self.field,
-            token: self.token,
+            token: if self.raised {
+                self.token
+            } else {
+                FencingToken::NONE
+            },
         }
     }
 
@@ -298,6 +306,7 @@ pub(crate) mod tests {
             },
             needed: 1,
             token: FencingToken::NONE,
+            raised: false,
             acquired: now,
             ends: ends(now, lease),
             lease,

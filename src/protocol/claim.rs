@@ -9,6 +9,6 @@ use crate::token::FencingToken;
 pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
-    /// The hold's token; none for an attempt that has not got one.
+    /// What its release leaves at the fences; none where no master that has the field can be without the token.
     pub(crate) token: FencingToken,
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::ask::Ask;
 use crate::plan::Class;
 use crate::plan::ms;
-use crate::scene::{FENCE, Scene, plan};
+use crate::scene::{FENCE, Scene, ahead, plan, violated};
 use crate::world::clock_us;
 
 const MINUTE: u64 = 60_000_000;
@@ -106,5 +106,29 @@ async fn an_old_hold_is_taken_again() {
     assert!(mine.guard.is_valid());
     scene.heal(0, 2);
     scene.leave(0, Some(mine)).await;
+    scene.end().await;
+}
+
+/// A token is raised on the masters that granted first; the last one has a smaller token beside the field.
+#[tokio::test(start_paused = true)]
+async fn a_raised_token_is_left_everywhere() {
+    let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
+    for place in [0, 1] {
+        let token = ahead(&scene, place, Duration::from_secs(60));
+        scene
+            .master(place)
+            .command(&["SET", FENCE, &token])
+            .expect("written");
+    }
+    let mine = scene.lock(0, Ask::new()).await.expect("free");
+    let token = mine.guard.fencing_token().get().to_string();
+    scene.leave(0, Some(mine)).await;
+    sleep(ms(20)).await;
+    for (place, master) in scene.masters().enumerate() {
+        let left = master.command(&["GET", FENCE]).expect("an answer");
+        if left != [token.clone()] {
+            violated("tokens rise", &format!("m{place} has {left:?}, not {token}"));
+        }
+    }
     scene.end().await;
 }
