@@ -14,24 +14,38 @@ use crate::crew::Worker;
 use crate::pairs::fresh_name;
 use crate::stats::{Durations, jain, median};
 use crate::summary::{Better, Figure, Line};
-use crate::worker::{ContendOrder, ContendReport, Order};
+use crate::worker::{Between, ContendOrder, ContendReport, Order};
 
 const N: usize = 5;
-const SECTION: Duration = Duration::from_millis(1);
+const SECTION: Between = Between::always(Duration::from_millis(1));
 /// Long enough for every holder, short enough that a key which a peer forgets does not end its run.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// One figure of a run.
-type Of = fn(&Outcome) -> f64;
+/// Processes that want one name for so long.
+#[derive(Clone, Copy)]
+pub(super) struct Contenders {
+    pub processes: usize,
+    /// Of each.
+    pub tasks: usize,
+    pub time: Duration,
+    pub section: Between,
+    pub pause: Between,
+}
 
-struct Outcome {
+/// One figure of a run: what it is called, and where it is better.
+pub(super) type Told = (&'static str, Better, fn(&Outcome) -> f64);
+
+pub(super) struct Outcome {
     who: Who,
-    grants_s: f64,
+    pub grants_s: f64,
     wait_p99_ms: f64,
+    pub longest_wait_ms: f64,
     held_ms: f64,
     jain_tasks: f64,
-    jain_processes: f64,
-    commands: f64,
+    pub jain_processes: f64,
+    /// Of the process that had the fewest, and of the one that had the most.
+    pub grants: (f64, f64),
+    pub commands: f64,
     violations: u64,
 }
 
@@ -42,35 +56,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         .into_iter()
         .filter(|who| !matches!(who, Who::Limit | Who::Fenced))
         .collect();
-    for (processes, tasks) in crews {
-        let mut outcomes = Vec::new();
-        for _ in 0..repeats {
-            for who in &who {
-                outcomes.push(contend(bench, *who, processes, tasks, Duration::from_millis(ms)).await?);
-            }
-        }
-        tell(
-            bench,
-            &format!("S6.p{processes}x{tasks}"),
-            processes * tasks,
-            &who,
-            &outcomes,
-        )?;
-    }
-    for contenders in bench.form(vec![4], vec![2, 4, 8, 16]) {
-        start_together(bench, contenders).await?;
-    }
-    Ok(())
-}
-
-fn tell(bench: &mut Bench, id: &str, tasks: usize, who: &[Who], outcomes: &[Outcome]) -> Result<()> {
-    let of = |who: Who, what: Of| median(outcomes.iter().filter(|outcome| outcome.who == who).map(what));
-    let figures = |what: Of| -> Vec<(Who, Figure)> {
-        who.iter()
-            .map(|who| (*who, Figure::Number(of(*who, what))))
-            .collect()
-    };
-    let all: [(&str, Better, Of); 6] = [
+    let told: [Told; 6] = [
         ("grants_s", Better::More, |outcome| outcome.grants_s),
         ("wait_p99_ms", Better::Less, |outcome| outcome.wait_p99_ms),
         ("held_ms", Better::Less, |outcome| outcome.held_ms),
@@ -80,13 +66,52 @@ fn tell(bench: &mut Bench, id: &str, tasks: usize, who: &[Who], outcomes: &[Outc
             outcome.commands
         }),
     ];
-    for (what, better, of_one) in all {
-        let mut line =
-            Line::new(format!("{id}.{what}"), N).compare(what, better, &figures(of_one), Who::Ours);
-        if what == "wait_p99_ms" {
+    for (processes, tasks) in crews {
+        let contenders = Contenders {
+            processes,
+            tasks,
+            time: Duration::from_millis(ms),
+            section: SECTION,
+            pause: Between::NOTHING,
+        };
+        let id = format!("S6.p{processes}x{tasks}");
+        contest(bench, &id, contenders, &who, repeats, &told).await?;
+    }
+    for contenders in bench.form(vec![4], vec![2, 4, 8, 16]) {
+        start_together(bench, contenders).await?;
+    }
+    Ok(())
+}
+
+/// All of them in turn, so often, and what is told of it.
+pub(super) async fn contest(
+    bench: &mut Bench,
+    id: &str,
+    contenders: Contenders,
+    who: &[Who],
+    repeats: usize,
+    told: &[Told],
+) -> Result<()> {
+    let mut outcomes = Vec::new();
+    for _ in 0..repeats {
+        for who in who {
+            outcomes.push(contend(bench, *who, contenders).await?);
+        }
+    }
+    let of = |who: Who, what: fn(&Outcome) -> f64| {
+        median(outcomes.iter().filter(|outcome| outcome.who == who).map(what))
+    };
+    for (what, better, of_one) in told {
+        let figures: Vec<(Who, Figure)> = who
+            .iter()
+            .map(|who| (*who, Figure::Number(of(*who, *of_one))))
+            .collect();
+        let mut line = Line::new(format!("{id}.{what}"), N).compare(what, *better, &figures, Who::Ours);
+        if what.contains("wait") {
             // One after the other, each for what it held and handed over.
             let turn = 1e3 / of(Who::Ours, |outcome| outcome.grants_s);
-            line = line.with("ours_in_turns", of(Who::Ours, of_one) / (tasks as f64 * turn));
+            let all = (contenders.processes * contenders.tasks) as f64;
+            line = line.with("ours_in_turns", of(Who::Ours, *of_one) / (all * turn));
         }
         bench.summary.line(line);
     }
@@ -109,7 +134,14 @@ fn tell(bench: &mut Bench, id: &str, tasks: usize, who: &[Who], outcomes: &[Outc
     Ok(())
 }
 
-async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: Duration) -> Result<Outcome> {
+async fn contend(bench: &Bench, who: Who, contenders: Contenders) -> Result<Outcome> {
+    let Contenders {
+        processes,
+        tasks,
+        time,
+        section,
+        pause,
+    } = contenders;
     let witness = tempfile::NamedTempFile::new().context("a file that only a holder may lock")?;
     let order = Order::Contend(ContendOrder {
         who,
@@ -121,7 +153,8 @@ async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: 
         name: fresh_name(),
         tasks,
         time,
-        section: SECTION,
+        section,
+        pause,
         witness: witness.path().to_owned(),
     });
     let mut crew = Vec::new();
@@ -162,9 +195,14 @@ async fn contend(bench: &Bench, who: Who, processes: usize, tasks: usize, time: 
         who,
         grants_s: grants / time.as_secs_f64(),
         wait_p99_ms: waits.at(0.99) / 1e3,
+        longest_wait_ms: waits.max() / 1e3,
         held_ms: held.at(0.5) / 1e3,
         jain_tasks: jain(&by_task),
         jain_processes: jain(&by_process),
+        grants: (
+            by_process.iter().copied().fold(f64::INFINITY, f64::min),
+            by_process.iter().copied().fold(0.0, f64::max),
+        ),
         commands: ran.sent_by(who) / grants,
         violations: reports.iter().map(|report| report.violations).sum(),
     })

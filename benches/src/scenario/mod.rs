@@ -9,6 +9,7 @@ mod hand_off;
 mod held;
 mod holding;
 mod reentry;
+mod think_times;
 mod throughput;
 mod uncontended;
 mod waiting;
@@ -71,6 +72,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S2" => throughput::run,
         "S3" => faults::run,
         "S6" => contention::run,
+        "S6t" => think_times::run,
         "S7" => hand_off::run,
         "S8" => dropped::run,
         "S9" => holding::run,

@@ -5,12 +5,40 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rand::RngExt;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::client::{Client, Settings, Who};
+
+/// A time at random between two; a fixed one if they are equal.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Between {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl Between {
+    pub const NOTHING: Self = Self::always(Duration::ZERO);
+
+    pub const fn always(time: Duration) -> Self {
+        Self {
+            least: time,
+            most: time,
+        }
+    }
+
+    async fn pass(self) -> Result<()> {
+        let time = rand::rng().random_range(self.least..=self.most);
+        if time > Duration::ZERO {
+            // The timers of the runtime would make two milliseconds of one.
+            spawn_blocking(move || std::thread::sleep(time)).await?;
+        }
+        Ok(())
+    }
+}
 
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ContendOrder {
@@ -21,7 +49,9 @@ pub struct ContendOrder {
     pub tasks: usize,
     pub time: Duration,
     /// How long each holds it.
-    pub section: Duration,
+    pub section: Between,
+    /// How long each stays away after it.
+    pub pause: Between,
     /// A file that every holder locks: that fails when there are two.
     pub witness: PathBuf,
 }
@@ -73,12 +103,11 @@ async fn task(client: Client, order: ContendOrder) -> Result<ContendReport> {
         grants += 1;
         let witness = lock(&order.witness)?;
         report.violations += u64::from(witness.is_none());
-        // The timers of the runtime would make two milliseconds of one.
-        let section = order.section;
-        spawn_blocking(move || std::thread::sleep(section)).await?;
+        order.section.pass().await?;
         drop(witness);
         report.held.push(since.elapsed().as_micros() as u64);
         client.release(held).await?;
+        order.pause.pass().await?;
     }
     report.grants.push(grants);
     Ok(report)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-pub use contend::{ContendOrder, ContendReport};
+pub use contend::{Between, ContendOrder, ContendReport};
 pub use growth::{GrowthOrder, GrowthReport};
 pub use holds::{HoldsOrder, HoldsReport};
 
