@@ -6,119 +6,25 @@
 
 mod alone;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::support::contest::{Contest, Ours, Side, Tally};
 use crate::support::foreign::multi_lock::{self, LockList};
 use crate::support::foreign::rlock::{self, Pace};
 use crate::support::foreign::{Lock, node_redlock, redsync};
 use crate::support::{Cluster, Proxy, Server, WITHIN, connect, held_everywhere, until, until_free};
 use crate::support::{Direction, PATIENT, patient};
 use futures::future::join_all;
-use multilock::{LockError, Masters, MultiLock, MultiLockGuard};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use multilock::{Masters, MultiLock};
+use tokio::time::timeout;
 
-const SECTION: Duration = Duration::from_millis(1);
 /// For what is seen in numbers.
 const ALONE_FOR: Duration = Duration::from_secs(3);
 /// As long as this at least, and until both sides have been in.
 const SHORT: Duration = Duration::from_secs(2);
-/// By then both must have been in.
-const SHORT_AT_MOST: Duration = Duration::from_secs(40);
 const LONG: Duration = Duration::from_secs(30);
 /// For a sleeper to be inside after a release.
 const WOKEN_WITHIN: Duration = Duration::from_millis(200);
-
-/// Of which kind a contender is.
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    Ours,
-    Theirs,
-}
-
-#[derive(Clone, Debug)]
-struct Tally {
-    grants: usize,
-    last: Instant,
-    /// The longest stretch in which nobody of that side got in.
-    standstill: Duration,
-}
-
-impl Tally {
-    /// Closes the stretch that is under way.
-    fn close(&mut self) {
-        let now = Instant::now();
-        self.standstill = self.standstill.max(now - self.last);
-        self.last = now;
-    }
-}
-
-/// Who is inside, seen by the contenders and not by the masters.
-#[derive(Debug)]
-struct Witness {
-    inside: AtomicBool,
-    overlaps: AtomicUsize,
-    sides: [Mutex<Tally>; 2],
-}
-
-impl Witness {
-    fn new() -> Self {
-        let tally = || {
-            Mutex::new(Tally {
-                grants: 0,
-                last: Instant::now(),
-                standstill: Duration::ZERO,
-            })
-        };
-        Self {
-            inside: AtomicBool::new(false),
-            overlaps: AtomicUsize::new(0),
-            sides: [tally(), tally()],
-        }
-    }
-
-    fn tally(&self, side: Side) -> MutexGuard<'_, Tally> {
-        self.sides[side as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn section(&self, side: Side) {
-        {
-            let mut tally = self.tally(side);
-            tally.close();
-            tally.grants += 1;
-        }
-        let other = self.inside.swap(true, Ordering::SeqCst);
-        sleep(SECTION).await;
-        let alone = self.inside.swap(false, Ordering::SeqCst);
-        if other || !alone {
-            self.overlaps.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Our lock, as the others are used.
-struct Ours(MultiLock);
-
-impl Lock for Ours {
-    type Held = MultiLockGuard;
-
-    async fn lock(&self, wait: Option<Duration>) -> Option<MultiLockGuard> {
-        let lock = wait.map_or_else(|| self.0.clone(), |wait| self.0.clone().wait(wait));
-        match lock.lock().await {
-            Ok(guard) => Some(guard),
-            Err(LockError::TimedOut { .. }) => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    async fn unlock(&self, held: MultiLockGuard) -> bool {
-        held.unlock().await.is_ok()
-    }
-}
 
 /// Masters that write nothing to their disks: waiting for those would be most of what is counted.
 async fn quick_masters(n: usize) -> Vec<Server> {
@@ -129,55 +35,10 @@ fn urls(servers: &[Server]) -> impl Iterator<Item = String> {
     servers.iter().map(Server::url)
 }
 
-/// Tasks that want the same lock over and over. They end with it.
-struct Contest {
-    witness: Arc<Witness>,
-    tasks: JoinSet<()>,
-}
-
-impl Contest {
-    fn new() -> Self {
-        Self {
-            witness: Arc::new(Witness::new()),
-            tasks: JoinSet::new(),
-        }
-    }
-
-    fn enter<L: Lock + 'static>(&mut self, side: Side, lock: L) {
-        let witness = Arc::clone(&self.witness);
-        self.tasks.spawn(async move {
-            loop {
-                let held = lock.lock(None).await.expect("the lock in the end");
-                witness.section(side).await;
-                assert!(lock.unlock(held).await, "held all the time");
-            }
-        });
-    }
-
-    /// Lets them go on for so long, and until the sides have been in; what they had of it.
-    async fn run(mut self, least: Duration, sides: &[Side]) -> [Tally; 2] {
-        let begun = Instant::now();
-        let everybody = || sides.iter().all(|&side| self.witness.tally(side).grants > 0);
-        while begun.elapsed() < least || !everybody() {
-            assert!(begun.elapsed() < least + SHORT_AT_MOST, "{:?}", self.witness);
-            if let Ok(Some(ended)) = timeout(Duration::from_millis(100), self.tasks.join_next()).await {
-                ended.expect("no rule was broken");
-            }
-        }
-        self.tasks.shutdown().await;
-        assert_eq!(self.witness.overlaps.load(Ordering::SeqCst), 0, "two were inside");
-        [Side::Ours, Side::Theirs].map(|side| {
-            let mut tally = self.witness.tally(side);
-            tally.close();
-            tally.clone()
-        })
-    }
-
-    /// As if nobody of ours were there; what they had of it.
-    async fn run_alone(self) -> Tally {
-        let [_, theirs] = self.run(ALONE_FOR, &[Side::Theirs]).await;
-        theirs
-    }
+/// As if nobody of ours were there; what they had of it.
+async fn run_alone(contest: Contest) -> Tally {
+    let [_, theirs] = contest.run(ALONE_FOR, &[Side::Theirs]).await;
+    theirs
 }
 
 /// How often a stand-in has asked. Our own calls are `EVALSHA`.
@@ -201,21 +62,11 @@ async fn take<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Vec<rlock::R
     locks
 }
 
-/// Four tasks of one process of each side.
-fn four_and_four<L: Lock + 'static>(ours: &MultiLock, theirs: impl Fn() -> L) -> Contest {
-    let mut contest = Contest::new();
-    for _ in 0..4 {
-        contest.enter(Side::Ours, Ours(ours.clone()));
-        contest.enter(Side::Theirs, theirs());
-    }
-    contest
-}
-
 async fn beside_rlock(least: Duration, pace: Pace) -> [Tally; 2] {
     let servers = quick_masters(1).await;
     let ours = connect(urls(&servers)).await;
     let theirs = rlock::Client::with_pace(servers[0].url(), pace).await;
-    let contest = four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
+    let contest = Contest::four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
     contest.run(least, &[Side::Ours, Side::Theirs]).await
 }
 
@@ -228,7 +79,7 @@ async fn beside_list(
     let servers = quick_masters(5).await;
     let masters = connect(urls(&servers)).await;
     let client = multi_lock::Client::with_pace(urls(&servers), pace).await;
-    let contest = four_and_four(&ours(&masters), || theirs(&client));
+    let contest = Contest::four_and_four(&ours(&masters), || theirs(&client));
     contest.run(least, &[Side::Ours, Side::Theirs]).await
 }
 
@@ -282,7 +133,7 @@ async fn everybody_at_once() {
     let redisson = multi_lock::Client::connect(urls(&servers)).await;
     let redsync = redsync::Client::connect(urls(&servers)).await;
     let node_redlock = node_redlock::Client::connect(urls(&servers)).await;
-    let mut contest = Contest::new();
+    let mut contest = Contest::default();
     contest.enter(Side::Ours, Ours(ours.red_lock("a")));
     contest.enter(Side::Ours, Ours(ours.multi_lock("a")));
     contest.enter(Side::Theirs, redisson.red_lock("a"));

@@ -8,7 +8,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{ALONE_FOR, Contest, Side, Tally, asked, quick_masters, take, until_asleep, urls};
+use super::{ALONE_FOR, asked, quick_masters, run_alone, take, until_asleep, urls};
+use crate::support::contest::{Contest, Side, Tally};
 use crate::support::foreign::multi_lock::{self, LockList};
 use crate::support::foreign::{Lock, node_redlock, redsync, rlock};
 use crate::support::{Cluster, Server, WITHIN, field, until, until_free};
@@ -193,7 +194,7 @@ async fn nothing_is_left_of_a_client() {
 
 /// Two processes of two tasks.
 fn two_and_two<C, L: Lock + 'static>(clients: &[C; 2], lock: impl Fn(&C) -> L) -> Contest {
-    let mut contest = Contest::new();
+    let mut contest = Contest::default();
     for client in clients {
         contest.enter(Side::Theirs, lock(client));
         contest.enter(Side::Theirs, lock(client));
@@ -205,14 +206,14 @@ pub(super) async fn rlocks() -> Tally {
     let servers = quick_masters(1).await;
     let connect = async || rlock::Client::connect(servers[0].url()).await;
     let clients = [connect().await, connect().await];
-    two_and_two(&clients, |client| client.lock("a")).run_alone().await
+    run_alone(two_and_two(&clients, |client| client.lock("a"))).await
 }
 
 async fn lists(lock: fn(&multi_lock::Client) -> LockList) -> Tally {
     let servers = quick_masters(5).await;
     let connect = async || multi_lock::Client::connect(urls(&servers)).await;
     let clients = [connect().await, connect().await];
-    two_and_two(&clients, lock).run_alone().await
+    run_alone(two_and_two(&clients, lock)).await
 }
 
 pub(super) async fn red_locks() -> Tally {
@@ -227,18 +228,18 @@ pub(super) async fn redsyncs() -> Tally {
     let servers = quick_masters(5).await;
     let connect = async || redsync::Client::connect(urls(&servers)).await;
     let clients = [connect().await, connect().await];
-    two_and_two(&clients, |client| client.lock("a")).run_alone().await
+    run_alone(two_and_two(&clients, |client| client.lock("a"))).await
 }
 
 /// Processes of one task each.
 pub(super) async fn node_redlocks(processes: usize) -> Tally {
     let servers = quick_masters(5).await;
-    let mut contest = Contest::new();
+    let mut contest = Contest::default();
     for _ in 0..processes {
         let client = node_redlock::Client::connect(urls(&servers)).await;
         contest.enter(Side::Theirs, client.lock("a"));
     }
-    contest.run_alone().await
+    run_alone(contest).await
 }
 
 /// What a lock and its unlock take where nobody else is, in the middle of many.

@@ -3,7 +3,8 @@
 //! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
-//! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters.
+//! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
+//!   theirs want the same lock.
 //! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
@@ -14,6 +15,7 @@ mod child;
 pub mod clock;
 mod cluster;
 mod container;
+pub mod contest;
 mod exclusive;
 pub mod foreign;
 mod locks;
