@@ -51,11 +51,11 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         sleep(Duration::from_millis(50)).await;
     }
     let left = dataset(&servers[0]).await? - before.1;
-    #[allow(clippy::cast_lossless, reason = "figures are told as ratios")]
-    let each = |bytes: i64| bytes as f64 / names as f64;
+    let names = f64::from(names);
+    let each = |bytes: i64| bytes as f64 / names;
     bench.summary.line(
         Line::new("S14".to_owned(), N)
-            .with("ours_names", names as f64)
+            .with("ours_names", names)
             .with("ours_bytes_a_name_in_use", each(used))
             .with("ours_bytes_a_name_left", each(left.max(0))),
     );
