@@ -1,6 +1,7 @@
 //! The scenarios, each a file.
 
 mod contention;
+mod crowds;
 mod dropped;
 mod faults;
 mod fences;
@@ -72,6 +73,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S2" => throughput::run,
         "S3" => faults::run,
         "S6" => contention::run,
+        "S6" => crowds::run,
         "S6t" => think_times::run,
         "S7" => hand_off::run,
         "S8" => dropped::run,
