@@ -100,7 +100,7 @@ bench: bench-lint ## Every scenario beside the limit and other crates, in minute
 	@scripts/install-faketime.sh
 	@cargo run --release -q -p multilock-bench -- run $(ONLY)
 
-bench-quick: need-cargo ## A subset of it, in less than a minute
+bench-quick: need-cargo ## A subset of it, in a minute and a half
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
 	@cargo run --release -q -p multilock-bench -- run --quick $(ONLY)

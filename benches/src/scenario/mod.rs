@@ -1,5 +1,6 @@
 //! The scenarios, each a file.
 
+mod beside;
 mod contention;
 mod crowds;
 mod dropped;
@@ -74,6 +75,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S3" => faults::run,
         "S6" => contention::run,
         "S6" => crowds::run,
+        "S6b" => beside::run,
         "S6t" => think_times::run,
         "S7" => hand_off::run,
         "S8" => dropped::run,
