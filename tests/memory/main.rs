@@ -4,6 +4,7 @@ mod cancellation;
 mod chaos_checker;
 mod charter;
 mod clock_step;
+mod contention;
 mod docs;
 mod fencing;
 mod late_masters;

@@ -1,9 +1,12 @@
 //! What the suites on masters in memory say over and over.
 
+use std::thread;
 use std::time::Duration;
 
 use multilock::sim::Cluster;
 use multilock::{Masters, MastersBuilder, Quarantine};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 pub(crate) const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -63,4 +66,67 @@ pub(crate) fn queues(cluster: &Cluster) -> usize {
     let keys = cluster.iter().flat_map(multilock::sim::Master::keys);
     keys.filter(|key| key.starts_with("multilock_queue") || key.starts_with("multilock_beats"))
         .count()
+}
+
+/// 1 when all have the same, 1/n when one has everything (Jain, Chiu and Hawe, 1984).
+pub(crate) fn jain(shares: &[usize]) -> f64 {
+    let shares: Vec<f64> = shares
+        .iter()
+        .map(|share| f64::from(u32::try_from(*share).expect("small")))
+        .collect();
+    let (sum, squares) = (
+        shares.iter().sum::<f64>(),
+        shares.iter().map(|share| share * share).sum::<f64>(),
+    );
+    sum * sum / (f64::from(u32::try_from(shares.len()).expect("small")) * squares)
+}
+
+/// A process on a runtime of its own. Nobody drives that one after it has done something, so the process is frozen
+/// from then on, and its connections stand.
+pub(crate) struct Apart(Runtime);
+
+impl Apart {
+    /// One that has done `work`, and everything that followed within a moment.
+    pub(crate) fn after<W>(cluster: &Cluster, work: impl FnOnce(Masters) -> W + Send + 'static) -> Self
+    where
+        W: Future<Output = ()>,
+    {
+        let (cluster, now) = (cluster.clone(), Instant::now());
+        let doing = thread::spawn(move || {
+            let mut builder = Builder::new_current_thread();
+            let runtime = builder.enable_all().start_paused(true).build();
+            let runtime = runtime.expect("a runtime");
+            runtime.block_on(async {
+                // Both runtimes are to have the same time.
+                let behind = now.checked_duration_since(Instant::now());
+                tokio::time::advance(behind.expect("virtual time is ahead of the host's")).await;
+                work(connect(&cluster).await).await;
+                settle().await;
+            });
+            runtime
+        });
+        Self(doing.join().expect("no panic"))
+    }
+
+    /// One that has begun so many waits.
+    pub(crate) fn waiting(cluster: &Cluster, name: &'static str, tasks: usize) -> Self {
+        Self::after(cluster, move |masters| async move {
+            for _ in 0..tasks {
+                let lock = masters.red_lock(name).fair();
+                tokio::spawn(async move { lock.lock().await });
+                tokio::task::yield_now().await;
+            }
+        })
+    }
+
+    /// Ends it as a signal does that it does not see: nothing more is sent, and its connections are closed.
+    pub(crate) fn kill(self) {
+        let killing = thread::spawn(move || drop(self.0));
+        killing.join().expect("no panic");
+    }
+}
+
+/// Ahead of the host's time by more than any test takes, as processes [`Apart`] need it.
+pub(crate) async fn get_ahead() {
+    tokio::time::sleep(Duration::from_secs(600)).await;
 }

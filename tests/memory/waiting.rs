@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{connect, executed, foreign_channels, ms, queues, slow_down};
+use crate::support::{connect, executed, foreign_channels, jain, ms, queues, slow_down};
 use futures::future::join_all;
 use multilock::sim::{Cluster, Keep};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
@@ -177,19 +177,6 @@ async fn first_come_first_served_within_a_process() {
     guard.unlock().await.expect("held");
     join_all(tasks).await;
     assert_eq!(*order.lock().expect("not poisoned"), (0..64).collect::<Vec<_>>());
-}
-
-/// 1 when all have the same, 1/n when one has everything (Jain, Chiu and Hawe, 1984).
-fn jain(shares: &[usize]) -> f64 {
-    let shares: Vec<f64> = shares
-        .iter()
-        .map(|share| f64::from(u32::try_from(*share).expect("small")))
-        .collect();
-    let (sum, squares) = (
-        shares.iter().sum::<f64>(),
-        shares.iter().map(|share| share * share).sum::<f64>(),
-    );
-    sum * sum / (f64::from(u32::try_from(shares.len()).expect("small")) * squares)
 }
 
 #[tokio::test(start_paused = true)]
