@@ -6,6 +6,7 @@ mod charter;
 mod clock_step;
 mod contention;
 mod docs;
+mod fair_lock;
 mod fencing;
 mod late_masters;
 mod late_messages;
