@@ -634,3 +634,37 @@ async fn a_waiter_changes_nothing_of_the_hold() {
     unlock(guard).await;
     until_nothing_is_left(cluster.servers()).await;
 }
+
+/// `testAcquireFailedNotCalledOnRedisTimeout` of Redisson's suite of its fair lock: servers pause whatever writes, so
+/// that every attempt ends by its deadline, for longer than the lease. No waiter fails, and none is left in a queue.
+#[tokio::test]
+async fn acquire_failed_not_called_on_redis_timeout() {
+    let cluster = Cluster::start(3).await;
+    let servers = cluster.servers();
+    let builder = patient(cluster.urls()).node_timeout(Duration::from_millis(300));
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(builder.clone().connect().await.expect("all are well"));
+    }
+    let lock = |client: usize, lease| clients[client].red_lock("a").fair().lease(lease);
+    let leases = [2, 2, 1].map(Duration::from_secs);
+    lock(0, leases[0]).lock().await.expect("free").leak();
+    let waiting = [
+        wait_for(lock(1, leases[1])),
+        wait_for(lock(2, leases[2]).wait(Duration::from_secs(60))),
+    ];
+    until_waited_for(servers, "a", 2).await;
+    for server in servers {
+        let pause = ["CLIENT", "PAUSE", "60000", "WRITE"];
+        server.try_command(&pause).await.expect("paused");
+    }
+    sleep(leases[0] * 2).await;
+    assert!(waiting.iter().all(|waiter| !waiter.is_finished()));
+    for server in servers {
+        server.try_command(&["CLIENT", "UNPAUSE"]).await.expect("goes on");
+    }
+    // Both have lost their places meanwhile, so either may be the first.
+    let served = waiting.map(async |waiter| unlock(within((FALLBACK + SLACK) * 2, waiter).await).await);
+    join_all(served).await;
+    until_nothing_is_left(servers).await;
+}
