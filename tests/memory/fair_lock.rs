@@ -52,7 +52,7 @@ async fn within(bound: Duration, waiter: Waiter) -> MultiLockGuard {
         .expect("granted")
 }
 
-async fn is_locked(masters: &Masters) -> bool {
+async fn anybody_holds(masters: &Masters) -> bool {
     let inspections = fair(masters).inspect().await.expect("looks");
     let nodes = inspections.iter().flat_map(|inspection| &inspection.nodes);
     let mut states = nodes.map(|(_, state)| state);
@@ -162,11 +162,12 @@ async fn multiple_locks() {
         assert_eq!(done.expect("no panic"), Unlocked::Released);
     }
     let elapsed = begun.elapsed();
-    assert!(elapsed <= (ms(200) + HAND_OFF) * TASKS, "{elapsed:?}");
+    let turns = ms(200) * TASKS..=(ms(200) + HAND_OFF) * TASKS;
+    assert!(turns.contains(&elapsed), "{elapsed:?}");
     assert_over(&cluster).await;
 }
 
-/// Holds everything that has come, each for so long, at most one at a time; the order in which they got in.
+/// Gets in, notes its number, and stays for so long.
 async fn serve(lock: MultiLock, number: usize, held: Duration, order: Arc<Mutex<Vec<usize>>>) {
     let guard = lock.lock().await.expect("its turn comes");
     order.lock().expect("not poisoned").push(number);
@@ -184,6 +185,7 @@ async fn concurrency_multi_instance_ordering() {
     for _ in 0..PROCESSES {
         clients.push(connect(&cluster).await);
     }
+    let begun = Instant::now();
     for (number, masters) in clients.iter().enumerate() {
         tasks.push(tokio::spawn(serve(
             fair(masters),
@@ -196,13 +198,15 @@ async fn concurrency_multi_instance_ordering() {
     for task in tasks {
         task.await.expect("no panic");
     }
+    let (elapsed, bound) = (begun.elapsed(), (ms(1000) + HAND_OFF) * 8);
+    assert!(elapsed <= bound, "{elapsed:?}");
     assert_eq!(
         *order.lock().expect("not poisoned"),
         (0..PROCESSES).collect::<Vec<_>>()
     );
 }
 
-/// So many tasks of each of so many processes take the name so often, each time for so long; how long that took.
+/// So many tasks of each of so many processes take the name so often, each time for so long, without a break.
 async fn concurrency(processes: u64, tasks: u64, iterations: u64, held: Duration) {
     let cluster = Cluster::new(NODES);
     let mut clients = Vec::new();
@@ -371,7 +375,7 @@ async fn wait_timeout_drift() {
     last.kill();
     assert_no_drift(&cluster);
     fair(&others).force_release().await.expect("all answer");
-    assert!(!is_locked(&others).await);
+    assert!(!anybody_holds(&others).await);
     guard.unlock().await.expect_err("taken away");
     let guard = fair(&others).wait(HAND_OFF).lock().await.expect("free");
     guard.unlock().await.expect("held");
@@ -507,7 +511,7 @@ async fn force_unlock() {
     assert_eq!(forced.former, [guard.holder()]);
     // And the first of those who wait is called.
     within(HAND_OFF, waiting).await.unlock().await.expect("held");
-    assert!(!is_locked(&masters).await && !is_locked(&other).await);
+    assert!(!anybody_holds(&masters).await && !anybody_holds(&other).await);
 }
 
 /// A hold that is not renewed ends with its lease, and the next one gets in then.
@@ -539,7 +543,7 @@ async fn auto_expire() {
     });
     settle().await;
     dying.kill();
-    assert!(is_locked(&masters).await);
+    assert!(anybody_holds(&masters).await);
     let begun = Instant::now();
     let guard = fair(&masters).lock().await.expect("its turn comes");
     let elapsed = begun.elapsed();
@@ -548,7 +552,7 @@ async fn auto_expire() {
         "{elapsed:?}"
     );
     guard.unlock().await.expect("held");
-    assert!(!is_locked(&masters).await);
+    assert!(!anybody_holds(&masters).await);
 }
 
 /// Nobody else's hold can be given up: who holds no more is told so, and the other one holds on.
@@ -561,7 +565,7 @@ async fn unlock_fail() {
     let guard = fair(&other).lock().await.expect("free");
     let error = stale.unlock().await.expect_err("somebody else's");
     assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
-    assert!(is_locked(&masters).await && guard.is_valid());
+    assert!(anybody_holds(&masters).await && guard.is_valid());
     guard.extend(ms(30_000)).await.expect("held");
     guard.unlock().await.expect("held");
 }
@@ -646,14 +650,14 @@ async fn is_held_by_current_thread_other_thread() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_locked_as_seen_by_its_process() {
+async fn is_locked() {
     let cluster = Cluster::new(NODES);
     let masters = connect(&cluster).await;
-    assert!(!is_locked(&masters).await);
+    assert!(!anybody_holds(&masters).await);
     let guard = fair(&masters).lock().await.expect("free");
-    assert!(is_locked(&masters).await);
+    assert!(anybody_holds(&masters).await);
     guard.unlock().await.expect("held");
-    assert!(!is_locked(&masters).await);
+    assert!(!anybody_holds(&masters).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -661,9 +665,9 @@ async fn is_locked_other_thread() {
     let cluster = Cluster::new(NODES);
     let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
     let guard = fair(&masters).lock().await.expect("free");
-    assert!(is_locked(&other).await);
+    assert!(anybody_holds(&other).await);
     let cause = async { guard.lost().await.cause };
     fair(&other).force_release().await.expect("all answer");
-    assert!(!is_locked(&other).await);
+    assert!(!anybody_holds(&other).await);
     assert_eq!(timeout(ms(11_000), cause).await, Ok(LossCause::TakenAway));
 }
