@@ -97,18 +97,6 @@ else
     waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
   end
 
-  -- Who holds a key that is not ours. The ids of this crate's clients are UUIDs of version 8, others' are not.
-  local function holder(key)
-    -- pcall: a key of another type is an answer here, not an error.
-    local fields = redis.pcall('hlen', key)
-    if type(fields) ~= 'number' then return 's' end
-    if fields > 64 then return 'h' end
-    for _, field in ipairs(call('hkeys', key)) do
-      if field ~= 'mode' then return string.sub(field, 15, 15) == '8' and 'o' or 'h' end
-    end
-    return 'h'
-  end
-
   -- The names come free together when the last of them does.
   local causes, refused_for, held = {}, nil, false
   local function refuse(left)
@@ -119,7 +107,7 @@ else
     local left = call('pttl', key)
     causes[n] = '-'
     if left ~= -2 and redis.pcall('hexists', key, owner) ~= 1 then
-      causes[n], held = holder(key), true
+      causes[n], held = queues.holder(key), true
       refuse(left)
     end
   end
@@ -153,6 +141,8 @@ else
   for n = 1, names do
     local i = 3 * n - 2
     if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
+    -- The one behind has not been told of this lease yet.
+    queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, tonumber(lease))
     local left = call('pttl', KEYS[i])
     if left == -2 then
       call('hset', KEYS[i], owner, count)

@@ -4,8 +4,9 @@
 -- ARGV  waiter
 -- Returns in how many queues it stood.
 --
--- Where it stood and nobody holds the name, the next one is called: the call may have been its own. Atomic,
--- because a release must not call it in between.
+-- Where it stood and nobody holds the name, the next one is called: the call may have been its own. So it is behind a
+-- client of another library, whose release only the head listens for. Atomic, because a release must not call it in
+-- between.
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -15,7 +16,11 @@ for i = 1, #KEYS, 3 do
   if redis.pcall('zrem', queue, ARGV[1]) == 1 then
     stood = stood + 1
     redis.call('zrem', beats, ARGV[1])
-    if redis.call('exists', KEYS[i]) == 0 then queues.call_head(KEYS[i], queue, beats, now, '') end
+    if redis.call('exists', KEYS[i]) == 0 then
+      queues.call_head(KEYS[i], queue, beats, now, '')
+    elseif queues.holder(KEYS[i]) ~= 'o' then
+      queues.tell_head(KEYS[i], queue, beats, now, 0)
+    end
   end
 end
 return stood

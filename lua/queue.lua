@@ -2,7 +2,8 @@
 --
 -- A name has two sorted sets: its queue, of waiters by their tickets, and beats, of the same waiters by the ms of
 -- this master's clock until which their tickets count. A waiter is written <client>:<number>:<ms>, and has so
--- many ms to come once it is called. It is called on the channel of its client, with its number and the name.
+-- many ms to come once it is called. It is called on the channel of its client, with its number and the name, and
+-- between them, after a plus sign, the ms until it is to come, where that is not at once.
 -- The beat of a waiter that has been called, and not asked since, ends in a half.
 --
 -- A waiter that does not come or whose client has hung up is dropped by whoever meets it at the head.
@@ -11,6 +12,8 @@
 local function queues()
   -- For so many ms a ticket counts after its waiter has asked.
   local TICKET = 15000
+  -- After so many ms it asks again by itself.
+  local BEAT = 5000
   -- So many waiters are dropped in one go: nobody else is served meanwhile.
   local MOST = 64
 
@@ -46,15 +49,27 @@ local function queues()
     end
   end
 
+  -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
+  local function call(waiter, name, later)
+    local number, ms = string.match(waiter, ':(%d+):(%d+)$')
+    local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
+    -- pcall: an ACL may deny the channel; waiters then wake by their timers.
+    local told = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
+    return told and (tonumber(ms) or 0) + (later or 0)
+  end
+
   -- Calls the head, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
-  local function call_head(name, queue, beats, now, here)
+  local function call_head(name, queue, beats, now, here, later)
     local waiter, _, beat = head(queue, beats, now, here)
     if not waiter or waiter == here or beat % 1 > 0 then return end
-    local number, ms = string.match(waiter, ':(%d+):(%d+)$')
-    -- pcall: an ACL may deny the channel; waiters then wake by their timers.
-    if type(redis.pcall('publish', channel_of(waiter), (number or '') .. ' ' .. name)) == 'number' then
-      redis.call('zadd', beats, math.min(beat, now + (tonumber(ms) or 0)) + 0.5, waiter)
-    end
+    local comes_within = call(waiter, name, later)
+    if comes_within then redis.call('zadd', beats, math.min(beat, now + comes_within) + 0.5, waiter) end
+  end
+
+  -- Tells the head of a lease that ends before it would ask by itself.
+  local function tell_head(name, queue, beats, now, lease)
+    local waiter = lease < BEAT and head(queue, beats, now)
+    if waiter then call(waiter, name, lease) end
   end
 
   -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done.
@@ -65,5 +80,20 @@ local function queues()
     redis.pcall('pexpire', beats, TICKET)
   end
 
-  return { head = head, call_head = call_head, stand = stand, drop = drop }
+  -- Who holds a name: o one of this crate's clients, whose ids are UUIDs of version 8; h another library's; s whoever
+  -- made a key of another type.
+  local function holder(key)
+    -- pcall: a key of another type is an answer here, not an error.
+    local fields = redis.pcall('hlen', key)
+    if type(fields) ~= 'number' then return 's' end
+    if fields > 64 then return 'h' end
+    for _, field in ipairs(redis.call('hkeys', key)) do
+      if field ~= 'mode' then return string.sub(field, 15, 15) == '8' and 'o' or 'h' end
+    end
+    return 'h'
+  end
+
+  return {
+    head = head, call_head = call_head, tell_head = tell_head, stand = stand, drop = drop, holder = holder,
+  }
 end

@@ -8,6 +8,7 @@
 --       attempt is rolled back, or who asks next over the same connection.
 -- Returns
 --   1                      the owner held every name and has given it up
+--   2                      the same, and clients of other libraries listen for that
 --   {names}                the owner held so many of the names and has given them up
 --
 -- Many holds, of owners who do not know of each other:
@@ -21,9 +22,13 @@
 -- that the floor is above it (see acquire.lua), nothing is stored. A hold whose token was not raised needs none: the
 -- acquire stored it together with the field. The channels are those on which clients of Redisson's wait.
 
+-- Beside clients of other libraries, which ask when they hear of a release, ours come so many ms later: theirs have to
+-- ask first, and would never get in before one that is called here.
+local LATER = 2
+
 -- The hold's first key, how many names it has, and what stands before its first channel.
 local function release(key, names, channels, owner, top, waiter, ticket)
-  local released, time, queue = 0, nil, nil
+  local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
     -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
@@ -43,8 +48,12 @@ local function release(key, names, channels, owner, top, waiter, ticket)
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
-      -- pcall: an ACL may deny the channel.
-      redis.pcall('publish', ARGV[channels + n], '0')
+      -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
+      local listeners = redis.pcall('publish', ARGV[channels + n], '0')
+      if type(listeners) == 'number' and listeners > 0 then
+        listeners = redis.pcall('pubsub', 'numsub', ARGV[channels + n])[2] or 0
+        others = others or listeners > 0
+      end
       if waiter or redis.call('exists', KEYS[at + 1]) == 1 then
         time, queue = time or redis.call('time'), queue or queues()
         local now, here = time[1] * 1000 + math.floor(time[2] / 1000), ''
@@ -55,13 +64,13 @@ local function release(key, names, channels, owner, top, waiter, ticket)
             queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket)
           end
         end
-        queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here)
+        queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
       return gone
     end
   end
-  if released == names then return 1 end
+  if released == names then return others and 2 or 1 end
   return {released}
 end
 

@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::builder::MastersBuilder;
 use crate::node;
-use crate::protocol::reply::{self, Reply};
+use crate::protocol::reply::{self, Released, Reply};
 use crate::votes::Vote;
 
 /// The first reply in `bytes` and its length, as a connection finds it.
@@ -36,7 +36,7 @@ pub fn understand(value: &Value) {
     let forced = reply::forced(Ok(value.clone()));
     assert!(matches!(forced, Vote::Unknown { .. }) || (parts == 0 && stamp.is_none()));
     let released = reply::parse_released(value);
-    assert!(released.is_none_or(|all| all == (parts == 0)));
+    assert!(released.is_none_or(|released| (released == Released::Partly) == (parts > 0)));
 }
 
 /// All that may be said of a pool's variables: what is shown of the builder, and how the masters are called or

@@ -213,7 +213,7 @@ impl MultiLockGuard {
             Ok(turn) if self.hold.is_to_release() => turn,
             _ => return Err(UnlockError::WasLost { votes: self.votes() }),
         };
-        let next = turn.as_ref().and_then(Turn::next).map(Next::new);
+        let next = self.next(turn.as_ref());
         let touched = self.hold.touched();
         let asked = |node| touched.contains(node);
         let release = Release::begin(&self.client.pool, self.hold.claim(), next, asked);
@@ -272,6 +272,13 @@ impl MultiLockGuard {
         drop(self.hold.take_turn());
     }
 
+    /// Whom the release takes along into the queues; nobody where it is the turn of clients of other libraries.
+    fn next(&self, turn: Option<&Turn>) -> Option<Next> {
+        let courtesy = &self.client.pool.topics.courtesy;
+        let turn = turn.filter(|_| !courtesy.is_due(&self.hold.names))?;
+        turn.next().map(Next::new)
+    }
+
     /// Leaves the hold, once. The last one to leave is to release it, and gets the turn, to be passed on
     /// after that; anybody else gets the number of guards that are still in.
     fn leave(&mut self) -> Result<Option<Turn>, u64> {
@@ -299,7 +306,7 @@ impl Drop for MultiLockGuard {
         if let Ok(turn) = self.leave()
             && self.hold.is_to_release()
         {
-            let next = turn.as_ref().and_then(Turn::next).map(Next::new);
+            let next = self.next(turn.as_ref());
             let touched = self.hold.touched();
             Release::leave(&self.client.pool, self.hold.claim(), next, |node| {
                 touched.contains(node)

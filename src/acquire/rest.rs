@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use crate::acquire::pauses::{OUTAGE, SPLIT};
 use crate::acquire::refusal::Refusal;
@@ -32,7 +32,8 @@ const RARELY: u32 = 20;
 /// the last one was sent, or something else that may have changed their answers.
 pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, heard: &Heard) {
     let told = &refusal.obstruction;
-    let is_first = refusal.obstacle == Obstacle::Held && !told.behind_others;
+    // Not where few masters say otherwise: one that leaves may have been there still.
+    let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
     if is_first && told.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
         waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names).await);
@@ -54,6 +55,7 @@ pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Ref
         biased;
         () = called(&waiting.place.calls, heard, &refusal.votes, terms.needed) => {}
         () = released(announced, &refusal.votes) => {}
+        () = appointed(&waiting.place.calls) => {}
         () = sleep(timer) => {}
     }
 }
@@ -101,6 +103,23 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) {
             return;
         }
         bell.await;
+    }
+}
+
+/// Resolves when it is time to ask by what masters have told: the end of a short lease, or of the turn that is left to
+/// clients of other libraries.
+async fn appointed(calls: &Calls) {
+    loop {
+        let mut bell = pin!(calls.bell());
+        bell.as_mut().enable();
+        let Some(at) = calls.alarm() else {
+            bell.await;
+            continue;
+        };
+        tokio::select! {
+            () = sleep_until(at + AFTER_LEASE) => return,
+            () = bell => {}
+        }
     }
 }
 

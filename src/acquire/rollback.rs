@@ -65,8 +65,9 @@ impl Deferred {
 
     /// Rolls back now, unless that has been done. What is sent after this comes after it on every master.
     pub(crate) fn finish(&self) {
-        let rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(rollback);
+        let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // While it is locked: whoever finds it gone may rely on its having been sent.
+        drop(rollback.take());
     }
 }
 

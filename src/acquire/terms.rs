@@ -32,6 +32,11 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// So many masters together can refuse.
+    pub(super) fn blocking(&self) -> usize {
+        self.client.pool.slots.len() + 1 - self.needed
+    }
+
     /// The line of this process in which it waits.
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted {

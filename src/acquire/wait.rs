@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::pin::pin;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::pauses::SPLIT;
@@ -33,6 +33,9 @@ pub(crate) async fn contend(
         ControlFlow::Break(guard) => return Ok(guard),
     };
     loop {
+        if let Some(until) = terms.client.pool.topics.courtesy.until(&terms.names) {
+            unless_closed(terms, sleep_until(until)).await?;
+        }
         waiting.prepare();
         let heard = waiting.heard();
         let stood = waiting.place().is_some();

@@ -134,7 +134,7 @@ impl<'a> Waiting<'a> {
     /// A waiter whom one of its names has refused for long, without a call from there, stands in that name's queue
     /// alone: else it would keep the others shut for as long. Called from there, it stands in all of them again.
     fn choose_queues(&mut self, refusal: &Refusal) {
-        let (now, blocking) = (Instant::now(), refusal.votes.len() - self.terms.needed + 1);
+        let (now, blocking) = (Instant::now(), self.terms.blocking());
         let called = self.place.calls.take_names();
         for (index, name) in self.terms.names.iter().enumerate() {
             let refused = refusal.obstruction.by_name.get(index).copied().unwrap_or(0);

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use redis::Value;
+use tokio::time::Instant;
 
 use crate::node::waiters::Calls;
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
-use crate::protocol::reply;
+use crate::protocol::reply::{self, Released};
 use crate::protocol::waiter::Waiter;
 use crate::queue::place::Next;
 use crate::round::pool::Pool;
@@ -33,6 +34,7 @@ struct ReleaseRecord {
     claim: Claim,
     /// The waiter whose attempt is rolled back.
     waiting: Option<Arc<Calls>>,
+    sent: Instant,
 }
 
 impl Release {
@@ -43,6 +45,7 @@ impl Release {
         next: Option<Next>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
+        pool.topics.courtesy.released(&claim.names, &pool.chance);
         let here = next.as_ref().map(Next::waiter);
         let release = Self::send(pool, claim, here, None, asked);
         if let Some(next) = next {
@@ -77,6 +80,7 @@ impl Release {
                 pool: Arc::clone(pool),
                 claim,
                 waiting,
+                sent: Instant::now(),
             },
         }
     }
@@ -123,14 +127,17 @@ impl Drop for Release {
 impl ReleaseRecord {
     fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
-            Ok(true) => {
+            Ok(Released::Whole { others_listen }) => {
+                let (pool, took) = (&self.pool, self.sent.elapsed());
+                let courtesy = &pool.topics.courtesy;
+                courtesy.heard(&self.claim.names, node, others_listen, took, &pool.chance);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
                     waiting.open(node);
                 }
                 return Vote::Granted;
             }
-            Ok(false) => return Vote::NotHeld,
+            Ok(Released::Partly) => return Vote::NotHeld,
             Err(fault) => fault,
         };
         // What may yet be answered is the connection's to do.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::courtesy::Courtesy;
 use super::waiters::{Stray, Waiters};
 use crate::protocol::waiter::Call;
 
@@ -18,6 +19,7 @@ pub(crate) struct Topics {
     own: String,
     listens: AtomicBool,
     pub(crate) waiters: Waiters,
+    pub(crate) courtesy: Courtesy,
     joined: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
 }
 
@@ -38,6 +40,7 @@ impl Topics {
             own,
             listens: AtomicBool::new(false),
             waiters: Waiters::default(),
+            courtesy: Courtesy::default(),
             joined: Mutex::default(),
         }
     }

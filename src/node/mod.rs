@@ -9,6 +9,7 @@
 pub(crate) mod channels;
 mod charter;
 mod connection;
+pub(crate) mod courtesy;
 mod deferred;
 mod inbox;
 mod keeper;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 
 use crate::protocol::waiter::Call;
 
@@ -26,6 +28,8 @@ pub(crate) struct Calls {
     heard: SmallVec<[AtomicU32; 8]>,
     /// The names that have called and have not been asked about since.
     names: Mutex<Vec<Box<str>>>,
+    /// When it is to ask, by what masters have told since it asked last.
+    alarm: Mutex<Option<Instant>>,
     /// Times that listening was interrupted, so that calls may have been missed.
     interruptions: AtomicU32,
     bell: Notify,
@@ -59,6 +63,7 @@ impl Waiters {
             number,
             heard: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
             names: Mutex::default(),
+            alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
             bell: Notify::new(),
             has_turn: AtomicBool::new(false),
@@ -81,8 +86,13 @@ impl Waiters {
                 name: call.name.into(),
             });
         };
-        lock(&calls.names).push(call.name.into());
-        calls.open(node);
+        match call.later {
+            None => {
+                lock(&calls.names).push(call.name.into());
+                calls.open(node);
+            }
+            Some(later) => calls.ask_in(later),
+        }
         None
     }
 
@@ -109,7 +119,22 @@ impl Calls {
         self.bell.notify_waiters();
     }
 
+    fn ask_in(&self, later: Duration) {
+        let at = Instant::now() + later;
+        let mut alarm = lock(&self.alarm);
+        *alarm = Some(alarm.map_or(at, |before| before.min(at)));
+        drop(alarm);
+        self.bell.notify_waiters();
+    }
+
+    /// When it is to ask, if it was told.
+    pub(crate) fn alarm(&self) -> Option<Instant> {
+        *lock(&self.alarm)
+    }
+
+    /// What has come by now; it asks anew, so what it was told before does not matter.
     pub(crate) fn heard(&self) -> Heard {
+        *lock(&self.alarm) = None;
         let calls = self.heard.iter();
         Heard {
             calls: calls.map(|count| count.load(Ordering::Relaxed)).collect(),
@@ -193,7 +218,11 @@ mod tests {
         let waiters = Waiters::default();
         let (one, two) = (waiters.join(3), waiters.join(3));
         let before = one.heard();
-        let call = |number| Call { number, name: "a" };
+        let call = |number| Call {
+            number,
+            later: None,
+            name: "a",
+        };
         assert_eq!(waiters.call(1, call(one.number)), None);
         assert!(one.called_since(1, &before) && !one.called_since(0, &before));
         assert!(!two.called_since(1, &before));

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 /// What the masters of one round said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Obstruction {
-    /// Somebody with a smaller ticket waits, on some master.
-    pub(crate) behind_others: bool,
+    /// On how many masters somebody waits with a smaller ticket.
+    pub(crate) behind_others: u8,
     /// Another library's field stands under a name.
     pub(crate) foreign_field: bool,
     /// A key of another type does: whoever made it announces nothing.
@@ -18,10 +18,11 @@ pub(crate) struct Obstruction {
 impl Obstruction {
     /// Adds what one master said: a letter for each name, as `lua/acquire.lua` gives them.
     pub(crate) fn add(&mut self, causes: &str) {
+        let is_behind = |cause: u8| cause == b'a' || cause.is_ascii_uppercase();
+        self.behind_others += u8::from(causes.bytes().any(is_behind));
         self.by_name.resize(self.by_name.len().max(causes.len()), 0);
         for (count, cause) in self.by_name.iter_mut().zip(causes.bytes()) {
             *count += u8::from(cause != b'-');
-            self.behind_others |= cause == b'a' || cause.is_ascii_uppercase();
             self.foreign_field |= cause.eq_ignore_ascii_case(&b'h');
             self.foreign_key |= cause.eq_ignore_ascii_case(&b's');
         }
@@ -39,9 +40,9 @@ mod tests {
         told.add("-H");
         told.add("oa");
         assert_eq!(told.by_name.as_slice(), [2, 2]);
-        assert!(told.behind_others && told.foreign_field && !told.foreign_key);
+        assert!(told.behind_others == 2 && told.foreign_field && !told.foreign_key);
         let mut alone = Obstruction::default();
         alone.add("s");
-        assert!(alone.foreign_key && !alone.behind_others && !alone.foreign_field);
+        assert!(alone.foreign_key && alone.behind_others == 0 && !alone.foreign_field);
     }
 }

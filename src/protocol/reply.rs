@@ -218,11 +218,21 @@ pub(crate) fn parse_agreed(value: &Value) -> Option<(Agreed, usize)> {
     }
 }
 
-/// Whether release found every name held, and gave it up.
-pub(crate) fn parse_released(value: &Value) -> Option<bool> {
+/// What release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// It found every name held and gave it up; whether clients of other libraries were told of that.
+    Whole { others_listen: bool },
+    /// Some were not held.
+    Partly,
+}
+
+/// What release answered for one hold.
+pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     match value {
-        Value::Int(1) => Some(true),
-        Value::Array(parts) => matches!(parts.as_slice(), [Value::Int(_)]).then_some(false),
+        Value::Int(1) => Some(Released::Whole { others_listen: false }),
+        Value::Int(2) => Some(Released::Whole { others_listen: true }),
+        Value::Array(parts) => matches!(parts.as_slice(), [Value::Int(_)]).then_some(Released::Partly),
         _ => None,
     }
 }
@@ -235,8 +245,8 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Whether release found every name held and gave it up, or why that is not known.
-pub(crate) fn released(answer: Result<Value, Fault>) -> Result<bool, Fault> {
+/// What release did, or why that is not known.
+pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> {
     let value = answer?;
     parse_released(&value)
         .ok_or_else(|| Fault::Unknown(format!("unexpected answer to release: {value:?}").into()))

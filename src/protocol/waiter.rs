@@ -76,14 +76,20 @@ impl Precedence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call<'a> {
     pub(crate) number: u64,
+    /// When it is to ask, if not at once.
+    pub(crate) later: Option<Duration>,
     pub(crate) name: &'a str,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn parse(message: &'a str) -> Option<Self> {
         let (number, name) = message.split_once(' ')?;
+        let (number, later) = match number.split_once('+') {
+            Some((number, ms)) => (number, Some(Duration::from_millis(ms.parse().ok()?))),
+            None => (number, None),
+        };
         let number = number.parse().ok()?;
-        Some(Self { number, name })
+        Some(Self { number, later, name })
     }
 }
 
@@ -121,9 +127,13 @@ mod tests {
     fn a_call_names_the_waiter_and_the_name() {
         let call = Call {
             number: 12,
+            later: None,
             name: "the till",
         };
         assert_eq!(Call::parse("12 the till"), Some(call));
+        let later = Some(Duration::from_millis(400));
+        assert_eq!(Call::parse("12+400 the till"), Some(Call { later, ..call }));
+        assert_eq!(Call::parse("12+x the till"), None);
         assert_eq!((Call::parse("12"), Call::parse("x a")), (None, None));
     }
 }

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 const ALONE_FOR: Duration = Duration::from_secs(3);
 /// As long as this at least, and until both sides have been in.
 const SHORT: Duration = Duration::from_secs(2);
+/// Neither side keeps the other out: so often each is in beside Redisson's locks.
+const OFTEN: usize = 20;
 const LONG: Duration = Duration::from_secs(30);
 /// For a sleeper to be inside after a release.
 const WOKEN_WITHIN: Duration = Duration::from_millis(200);
@@ -37,7 +39,7 @@ fn urls(servers: &[Server]) -> impl Iterator<Item = String> {
 
 /// As if nobody of ours were there; what they had of it.
 async fn run_alone(contest: Contest) -> Tally {
-    let [_, theirs] = contest.run(ALONE_FOR, &[Side::Theirs]).await;
+    let [_, theirs] = contest.run(ALONE_FOR, &[Side::Theirs], 1).await;
     theirs
 }
 
@@ -67,7 +69,7 @@ async fn beside_rlock(least: Duration, pace: Pace) -> [Tally; 2] {
     let ours = connect(urls(&servers)).await;
     let theirs = rlock::Client::with_pace(servers[0].url(), pace).await;
     let contest = Contest::four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
-    contest.run(least, &[Side::Ours, Side::Theirs]).await
+    contest.run(least, &[Side::Ours, Side::Theirs], OFTEN).await
 }
 
 async fn beside_list(
@@ -80,7 +82,7 @@ async fn beside_list(
     let masters = connect(urls(&servers)).await;
     let client = multi_lock::Client::with_pace(urls(&servers), pace).await;
     let contest = Contest::four_and_four(&ours(&masters), || theirs(&client));
-    contest.run(least, &[Side::Ours, Side::Theirs]).await
+    contest.run(least, &[Side::Ours, Side::Theirs], OFTEN).await
 }
 
 async fn beside_red_lock(least: Duration, pace: Pace) -> [Tally; 2] {
@@ -140,7 +142,7 @@ async fn everybody_at_once() {
     contest.enter(Side::Theirs, redisson.multi_lock("a"));
     contest.enter(Side::Theirs, redsync.lock("a"));
     contest.enter(Side::Theirs, node_redlock.lock("a"));
-    assert_progress(&contest.run(SHORT, &[Side::Ours, Side::Theirs]).await);
+    assert_progress(&contest.run(SHORT, &[Side::Ours, Side::Theirs], 1).await);
 }
 
 fn print(what: &str, tally: &Tally) {

@@ -66,7 +66,7 @@ async fn contest<L: Lock + 'static>(
     let time = Duration::from_secs(bench.form(3, 30));
     let contest = Contest::four_and_four(&ours, theirs);
     // A rule that is broken is a panic there and an error here.
-    let running = tokio::spawn(async move { contest.run(time, &[]).await });
+    let running = tokio::spawn(async move { contest.run(time, &[], 0).await });
     let [ours, theirs] = running
         .await
         .with_context(|| format!("{id}: two holders, or a hold that was lost"))?;

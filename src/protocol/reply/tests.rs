@@ -69,9 +69,11 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
         (None, None)
     );
 
-    assert_eq!(parse_released(&Value::Int(1)), Some(true));
+    let whole = |others_listen| Some(Released::Whole { others_listen });
+    assert_eq!(parse_released(&Value::Int(1)), whole(false));
+    assert_eq!(parse_released(&Value::Int(2)), whole(true));
     let in_part = Value::Array(vec![Value::Int(0)]);
-    assert_eq!(parse_released(&in_part), Some(false));
+    assert_eq!(parse_released(&in_part), Some(Released::Partly));
     let longer = Value::Array(vec![Value::Int(0), Value::Int(2)]);
     assert_eq!(
         (parse_released(&longer), parse_released(&Value::Nil)),

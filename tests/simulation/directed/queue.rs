@@ -330,3 +330,28 @@ async fn who_found_the_script_forgotten_asks_again() {
     held.unlock().await.expect("held");
     waits.await.expect("no panic").expect("granted");
 }
+
+/// One that is called gets in for a short time and dies there. The next one has not asked since it was behind it.
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_with_a_short_lease_is_followed_at_its_end() {
+    let cluster = Cluster::new(3);
+    let (holder, dying, next) = (
+        connect(&cluster).await,
+        connect(&cluster).await,
+        connect(&cluster).await,
+    );
+    for master in cluster.iter() {
+        master.set_delay(ms(1), ms(1));
+    }
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let lock = dying.red_lock("a").lease(ms(1000));
+    let dying = tokio::spawn(async move { lock.lock().await.map(multilock::MultiLockGuard::leak) });
+    sleep(ms(10)).await;
+    let next = tokio::spawn(async move { next.red_lock("a").lock().await.map(drop) });
+    sleep(ms(10)).await;
+    held.unlock().await.expect("held");
+    dying.await.expect("no panic").expect("granted");
+    let begun = Instant::now();
+    next.await.expect("no panic").expect("granted");
+    in_time(begun, ms(1010));
+}

@@ -170,11 +170,11 @@ impl Contest {
         });
     }
 
-    /// Lets them go on for so long, and until the sides have been in; what they had of it.
-    pub async fn run(mut self, least: Duration, sides: &[Side]) -> [Tally; 2] {
+    /// Lets them go on for so long, and until each of the sides has been in so many times; what they had of it.
+    pub async fn run(mut self, least: Duration, sides: &[Side], grants: usize) -> [Tally; 2] {
         let begun = Instant::now();
-        let everybody = || sides.iter().all(|&side| self.sides.tally(side).grants > 0);
-        while begun.elapsed() < least || !everybody() {
+        let enough = || sides.iter().all(|&side| self.sides.tally(side).grants >= grants);
+        while begun.elapsed() < least || !enough() {
             assert!(begun.elapsed() < least + LATE, "{:?}", self.sides);
             if let Ok(Some(ended)) = timeout(Duration::from_millis(100), self.tasks.join_next()).await {
                 ended.expect("no rule was broken");

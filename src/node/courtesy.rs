@@ -1,0 +1,113 @@
+//! The turns that are left to clients of other libraries, which know no queue.
+//!
+//! They ask when they hear of a release, and would never get in before one of ours that was told of it beforehand. So
+//! where a master says that they listen, the next of ours comes a moment after the release.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::names::Names;
+use crate::time::random::Chance;
+
+/// What such a client takes to ask, beside the way to the masters and back.
+const SHORTEST: Duration = Duration::from_millis(1);
+const SPREAD: Duration = Duration::from_millis(1);
+
+/// Where clients of other libraries wait, and until when it is their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Courtesy {
+    turns: Mutex<HashMap<Names, TheirTurn>>,
+    any: AtomicBool,
+}
+
+#[derive(Debug)]
+struct TheirTurn {
+    /// The masters that said last that they listen there, a bit for each.
+    on: u64,
+    /// What a release took to be answered.
+    round_trip: Duration,
+    until: Instant,
+}
+
+impl Courtesy {
+    /// Whether others wait for these names, as far as is known.
+    pub(crate) fn is_due(&self, names: &Names) -> bool {
+        self.any.load(Ordering::Relaxed) && self.turns().contains_key(names)
+    }
+
+    /// Until when it is their turn, if it is.
+    pub(crate) fn until(&self, names: &Names) -> Option<Instant> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let until = self.turns().get(names)?.until;
+        (until > Instant::now()).then_some(until)
+    }
+
+    /// The names are being released now.
+    pub(crate) fn released(&self, names: &Names, chance: &Chance) {
+        if self.any.load(Ordering::Relaxed)
+            && let Some(theirs) = self.turns().get_mut(names)
+        {
+            theirs.until = Instant::now() + theirs.round_trip * 2 + pause(chance);
+        }
+    }
+
+    /// A master has answered a release, which took so long, and said whether others listen.
+    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, took: Duration, chance: &Chance) {
+        if !listen && !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut turns = self.turns();
+        if listen {
+            let theirs = turns.entry(names.clone()).or_insert_with(|| TheirTurn {
+                on: 0,
+                round_trip: took,
+                until: Instant::now() + took + pause(chance),
+            });
+            theirs.on |= 1 << node;
+            theirs.round_trip = took;
+        } else if let Some(theirs) = turns.get_mut(names) {
+            theirs.on &= !(1 << node);
+            if theirs.on == 0 {
+                turns.remove(names);
+            }
+        }
+        self.any.store(!turns.is_empty(), Ordering::Relaxed);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashMap<Names, TheirTurn>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pause(chance: &Chance) -> Duration {
+    SHORTEST + chance.within(SPREAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn others_have_a_turn_for_as_long_as_any_master_says_that_they_listen() {
+        let (courtesy, chance, names) = (Courtesy::default(), Chance::from_host(), Names::from("a"));
+        let took = Duration::from_millis(1);
+        courtesy.heard(&names, 0, false, took, &chance);
+        assert!(!courtesy.is_due(&names) && courtesy.until(&names).is_none());
+        courtesy.heard(&names, 0, true, took, &chance);
+        courtesy.heard(&names, 1, true, took, &chance);
+        courtesy.heard(&names, 0, false, took, &chance);
+        assert!(courtesy.is_due(&names) && courtesy.until(&names).is_some());
+        tokio::time::sleep(took + SHORTEST + SPREAD).await;
+        assert!(courtesy.until(&names).is_none(), "nobody has come");
+        courtesy.released(&names, &chance);
+        assert!(courtesy.until(&names).is_some());
+        courtesy.heard(&names, 1, false, took, &chance);
+        assert!(!courtesy.is_due(&names));
+    }
+}
