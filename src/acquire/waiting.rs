@@ -11,7 +11,7 @@ use crate::hold::client::NEAR_US;
 use crate::node::waiters::Heard;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
-use crate::queue::subscription::Subscription;
+use crate::queue::subscription::{self, Subscription};
 use crate::queue::{InLine, Standing, Turn};
 use crate::round::clocks::Clocks;
 use crate::votes::Vote;
@@ -39,9 +39,7 @@ pub(super) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     pub(super) fn begin(terms: &'a Terms) -> Self {
         let pool = &terms.client.pool;
-        let links = || pool.slots.iter().filter_map(|slot| slot.link().ok());
-        pool.topics
-            .listen(|own| links().for_each(|link| drop(link.subscribe(&[own.to_owned()]))));
+        subscription::listen(pool);
         let calls = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
             number: calls.number,

@@ -17,3 +17,4 @@ mod renewal;
 mod runtimes;
 mod support;
 mod waiting;
+mod waiting_through;

@@ -72,7 +72,10 @@ async fn contest<L: Lock + 'static>(
         .with_context(|| format!("{id}: two holders, or a hold that was lost"))?;
     bench.cluster.wipe(n).await?;
     let both = (ours.grants + theirs.grants) as f64;
-    let line = Line::new(format!("S6b.{id}"), n).with("ours_share", 2.0 * ours.grants as f64 / both);
+    let share = |side: &Tally| 2.0 * side.grants as f64 / both;
+    let line = Line::new(format!("S6b.{id}"), n)
+        .with("ours_share", share(&ours))
+        .with("stand_in_share", share(&theirs));
     let line = told(line, Side::Ours, &ours);
     let line = told(line, Side::Theirs, &theirs);
     bench.summary.line(line.with("seconds", time.as_secs_f64()));

@@ -1,0 +1,140 @@
+//! Whatever happens to the masters while somebody waits: who waits gets in, later at worst, and nothing is left.
+
+use std::time::Duration;
+
+use multilock::Masters;
+use multilock::sim::{Cluster, Keep, Master};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{connect, ms, queues, slow_down};
+
+/// A waiter that nobody calls asks by itself after so long.
+const BEAT: Duration = Duration::from_secs(5);
+/// For so long a place in a queue lasts, and its keys.
+const TICKET: Duration = Duration::from_secs(15);
+/// With what clocks may drift meanwhile.
+const LONGEST_LEASE: Duration = Duration::from_millis(30_300);
+/// Rounds, and the time that a connection takes to be made anew.
+const SOME: Duration = Duration::from_secs(2);
+
+/// One holds while two processes wait; then `happens` to every master, and to every one again after half a second
+/// `ends`. How long the last one waits after the release.
+async fn waits_through(happens: impl Fn(&Master), ends: impl Fn(&Master)) -> Duration {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let waiting = [connect(&cluster).await, connect(&cluster).await];
+    slow_down(&cluster, 1);
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let waits = waiting.each_ref().map(|masters: &Masters| {
+        let lock = masters.red_lock("a");
+        tokio::spawn(async move {
+            let guard = lock.lock().await.expect("granted in the end");
+            sleep(ms(5)).await;
+            // Its masters may have forgotten it.
+            let _ = guard.unlock().await;
+        })
+    });
+    sleep(ms(100)).await;
+    cluster.iter().for_each(&happens);
+    sleep(ms(500)).await;
+    cluster.iter().for_each(&ends);
+    sleep(ms(200)).await;
+    // As above.
+    let _ = held.unlock().await;
+    let released = Instant::now();
+    for wait in waits {
+        let within = timeout(Duration::from_secs(60), wait);
+        within.await.expect("nobody waits for ever").expect("no panic");
+    }
+    let took = released.elapsed();
+    sleep(TICKET + SOME).await;
+    let keys: Vec<String> = cluster.iter().flat_map(Master::locks).collect();
+    assert!(queues(&cluster) == 0 && keys.is_empty(), "left: {keys:?}");
+    took
+}
+
+async fn takes_at_most(within: Duration, happens: impl Fn(&Master), ends: impl Fn(&Master)) {
+    let took = waits_through(happens, ends).await;
+    assert!(took <= within, "{took:?}");
+}
+
+fn nothing(_: &Master) {}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_at_all() {
+    takes_at_most(ms(50), nothing, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_data() {
+    takes_at_most(SOME, |master| master.restart(Keep::Data), nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_data() {
+    takes_at_most(SOME, |master| master.restart(Keep::Nothing), nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_and_a_start() {
+    takes_at_most(SOME, Master::crash, |master| master.restart(Keep::Data)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_break() {
+    takes_at_most(SOME, Master::reset_connections, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn scripts_that_are_flushed() {
+    takes_at_most(ms(50), Master::flush_scripts, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_that_are_flushed() {
+    // Nobody has a place any more that could be called.
+    takes_at_most(BEAT + SOME, Master::flush_all, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_that_are_evicted() {
+    let evict = |master: &Master| assert!(master.evict("multilock_queue:{a}"));
+    takes_at_most(BEAT + SOME, evict, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beats_that_are_evicted() {
+    let evict = |master: &Master| assert!(master.evict("multilock_beats:{a}"));
+    takes_at_most(BEAT + SOME, evict, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_that_runs_out() {
+    let fills = |master: &Master| master.out_of_memory(true);
+    takes_at_most(BEAT + SOME, fills, |master| master.out_of_memory(false)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_full() {
+    let full = |master: &Master| master.answer_with(Some("MISCONF Errors writing to the AOF file"));
+    takes_at_most(BEAT + SOME, full, |master| master.answer_with(None)).await;
+}
+
+/// As for a user who may not listen, and on servers that cannot tell.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_never_heard() {
+    takes_at_most(2 * BEAT + SOME, |master| master.lose_notices(true), nothing).await;
+}
+
+/// The masters have no vote for as long as a lease may last that the step has ended early.
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_set_forward() {
+    let set = |master: &Master| master.set_clock_forward(Duration::from_secs(3600));
+    takes_at_most(LONGEST_LEASE + BEAT + SOME, set, nothing).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_set_back() {
+    let set = |master: &Master| master.set_clock_back(Duration::from_secs(3600));
+    takes_at_most(BEAT + SOME, set, nothing).await;
+}
