@@ -11,6 +11,7 @@
 -- Returns
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
 --                                 is one, was accepted: it is above every fence, or was accepted before
+--   {stamp, 1, waiting, first}    the same, and so many wait for the names, the first of them with this ticket
 --   {stamp, 3, highest}           granted, but the token is not above every fence
 --   {stamp, 0, ms left, causes[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without a
 --                                 TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
@@ -68,7 +69,7 @@ end
 -- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
 -- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
 -- common one does not pay for it.
-local found = call('exists', unpack(KEYS, 1, charter))
+local found, granted = call('exists', unpack(KEYS, 1, charter)), stamp
 if found > 0 then
   local agreed = call('get', KEYS[charter])
   if agreed then
@@ -138,11 +139,17 @@ else
     return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
   end
 
+  local waiting, its = 0, nil
   for n = 1, names do
     local i = 3 * n - 2
     if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
     -- The one behind has not been told of this lease yet.
     queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, tonumber(lease))
+    local first = redis.pcall('zrange', KEYS[i + 2], 0, 0, 'withscores')[2]
+    if first then
+      waiting = waiting + call('zcard', KEYS[i + 2])
+      its = math.min(its or tonumber(first), tonumber(first))
+    end
     local left = call('pttl', KEYS[i])
     if left == -2 then
       call('hset', KEYS[i], owner, count)
@@ -153,9 +160,10 @@ else
       call('hset', KEYS[i], owner, count)
     end
   end
+  if its then granted = {stamp, 1, waiting, string.format('%.0f', its)} end
 end
 
-if not token then return stamp end
+if not token then return granted end
 if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest)} end
 -- Whole milliseconds, none of them too few.
 local left = math.ceil((top + LIFE - clock) / 1000)
@@ -165,4 +173,4 @@ for i = fences + 1, fences + names do
   local below = not stored or type(stored) == 'string' and (tonumber(stored) or token) < token
   if below and left > 0 then call('set', KEYS[i], top, 'px', left) end
 end
-return stamp
+return granted

@@ -118,6 +118,13 @@ impl MultiLockGuard {
         self.hold.token
     }
 
+    /// How many others waited for the names when they were granted: the most that any master told of those that had
+    /// granted by then. Of each line of a process only the front one counts. For a job that may end early where
+    /// somebody waits.
+    pub fn waiting(&self) -> usize {
+        usize::try_from(self.hold.behind.waiting).unwrap_or(usize::MAX)
+    }
+
     /// How many guards of its owner are in this hold, this one included.
     pub fn hold_count(&self) -> u64 {
         self.hold.count()

@@ -20,7 +20,7 @@ use crate::protocol::claim::Claim;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::field::Field;
 use crate::protocol::obstruction::Obstruction;
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Behind, Reply};
 use crate::protocol::tally::{Obstacle, Outcome, Tally};
 use crate::protocol::waiter::Precedence;
 use crate::queue::InLine;
@@ -63,6 +63,7 @@ struct Acquisition<'a> {
     validity: Validity,
     tally: Tally,
     obstruction: Obstruction,
+    behind: Behind,
     round: Round,
     rollback: Rollback,
     /// Who waits; none for a try.
@@ -116,6 +117,7 @@ impl<'a> Acquisition<'a> {
             validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
             obstruction: Obstruction::default(),
+            behind: Behind::default(),
             round,
             rollback,
             waiting,
@@ -130,6 +132,7 @@ impl<'a> Acquisition<'a> {
             self.proposal.saw(reply.highest);
             self.tally.count(&reply);
             self.obstruction.add(reply.causes.as_deref().unwrap_or_default());
+            self.behind.add(reply.behind);
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
@@ -244,6 +247,7 @@ impl<'a> Acquisition<'a> {
             needed: terms.needed,
             token: self.proposal.token,
             raised: self.proposal.raised,
+            behind: self.behind,
             acquired: self.round.begun(),
             ends,
             lease: terms.lease,

@@ -30,6 +30,7 @@ use crate::hold::vote_record::NodeSet;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
+use crate::protocol::reply::Behind;
 use crate::queue::Turn;
 use crate::time::clock::{Clock, Moment};
 use crate::token::FencingToken;
@@ -46,6 +47,8 @@ pub(crate) struct Hold {
     pub(crate) token: FencingToken,
     /// Whether the token is another than that of its acquire, which stored it along with the field.
     raised: bool,
+    /// Who waited for the names when it was granted.
+    pub(crate) behind: Behind,
     clock: Clock,
     acquired: Moment,
     state: Mutex<State>,
@@ -63,6 +66,7 @@ pub(crate) struct Granted {
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
     pub(crate) raised: bool,
+    pub(crate) behind: Behind,
     pub(crate) acquired: Moment,
     pub(crate) ends: Ends,
     pub(crate) lease: Duration,
@@ -79,6 +83,7 @@ impl Hold {
             needed: granted.needed,
             token: granted.token,
             raised: granted.raised,
+            behind: granted.behind,
             clock,
             acquired: granted.acquired,
             state: Mutex::new(State::new(
@@ -307,6 +312,7 @@ pub(crate) mod tests {
             needed: 1,
             token: FencingToken::NONE,
             raised: false,
+            behind: Behind::default(),
             acquired: now,
             ends: ends(now, lease),
             lease,

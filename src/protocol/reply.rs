@@ -1,5 +1,6 @@
 //! What the Lua files answer: each answer is read here, once, and becomes a vote with what it tells beside.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
@@ -63,6 +64,22 @@ impl<'a> Heading<'a> {
     }
 }
 
+/// Those who stand in the queues of some names behind whoever has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Behind {
+    pub(crate) waiting: u32,
+    /// The smallest ticket of any of them.
+    pub(crate) first: Option<NonZeroU64>,
+}
+
+impl Behind {
+    /// Adds what another master told.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.waiting = self.waiting.max(other.waiting);
+        self.first = self.first.into_iter().chain(other.first).min();
+    }
+}
+
 /// What a master's answer to acquire or extend says of one hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
@@ -71,6 +88,8 @@ pub(crate) struct Reply {
     pub(crate) causes: Option<Box<str>>,
     /// Granted, and the token was above all that was stored, where it had to be.
     pub(crate) accepted: bool,
+    /// Who waits behind a grant.
+    pub(crate) behind: Behind,
     /// The largest token that was stored before.
     pub(crate) highest: u64,
     /// The same fails there until somebody changes a configuration or deletes a key.
@@ -107,6 +126,7 @@ impl From<Vote> for Reply {
             vote,
             causes: None,
             accepted: false,
+            behind: Behind::default(),
             highest: 0,
             is_final: false,
         }
@@ -174,6 +194,16 @@ fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
 fn parse_reply(parts: &[Value]) -> Option<Reply> {
     match parts {
         [Value::Int(1)] => Some(granted(true, 0)),
+        [Value::Int(1), Value::Int(waiting), first] => {
+            let behind = Behind {
+                waiting: u32::try_from(*waiting).ok()?,
+                first: NonZeroU64::new(whole_number(first)?),
+            };
+            Some(Reply {
+                behind,
+                ..granted(true, 0)
+            })
+        }
         [Value::Int(3)] => Some(granted(false, 0)),
         [Value::Int(3), highest] => Some(granted(false, whole_number(highest)?)),
         [Value::Int(2)] => Some(Vote::NotHeld.into()),

@@ -678,3 +678,31 @@ async fn processes_that_pause_share() {
         assert!(longest <= ms(8 * 23 * 3 / 2), "{longest:?}");
     }
 }
+
+/// A grant tells how many wait behind it: of each process the one in front.
+#[tokio::test(start_paused = true)]
+async fn a_grant_tells_how_many_wait() {
+    let cluster = Cluster::new(5);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connect(&cluster).await);
+    }
+    slow_down(&cluster, 1);
+    let mut guard = clients[0].red_lock("a").lock().await.expect("free");
+    assert_eq!(guard.waiting(), 0);
+    let mut waits = Vec::new();
+    for masters in clients.iter().skip(1).chain([&clients[3]]) {
+        let lock = masters.red_lock("a");
+        waits.push(tokio::spawn(
+            async move { lock.lock().await.expect("its turn comes") },
+        ));
+        sleep(ms(20)).await;
+    }
+    let mut told = Vec::new();
+    for wait in waits {
+        guard.unlock().await.expect("held");
+        guard = wait.await.expect("no panic");
+        told.push(guard.waiting());
+    }
+    assert_eq!(told, [2, 1, 0, 0]);
+}

@@ -14,13 +14,16 @@ use crate::run::ASKING;
 /// less than any timer of a waiter.
 const HAND_OFF: Duration = Duration::from_millis(500);
 
+/// For so long at most a waiter pauses that cannot win for want of votes.
+const PAUSE: Duration = Duration::from_secs(1);
+
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let events = &case.record.events;
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
     let begun = events.iter().position(|event| begun(&event.kind))?;
     let forgets = |kind: &Kind| matches!(kind, Kind::Fault { forgets, .. } if !forgets.is_empty());
     let some_forgot = events.iter().any(|event| forgets(&event.kind));
-    let doubt = some_forgot.then_some(case.record.longest_lease);
+    let doubt = some_forgot.then_some(case.record.longest_lease + PAUSE);
     let within = HAND_OFF + doubt.unwrap_or_default();
     let mut last: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, event) in events.iter().enumerate().skip(begun) {

@@ -9,7 +9,8 @@ use super::Case;
 use crate::history::Kind;
 
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
-    let mut tickets: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+    // Of each waiter by its attempts, which may arrive in another order than that in which they were sent.
+    let mut tickets: BTreeMap<&str, BTreeMap<u64, (u64, usize)>> = BTreeMap::new();
     for (place, event) in case.record.events.iter().enumerate() {
         let Kind::Executed {
             master,
@@ -28,11 +29,13 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             return Some((what, vec![place]));
         }
         let Some(waiter) = &asked.waiter else { continue };
-        // What was sent before may arrive after what was sent later over another connection.
-        let drawn = tickets.entry(waiter).or_insert((asked.ticket, place));
-        if asked.ticket > drawn.0 {
-            let what = format!("{waiter} has ticket {} after {}", asked.ticket, drawn.0);
-            return Some((what, vec![drawn.1, place]));
+        let number = owner.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
+        let attempts = tickets.entry(waiter).or_default();
+        attempts.insert(number.expect("a number"), (asked.ticket, place));
+        let mut pairs = attempts.values().zip(attempts.values().skip(1));
+        if let Some((before, after)) = pairs.find(|(before, after)| after.0 > before.0) {
+            let what = format!("{waiter} has ticket {} after {}", after.0, before.0);
+            return Some((what, vec![before.1, after.1]));
         }
     }
     None
