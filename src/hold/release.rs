@@ -128,9 +128,8 @@ impl ReleaseRecord {
     fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
             Ok(Released::Whole { others_listen }) => {
-                let (pool, took) = (&self.pool, self.sent.elapsed());
-                let courtesy = &pool.topics.courtesy;
-                courtesy.heard(&self.claim.names, node, others_listen, took, &pool.chance);
+                let (courtesy, chance) = (&self.pool.topics.courtesy, &self.pool.chance);
+                courtesy.heard(&self.claim.names, node, others_listen, self.sent, chance);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
                     waiting.open(node);

@@ -57,12 +57,12 @@ impl Courtesy {
         }
     }
 
-    /// A master has answered a release, which took so long, and said whether others listen.
-    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, took: Duration, chance: &Chance) {
+    /// A master has answered a release that was sent at that moment, and said whether others listen.
+    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, sent: Instant, chance: &Chance) {
         if !listen && !self.any.load(Ordering::Relaxed) {
             return;
         }
-        let mut turns = self.turns();
+        let (mut turns, took) = (self.turns(), sent.elapsed());
         if listen {
             let theirs = turns.entry(names.clone()).or_insert_with(|| TheirTurn {
                 on: 0,
@@ -96,18 +96,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn others_have_a_turn_for_as_long_as_any_master_says_that_they_listen() {
         let (courtesy, chance, names) = (Courtesy::default(), Chance::from_host(), Names::from("a"));
-        let took = Duration::from_millis(1);
-        courtesy.heard(&names, 0, false, took, &chance);
+        let heard = |node, listen| courtesy.heard(&names, node, listen, Instant::now(), &chance);
+        heard(0, false);
         assert!(!courtesy.is_due(&names) && courtesy.until(&names).is_none());
-        courtesy.heard(&names, 0, true, took, &chance);
-        courtesy.heard(&names, 1, true, took, &chance);
-        courtesy.heard(&names, 0, false, took, &chance);
+        heard(0, true);
+        heard(1, true);
+        heard(0, false);
         assert!(courtesy.is_due(&names) && courtesy.until(&names).is_some());
-        tokio::time::sleep(took + SHORTEST + SPREAD).await;
+        tokio::time::sleep(SHORTEST + SPREAD).await;
         assert!(courtesy.until(&names).is_none(), "nobody has come");
         courtesy.released(&names, &chance);
         assert!(courtesy.until(&names).is_some());
-        courtesy.heard(&names, 1, false, took, &chance);
+        heard(1, false);
         assert!(!courtesy.is_due(&names));
     }
 }
