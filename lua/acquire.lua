@@ -99,7 +99,7 @@ else
   end
 
   -- The names come free together when the last of them does.
-  local causes, refused_for, held = {}, nil, false
+  local causes, refused_for = {}, nil
   local function refuse(left)
     if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
   end
@@ -108,13 +108,13 @@ else
     local left = call('pttl', key)
     causes[n] = '-'
     if left ~= -2 and redis.pcall('hexists', key, owner) ~= 1 then
-      causes[n], held = queues.holder(key), true
+      causes[n] = queues.holder(key)
       refuse(left)
     end
   end
   for n = 1, ticket > 0 and names or 0 do
     -- Where nobody holds, it matters at once whether whoever is ahead is still there.
-    local first, its, beat = queues.head(KEYS[3 * n], KEYS[charter + n], now, not held and waiter)
+    local first, its, beat = queues.head(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
     if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
       causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
       refuse(beat - now)
@@ -128,11 +128,11 @@ else
       if waiter ~= '' and (only == 0 or only == n) then
         queues.stand(queue, beats, now, waiter, ARGV[7])
         -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
-        if not held and causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter) end
+        if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter) end
       else
         local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
-        if stood then call('zrem', beats, waiter) end
-        if is_free and (stood or not held and causes[n] == 'a') then queues.call_head(name, queue, beats, now, '') end
+        if stood then redis.pcall('zrem', beats, waiter) end
+        if is_free and (stood or causes[n] == 'a') then queues.call_head(name, queue, beats, now, '') end
       end
     end
     local told = table.concat(causes)

@@ -5,7 +5,7 @@
 -- Returns in how many queues it stood.
 --
 -- Where it stood and nobody holds the name, the next one is called: the call may have been its own. So it is behind a
--- client of another library, whose release only the head listens for. Atomic, because a release must not call it in
+-- client of another library, whose release only the head listens for, and of a short lease the next one is told. Atomic, because a release must not call it in
 -- between.
 
 local time = redis.call('time')
@@ -15,11 +15,12 @@ for i = 1, #KEYS, 3 do
   local queue, beats = KEYS[i + 1], KEYS[i + 2]
   if redis.pcall('zrem', queue, ARGV[1]) == 1 then
     stood = stood + 1
-    redis.call('zrem', beats, ARGV[1])
+    redis.pcall('zrem', beats, ARGV[1])
     if redis.call('exists', KEYS[i]) == 0 then
       queues.call_head(KEYS[i], queue, beats, now, '')
-    elseif queues.holder(KEYS[i]) ~= 'o' then
-      queues.tell_head(KEYS[i], queue, beats, now, 0)
+    else
+      local left = queues.holder(KEYS[i]) == 'o' and redis.call('pttl', KEYS[i]) or 0
+      if left >= 0 then queues.tell_head(KEYS[i], queue, beats, now, left) end
     end
   end
 end

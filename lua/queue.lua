@@ -15,7 +15,7 @@ local function queues()
   -- After so many ms it asks again by itself.
   local BEAT = 5000
   -- So many waiters are dropped in one go: nobody else is served meanwhile.
-  local MOST = 64
+  local MOST = 512
 
   local function channel_of(waiter)
     local client = string.match(waiter, '^(.*):%d+:%d+$')
@@ -29,24 +29,28 @@ local function queues()
   end
 
   local function drop(queue, beats, waiter)
-    redis.call('zrem', queue, waiter)
-    redis.call('zrem', beats, waiter)
+    -- pcall, here and below: a key of another type has no waiters, and must not stop a script that has written.
+    redis.pcall('zrem', queue, waiter)
+    redis.pcall('zrem', beats, waiter)
   end
 
   -- The waiter with the smallest ticket that counts, its ticket and its beat. With `here`, who has hung up counts
   -- no longer, but for `here` itself.
   local function head(queue, beats, now, here)
     for _ = 1, MOST do
-      -- pcall: a key of another type is nobody's queue.
       local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
       local waiter = first[1]
       if not waiter then return nil end
-      local beat = tonumber(redis.call('zscore', beats, waiter) or 0)
+      local beat = redis.pcall('zscore', beats, waiter)
+      beat = type(beat) == 'string' and tonumber(beat) or 0
       if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then
         return waiter, tonumber(first[2]), beat
       end
       drop(queue, beats, waiter)
     end
+    -- Who asks next looks at the others.
+    local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
+    if first[1] then return first[1], tonumber(first[2]), now + 1 end
   end
 
   -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
@@ -63,12 +67,12 @@ local function queues()
     local waiter, _, beat = head(queue, beats, now, here)
     if not waiter or waiter == here or beat % 1 > 0 then return end
     local comes_within = call(waiter, name, later)
-    if comes_within then redis.call('zadd', beats, math.min(beat, now + comes_within) + 0.5, waiter) end
+    if comes_within then redis.pcall('zadd', beats, math.min(beat, now + comes_within) + 0.5, waiter) end
   end
 
   -- Tells the head of a lease that ends before it would ask by itself.
   local function tell_head(name, queue, beats, now, lease)
-    local waiter = lease < BEAT and head(queue, beats, now)
+    local waiter = lease < BEAT and head(queue, beats, now, '')
     if waiter then call(waiter, name, lease) end
   end
 

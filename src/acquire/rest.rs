@@ -30,7 +30,13 @@ const RARELY: u32 = 20;
 
 /// Sleeps until another attempt is worthwhile: until a quorum has become possible by what masters have called since
 /// the last one was sent, or something else that may have changed their answers.
-pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, heard: &Heard) {
+pub(super) async fn rest(
+    terms: &Terms,
+    waiting: &mut Waiting<'_>,
+    refusal: &Refusal,
+    heard: &Heard,
+    noticed: Option<NoticeCounts>,
+) {
     let told = &refusal.obstruction;
     // Not where few masters say otherwise: one that leaves may have been there still.
     let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
@@ -46,11 +52,15 @@ pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Ref
         Obstacle::Held => alarm(terms, waiting, refusal, is_first),
         _ => return sleep(waiting.pauses.next(SPLIT)).await,
     };
-    let announced = waiting
-        .foreign
-        .as_ref()
-        .filter(|_| is_first)
-        .map(|foreign| (foreign, foreign.heard()));
+    let foreign = waiting.foreign.as_ref();
+    let announced = foreign.filter(|_| is_first && told.foreign_field).map(|foreign| {
+        // What came while it asked counts, but for where its own rollback may have been announced meanwhile.
+        let (now, noticed) = (foreign.heard(), noticed.unwrap_or_else(|| foreign.heard()));
+        (
+            foreign,
+            noticed.or(now, |node| waiting.rolled_back.contains(node)),
+        )
+    });
     tokio::select! {
         biased;
         () = called(&waiting.place.calls, heard, &refusal.votes, terms.needed) => {}

@@ -17,6 +17,7 @@ use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
+use crate::queue::subscription::Subscription;
 use crate::queue::{self, Turn};
 
 /// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
@@ -35,9 +36,12 @@ pub(crate) async fn contend(
     loop {
         if let Some(until) = terms.client.pool.topics.courtesy.until(&terms.names) {
             unless_closed(terms, sleep_until(until)).await?;
+            // They have gone on meanwhile.
+            waiting.clocks = None;
         }
         waiting.prepare();
         let heard = waiting.heard();
+        let noticed = waiting.foreign.as_ref().map(Subscription::heard);
         let stood = waiting.place().is_some();
         let clocks = waiting.clocks.take();
         let refusal = match acquire_as(terms, waiting.place(), clocks).await {
@@ -62,7 +66,7 @@ pub(crate) async fn contend(
         let resting = async {
             tokio::select! {
                 biased;
-                () = rest(terms, &mut waiting, &refusal, &heard) => {}
+                () = rest(terms, &mut waiting, &refusal, &heard, noticed) => {}
                 () = inside(terms), if outside => {}
             }
         };

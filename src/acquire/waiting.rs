@@ -8,6 +8,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
 use crate::hold::client::NEAR_US;
+use crate::hold::vote_record::NodeSet;
 use crate::node::waiters::Heard;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
@@ -28,6 +29,9 @@ pub(super) struct Waiting<'a> {
     shut_since: SmallVec<[Option<Instant>; 4]>,
     /// The rollback of its last attempt.
     deferred: Option<Deferred>,
+    /// The masters that were told to roll back the attempt before the last, and those for the last.
+    pub(super) rolled_back: NodeSet,
+    touched: NodeSet,
     pub(super) since: Instant,
     /// The masters' clocks, until the first attempt.
     pub(super) clocks: Option<Clocks>,
@@ -54,6 +58,8 @@ impl<'a> Waiting<'a> {
             could_win: true,
             shut_since: SmallVec::from_elem(None, terms.names.len()),
             deferred: None,
+            rolled_back: NodeSet::default(),
+            touched: NodeSet::default(),
             since: Instant::now(),
             clocks: None,
             foreign: None,
@@ -112,6 +118,8 @@ impl<'a> Waiting<'a> {
     /// What a refusal means for its place.
     pub(super) fn refused(&mut self, refusal: &Refusal) {
         self.deferred.clone_from(&refusal.deferred);
+        self.rolled_back = self.touched;
+        self.touched = NodeSet::of(&refusal.votes, Vote::may_have_granted);
         let slots = &self.terms.client.pool.slots;
         let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,

@@ -16,6 +16,10 @@ use crate::time::random::Chance;
 /// What such a client takes to ask, beside the way to the masters and back.
 const SHORTEST: Duration = Duration::from_millis(1);
 const SPREAD: Duration = Duration::from_millis(1);
+/// Who has not been heard to listen for so long does not any more.
+const STALE: Duration = Duration::from_secs(60);
+/// Names that are kept before those are looked for.
+const MANY: usize = 64;
 
 /// Where clients of other libraries wait, and until when it is their turn.
 #[derive(Debug, Default)]
@@ -28,15 +32,18 @@ pub(crate) struct Courtesy {
 struct TheirTurn {
     /// The masters that said last that they listen there, a bit for each.
     on: u64,
-    /// What a release took to be answered.
+    /// What a release takes to be answered, by the first.
     round_trip: Duration,
+    /// When one of them said so last.
+    heard: Instant,
     until: Instant,
 }
 
 impl Courtesy {
     /// Whether others wait for these names, as far as is known.
     pub(crate) fn is_due(&self, names: &Names) -> bool {
-        self.any.load(Ordering::Relaxed) && self.turns().contains_key(names)
+        let is_fresh = |theirs: &TheirTurn| theirs.heard.elapsed() < STALE;
+        self.any.load(Ordering::Relaxed) && self.turns().get(names).is_some_and(is_fresh)
     }
 
     /// Until when it is their turn, if it is.
@@ -52,6 +59,7 @@ impl Courtesy {
     pub(crate) fn released(&self, names: &Names, chance: &Chance) {
         if self.any.load(Ordering::Relaxed)
             && let Some(theirs) = self.turns().get_mut(names)
+            && theirs.heard.elapsed() < STALE
         {
             theirs.until = Instant::now() + theirs.round_trip * 2 + pause(chance);
         }
@@ -64,13 +72,18 @@ impl Courtesy {
         }
         let (mut turns, took) = (self.turns(), sent.elapsed());
         if listen {
+            if turns.len() >= MANY && turns.len().is_power_of_two() {
+                turns.retain(|_, theirs| theirs.heard.elapsed() < STALE);
+            }
             let theirs = turns.entry(names.clone()).or_insert_with(|| TheirTurn {
                 on: 0,
                 round_trip: took,
+                heard: Instant::now(),
                 until: Instant::now() + took + pause(chance),
             });
             theirs.on |= 1 << node;
-            theirs.round_trip = took;
+            theirs.round_trip = took.min(theirs.round_trip);
+            theirs.heard = Instant::now();
         } else if let Some(theirs) = turns.get_mut(names) {
             theirs.on &= !(1 << node);
             if theirs.on == 0 {

@@ -14,6 +14,9 @@ use super::waiters::Stray;
 use crate::error::NodeError;
 use crate::protocol::fault::Fault;
 
+/// Waiters that are called in vain are kept up to so many, to be answered: the others' places end by themselves.
+const STRAYS: usize = 1024;
+
 /// How often is looked whether a connection still waits for answers, by who closes it.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -127,10 +130,11 @@ impl Slot {
 
     /// Notes that the master has called somebody who does not wait any more: it is to be told so.
     pub(super) fn stray(&self, stray: Stray) {
-        self.strays
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(stray);
+        let mut strays = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
+        if strays.len() < STRAYS && !strays.contains(&stray) {
+            strays.push(stray);
+        }
+        drop(strays);
         self.strayed.notify_one();
     }
 

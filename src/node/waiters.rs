@@ -88,7 +88,7 @@ impl Waiters {
         };
         match call.later {
             None => {
-                lock(&calls.names).push(call.name.into());
+                calls.called_for(call.name);
                 calls.open(node);
             }
             Some(later) => calls.ask_in(later),
@@ -117,6 +117,13 @@ impl Calls {
     pub(crate) fn interrupt(&self) {
         self.interruptions.fetch_add(1, Ordering::Relaxed);
         self.bell.notify_waiters();
+    }
+
+    fn called_for(&self, name: &str) {
+        let mut names = lock(&self.names);
+        if !names.iter().any(|other| **other == *name) {
+            names.push(name.into());
+        }
     }
 
     fn ask_in(&self, later: Duration) {
@@ -160,6 +167,11 @@ impl Calls {
     /// Rings at whatever comes from when it is enabled on.
     pub(crate) fn bell(&self) -> Notified<'_> {
         self.bell.notified()
+    }
+
+    /// It joins a line.
+    pub(crate) fn line_up(&self) {
+        self.has_turn.store(false, Ordering::Release);
     }
 
     /// It is the front of its line now.

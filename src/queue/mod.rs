@@ -118,6 +118,8 @@ impl Lines {
         };
         let line = Arc::clone(line);
         let calls = Arc::clone(&new.calls);
+        // It may have had the turn before, and let it go.
+        calls.line_up();
         let mut behind = line.behind();
         let later = |other: &InLine| other.waiter.ticket > new.waiter.ticket;
         let at = behind

@@ -46,6 +46,21 @@ pub(crate) struct NoticeCounts {
     interruptions: u64,
 }
 
+impl NoticeCounts {
+    /// What was heard at another moment, of the masters that `then` accepts.
+    pub(crate) fn or(mut self, other: Self, then: impl Fn(usize) -> bool) -> Self {
+        for (node, notices) in other
+            .notices
+            .into_iter()
+            .enumerate()
+            .filter(|(node, _)| then(*node))
+        {
+            self.notices[node] = notices;
+        }
+        self
+    }
+}
+
 impl Subscription {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.

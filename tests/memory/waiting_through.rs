@@ -138,3 +138,95 @@ async fn clocks_that_are_set_back() {
     let set = |master: &Master| master.set_clock_back(Duration::from_secs(3600));
     takes_at_most(BEAT + SOME, set, nothing).await;
 }
+
+/// Somebody has made a key of another type where a queue belongs, or its beats: nobody waits there, and no script stops
+/// after it has written.
+#[tokio::test(start_paused = true)]
+async fn queues_of_another_type() {
+    for spoilt in ["multilock_queue:{b}", "multilock_beats:{b}"] {
+        let cluster = Cluster::new(3);
+        let (first, second) = (connect(&cluster).await, connect(&cluster).await);
+        for master in cluster.iter() {
+            master.command(&["SET", spoilt, "x"]).expect("written");
+        }
+        for _ in 0..2 {
+            let lock = first.red_lock(["a", "b"]).lease(ms(1000));
+            let held = lock.lock().await.expect("free");
+            let lock = second.red_lock(["a", "b"]).lease(ms(1000));
+            let waits = tokio::spawn(async move { lock.lock().await });
+            sleep(ms(100)).await;
+            held.unlock().await.expect("held");
+            let guard = timeout(BEAT + SOME, waits)
+                .await
+                .expect("in time")
+                .expect("no panic");
+            guard.expect("granted").unlock().await.expect("held");
+        }
+    }
+}
+
+fn dead(number: usize) -> String {
+    format!("00000000-0000-8000-8000-{number:012}:1:1000")
+}
+
+/// So many waiters have died that one script does not drop them all: nobody passes those behind them.
+#[tokio::test(start_paused = true)]
+async fn very_many_that_have_died() {
+    let cluster = Cluster::new(1);
+    let (holder, waiting) = (connect(&cluster).await, connect(&cluster).await);
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let master = cluster.master(0);
+    let beat = (1_u64 << 50).to_string();
+    for number in 0..2000 {
+        let waiter = dead(number);
+        for (key, score) in [("multilock_queue:{a}", "1"), ("multilock_beats:{a}", &beat)] {
+            master.command(&["ZADD", key, score, &waiter]).expect("written");
+        }
+    }
+    let lock = waiting.red_lock("a");
+    let waits = tokio::spawn(async move { lock.lock().await });
+    sleep(ms(100)).await;
+    held.unlock().await.expect("held");
+    assert!(
+        holder.red_lock("a").try_lock().await.is_err(),
+        "one waits behind them"
+    );
+    let guard = timeout(BEAT + SOME, waits)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    guard.expect("granted").unlock().await.expect("held");
+}
+
+/// The first in the queue has died, so the one behind it is told of the short lease.
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_before_one_that_has_died() {
+    let cluster = Cluster::new(3);
+    let (holder, dying, next) = (
+        connect(&cluster).await,
+        connect(&cluster).await,
+        connect(&cluster).await,
+    );
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let lock = dying.red_lock("a").lease(ms(1000));
+    let dying = tokio::spawn(async move { lock.lock().await.map(multilock::MultiLockGuard::leak) });
+    sleep(ms(10)).await;
+    for master in cluster.iter() {
+        let beat = (1_u64 << 50).to_string();
+        // Behind the one that is called, and ahead of the last.
+        let ticket = master.command(&["ZRANGE", "multilock_queue:{a}", "0", "0", "WITHSCORES"]);
+        let ticket = &ticket.expect("one")[1];
+        for (key, score) in [("multilock_queue:{a}", ticket), ("multilock_beats:{a}", &beat)] {
+            let after = format!("{score}.5");
+            master.command(&["ZADD", key, &after, &dead(1)]).expect("written");
+        }
+    }
+    let lock = next.red_lock("a");
+    let next = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(ms(10)).await;
+    held.unlock().await.expect("held");
+    dying.await.expect("no panic").expect("granted");
+    let began = Instant::now();
+    next.await.expect("no panic").expect("granted");
+    assert!(began.elapsed() <= ms(1010), "{:?}", began.elapsed());
+}
