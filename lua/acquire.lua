@@ -145,10 +145,10 @@ else
     if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
     -- The one behind has not been told of this lease yet.
     queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, tonumber(lease))
-    local first = redis.pcall('zrange', KEYS[i + 2], 0, 0, 'withscores')[2]
-    if first then
+    local behind, first = queues.front(KEYS[i + 2])
+    if behind then
       waiting = waiting + call('zcard', KEYS[i + 2])
-      its = math.min(its or tonumber(first), tonumber(first))
+      its = math.min(its or first, first)
     end
     local left = call('pttl', KEYS[i])
     if left == -2 then

@@ -4,8 +4,9 @@
 -- ARGV  waiter
 -- Returns in how many queues it stood.
 --
--- Where it stood and nobody holds the name, the next one is called: the call may have been its own. So it is behind a
--- client of another library, whose release only the head listens for, and of a short lease the next one is told. Atomic, because a release must not call it in
+-- Where it stood and nobody holds the name, the next one is called: the call may have been its own. Where somebody
+-- does, the next one is told what it would have been told at the head: to ask, behind a client of another library,
+-- whose release only the head listens for; the end of a short lease. Atomic, because a release must not call it in
 -- between.
 
 local time = redis.call('time')

@@ -34,23 +34,28 @@ local function queues()
     redis.pcall('zrem', beats, waiter)
   end
 
+  -- The first waiter, whether its ticket counts or not, and its ticket.
+  local function front(queue)
+    local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
+    return first[1], tonumber(first[2])
+  end
+
   -- The waiter with the smallest ticket that counts, its ticket and its beat. With `here`, who has hung up counts
   -- no longer, but for `here` itself.
   local function head(queue, beats, now, here)
     for _ = 1, MOST do
-      local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
-      local waiter = first[1]
+      local waiter, ticket = front(queue)
       if not waiter then return nil end
       local beat = redis.pcall('zscore', beats, waiter)
       beat = type(beat) == 'string' and tonumber(beat) or 0
       if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then
-        return waiter, tonumber(first[2]), beat
+        return waiter, ticket, beat
       end
       drop(queue, beats, waiter)
     end
     -- Who asks next looks at the others.
-    local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
-    if first[1] then return first[1], tonumber(first[2]), now + 1 end
+    local waiter, ticket = front(queue)
+    if waiter then return waiter, ticket, now + 1 end
   end
 
   -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
@@ -98,6 +103,7 @@ local function queues()
   end
 
   return {
-    head = head, call_head = call_head, tell_head = tell_head, stand = stand, drop = drop, holder = holder,
+    front = front, head = head, call_head = call_head, tell_head = tell_head, stand = stand, drop = drop,
+    holder = holder,
   }
 end

@@ -74,13 +74,14 @@ impl Release {
     ) -> Self {
         let request = calls::release(&claim, here);
         let round = Round::release(pool, &request, claim.clone(), asked);
+        let sent = round.sent();
         Self {
             round: Some(round),
             record: ReleaseRecord {
                 pool: Arc::clone(pool),
                 claim,
                 waiting,
-                sent: Instant::now(),
+                sent,
             },
         }
     }

@@ -122,5 +122,10 @@ mod tests {
         assert!(courtesy.until(&names).is_some());
         heard(1, false);
         assert!(!courtesy.is_due(&names));
+        // A master that cannot be asked any more keeps its bit.
+        heard(2, true);
+        tokio::time::sleep(STALE).await;
+        courtesy.released(&names, &chance);
+        assert!(!courtesy.is_due(&names) && courtesy.until(&names).is_none());
     }
 }

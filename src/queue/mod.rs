@@ -207,6 +207,8 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
     use crate::node::waiters::Waiters;
 
@@ -250,6 +252,20 @@ mod tests {
         drop(third);
         assert!(lines.lines().is_empty());
         assert!(join(1).is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_let_its_turn_go_waits_for_it_anew() {
+        let (lines, waiters) = (Arc::new(Lines::default()), Waiters::default());
+        let again = new(&waiters, 7);
+        let join = |one: InLine| lines.join(&wanted("a"), one);
+        let first = join(new(&waiters, 5)).expect("nobody is ahead");
+        let standing = join(again.clone()).expect_err("behind another");
+        drop(first);
+        drop(standing);
+        let _other = join(new(&waiters, 9)).expect("nobody is ahead");
+        let standing = join(again).expect_err("behind another");
+        assert!(standing.turn().now_or_never().is_none());
     }
 
     #[tokio::test]

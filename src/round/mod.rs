@@ -164,6 +164,11 @@ impl Round {
         link.doubted_since(self.sent).or_else(standing)
     }
 
+    /// When everything was sent.
+    pub(crate) fn sent(&self) -> Instant {
+        self.sent
+    }
+
     /// Time since everything was sent.
     pub(crate) fn elapsed(&self) -> Duration {
         self.sent.elapsed()

@@ -140,27 +140,6 @@ async fn lease_timeout() {
     assert!(at.windows(2).all(|at| at[1] <= due(at)), "{at:?}");
 }
 
-/// One that is called, gets in and dies there is followed at the end of its lease by the next one in the queue.
-#[tokio::test(start_paused = true)]
-async fn a_dead_holder_with_a_short_lease_is_followed_at_its_end() {
-    let cluster = Cluster::new(NODES);
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        clients.push(connect(&cluster).await);
-    }
-    slow_down(&cluster, 1);
-    let guard = fair(&clients[0]).lock().await.expect("free");
-    let dying = waiter(fair(&clients[1]).lease(ms(1000))).await;
-    let next = waiter(fair(&clients[2])).await;
-    let (_, dying) = tokio::join!(guard.unlock(), within(HAND_OFF, dying));
-    dying.leak();
-    within(ms(1000) + HAND_OFF, next)
-        .await
-        .unlock()
-        .await
-        .expect("held");
-}
-
 /// Five hundred tasks of one process.
 #[tokio::test(start_paused = true)]
 async fn multiple_locks() {

@@ -151,7 +151,10 @@ async fn queues_of_another_type() {
         }
         for _ in 0..2 {
             let lock = first.red_lock(["a", "b"]).lease(ms(1000));
-            let held = lock.lock().await.expect("free");
+            let held = timeout(BEAT + SOME, lock.lock())
+                .await
+                .expect("in time")
+                .expect("free");
             let lock = second.red_lock(["a", "b"]).lease(ms(1000));
             let waits = tokio::spawn(async move { lock.lock().await });
             sleep(ms(100)).await;

@@ -355,3 +355,28 @@ async fn a_dead_holder_with_a_short_lease_is_followed_at_its_end() {
     next.await.expect("no panic").expect("granted");
     in_time(begun, ms(1010));
 }
+
+/// A client of another library releases while the waiter asks: it hears of that before it hears that it is refused.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_announced_while_it_asks_is_noticed() {
+    let cluster = Cluster::new(1);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .node_timeout(ms(1000));
+    let masters = cluster.connect(builder).await.expect("connects");
+    let master = cluster.master(0);
+    let run = |words: &[&str]| master.command(words).expect("done");
+    run(&["HSET", "a", "00000000-0000-4000-8000-000000000000:1", "1"]);
+    master.set_delay(Duration::ZERO, ms(200));
+    master.set_notice_delay(Some(Duration::ZERO));
+    let lock = masters.red_lock("a");
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    // Refused, subscribed, and asked again: the answer to that is on its way.
+    sleep(ms(500)).await;
+    assert_eq!(master.executed()["acquire"], 2);
+    run(&["DEL", "a"]);
+    run(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
+    let begun = Instant::now();
+    waits.await.expect("no panic").expect("granted");
+    in_time(begun, ms(500));
+}
