@@ -12,8 +12,8 @@ impl Step<'_> {
         asker.attempts += 1;
         asker.phase = Phase::Acquiring;
         asker.round = 0;
-        let token = self.propose(client);
-        self.state.clients[client].token = token;
+        asker.needs = self.scope.quorum[client];
+        self.propose(client);
         self.begin_round(client, false);
         for node in 0..NODES {
             self.ask(client, node, Verb::Acquire);
@@ -68,9 +68,8 @@ impl Step<'_> {
     }
 
     fn raise(&mut self, client: usize) {
-        let token = self.propose(client);
+        self.propose(client);
         let elapsed = self.state.clients[client].elapsed;
-        self.state.clients[client].token = token;
         self.state.clients[client].round += 1;
         let anywhere = !self.scope.rules.raise_needs_owner;
         let granted = |slot| matches!(slot, Slot::Granted { .. });
@@ -88,6 +87,9 @@ impl Step<'_> {
 
     /// Reads an answer to a raise.
     pub(crate) fn read_raised(&mut self, client: usize, node: usize, answer: Answer) {
+        if answer.word == Word::Granted && !answer.accepted {
+            self.state.breach(Breach::RaiseRefused);
+        }
         let link = &mut self.state.columns[node].links[client];
         let counts = answer.word == Word::Granted && answer.accepted && !link.distrusted;
         link.slot = if counts {
@@ -149,6 +151,7 @@ impl Step<'_> {
         let asker = &mut self.state.clients[client];
         asker.phase = Phase::Idle;
         asker.token = 0;
+        asker.top = 0;
         self.state.note(Event::RolledBack);
     }
 }

@@ -1,5 +1,7 @@
 //! A client: where it is in its work. What it knows of each node is in its links.
 
+use crate::scope::Scope;
+
 /// One client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
@@ -8,7 +10,10 @@ pub(crate) struct Client {
     pub(crate) attempts: u8,
     pub(crate) extensions_left: u8,
     pub(crate) entries_left: u8,
-    /// Rounds of the present attempt and its hold so far.
+    pub(crate) passes_left: u8,
+    /// Grants that its attempt or hold needs.
+    pub(crate) needs: u8,
+    /// Rounds of the present attempt and its tenure so far.
     pub(crate) round: u8,
     /// Ticks since the present round began; not counted beyond the validity.
     pub(crate) elapsed: u8,
@@ -20,11 +25,16 @@ pub(crate) struct Client {
     pub(crate) left: u8,
     /// How often the hold was entered.
     pub(crate) count: u8,
+    /// The token of the hold, or the first one that the attempt proposes.
     pub(crate) token: u8,
+    /// The last token of its block.
+    pub(crate) top: u8,
     /// The largest token that it proposed or saw.
     pub(crate) highest: u8,
     /// Attempts whose holds have lapsed and are not released yet, a bit each.
     pub(crate) lapsed: u8,
+    /// Attempts that were released, a bit each.
+    pub(crate) released: u8,
 }
 
 /// Where a client is.
@@ -35,15 +45,24 @@ pub(crate) enum Phase {
     /// A quorum granted; now it is to accept a larger token.
     Raising,
     Holding,
+    /// The tenure stands; one hold of it has ended, and the next one does not exist yet.
+    Between,
 }
 
 impl Client {
-    pub(crate) fn new(extensions: u8, entries: u8, highest: u8) -> Self {
+    pub(crate) fn new(scope: &Scope, client: usize) -> Self {
+        let highest = if scope.clock_until == 0 {
+            scope.clocks[client].unsigned_abs()
+        } else {
+            0
+        };
         Self {
             phase: Phase::Idle,
             attempts: 0,
-            extensions_left: extensions,
-            entries_left: entries,
+            extensions_left: scope.extensions[client],
+            entries_left: scope.entries[client],
+            passes_left: scope.passes[client],
+            needs: scope.quorum[client],
             round: 0,
             elapsed: 0,
             extending: None,
@@ -51,14 +70,21 @@ impl Client {
             left: 0,
             count: 0,
             token: 0,
+            top: 0,
             highest,
             lapsed: 0,
+            released: 0,
         }
     }
 
     /// Whether it has a guard with validity left.
     pub(crate) fn is_valid(&self) -> bool {
         self.phase == Phase::Holding && self.left > 0
+    }
+
+    /// Whether a tenure of it stands, with a hold or between two.
+    pub(crate) fn has_tenure(&self) -> bool {
+        matches!(self.phase, Phase::Holding | Phase::Between)
     }
 
     pub(crate) fn is_trying(&self) -> bool {

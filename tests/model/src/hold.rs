@@ -1,7 +1,7 @@
 //! A hold: its extension, re-entry, and its end.
 
 use crate::client::Phase;
-use crate::link::{Answer, Slot, Verb, Word};
+use crate::link::{Answer, Link, Slot, Verb, Word};
 use crate::state::{Breach, Event, NODES};
 use crate::step::Step;
 
@@ -59,12 +59,22 @@ impl Step<'_> {
     }
 
     fn prolong(&mut self, client: usize, retaken: bool) {
+        let counted = |link: &Link| link.forgetful && matches!(link.slot, Slot::Granted { .. });
+        let links = self.state.columns.iter().map(|column| &column.links[client]);
+        let forgetful = links.filter(|link| counted(link)).count();
+        if forgetful > self.scope.forgetful_allowed(self.quorum(client)) {
+            self.state.breach(Breach::Forgetful);
+        }
         let holder = &mut self.state.clients[client];
         let gained = holder.extending.unwrap_or(0).saturating_sub(holder.elapsed);
         let revived = holder.left == 0 && gained > 0;
+        let between = holder.phase == Phase::Between;
         holder.left = holder.left.max(gained);
         if revived {
             self.state.breach(Breach::Revived);
+        }
+        if between {
+            self.state.note(Event::ExtendedBetween);
         }
         self.state.note(Event::Extended);
         if retaken {
@@ -145,10 +155,7 @@ impl Step<'_> {
 
     /// Leaves for the last time.
     pub(crate) fn unlock(&mut self, client: usize) {
-        let (attempt, token) = (
-            self.state.clients[client].attempt(),
-            self.state.clients[client].token,
-        );
+        let (attempt, token) = (self.state.clients[client].attempt(), self.declared(client));
         if self.scope.rules.client_counts {
             self.release(client, attempt, token, |_| true);
         } else {
@@ -156,12 +163,18 @@ impl Step<'_> {
         }
         self.end_round(client);
         if self.scope.rules.unlock_ends_first {
-            let holder = &mut self.state.clients[client];
-            holder.phase = Phase::Idle;
-            holder.left = 0;
-            holder.count = 0;
-            holder.token = 0;
+            self.forget(client);
         }
+    }
+
+    /// The client has no hold any more, and no tenure.
+    pub(crate) fn forget(&mut self, client: usize) {
+        let holder = &mut self.state.clients[client];
+        holder.phase = Phase::Idle;
+        holder.left = 0;
+        holder.count = 0;
+        holder.token = 0;
+        holder.top = 0;
     }
 
     /// Releases a hold that lapsed, however late: its guard may have been kept.

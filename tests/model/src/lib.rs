@@ -27,16 +27,21 @@
 //! - Attempts, the raise of a token, rollback to all nodes that may have granted, extension with
 //!   retakes, re-entry, unlock, lapse and the release of a lapsed hold at any later time, obligations,
 //!   quarantine and how many nodes in it may vote, fencing tokens with clocks that differ, force.
+//! - Tenures: what stands on the nodes is passed on to the next hold of the same client, with a token of its
+//!   own from the block that was accepted, also while a round is under way or the client sleeps.
 //!
 //! # What is not
 //!
 //! - Notices, waiting and fairness, but for the queue: safety only. That something is possible is checked by witnesses.
+//! - Two tasks of a client that attempt at once: who is passed a tenure has nothing of its own out. When a tenure
+//!   is passed on rather than released: it may be at any time while it is valid.
 //! - More than one name, several names at once, holds renewed in one call, other libraries' keys.
 //! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
 //! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
 //!   promises.
 //! - Fence keys that nodes lose with a restart, and what makes up for them: the switches are there, a scope that
-//!   is small enough is not yet; neither is the raise without its owner check.
+//!   is small enough is not yet; neither is the raise without its owner check. So nothing needs an extension to
+//!   declare the last token of a block, either.
 //! - A crashed client: like one that never does anything again, which every client here may do.
 //!
 //! Nodes that are alike may change places, so states are kept with their nodes in order. States are
@@ -58,6 +63,7 @@ mod scope;
 mod scopes;
 mod state;
 mod step;
+mod tenure;
 mod weaker;
 mod world;
 

@@ -21,6 +21,8 @@ pub(crate) struct Link {
     pub(crate) owed: Queue,
     /// The node's part in the client's present round.
     pub(crate) slot: Slot,
+    /// The node was in quarantine when the present round began.
+    pub(crate) forgetful: bool,
     /// The node has no vote in the present round.
     pub(crate) distrusted: bool,
     /// The attempts of which something may be on the node, a bit each.
@@ -113,6 +115,7 @@ impl Link {
             abandoned: Queue::default(),
             owed: Queue::default(),
             slot: Slot::Unasked,
+            forgetful: false,
             distrusted: false,
             touched: 0,
         }

@@ -34,6 +34,9 @@ pub enum Action {
     Enter { client: usize },
     Leave { client: usize },
     Unlock { client: usize },
+    HandOver { client: usize },
+    TakeOver { client: usize },
+    DropOldGuard { client: usize },
     Bury { client: usize, attempt: u8 },
     Execute { client: usize, node: usize },
     ExecuteAbandoned { client: usize, node: usize },
@@ -55,17 +58,9 @@ impl Model for Protocol {
             node: Node::default(),
             links: std::array::from_fn(|_| Link::new()),
         };
-        let client = |c: usize| {
-            let proposes = if scope.clock_until == 0 {
-                scope.clocks[c].unsigned_abs()
-            } else {
-                0
-            };
-            Client::new(scope.extensions[c], scope.entries[c], proposes)
-        };
         vec![State {
             columns: std::array::from_fn(|_| column),
-            clients: std::array::from_fn(client),
+            clients: std::array::from_fn(|client| Client::new(scope, client)),
             breaks: scope.breaks,
             restarts: scope.restarts,
             forced: None,
@@ -116,6 +111,9 @@ impl Model for Protocol {
         match action {
             Action::Attempt { client } => step.attempt(client),
             Action::GiveUp { client } if state.clients[client].entering => step.cancel_entry(client),
+            Action::GiveUp { client } if state.clients[client].phase == Phase::Between => {
+                step.give_up_next(client);
+            }
             Action::GiveUp { client } => step.roll_back(client),
             Action::Read { client, node } => read(&mut step, client, node),
             Action::Extend { client } => step.extend(client, Verb::Extend),
@@ -123,6 +121,9 @@ impl Model for Protocol {
             Action::Enter { client } => step.enter(client),
             Action::Leave { client } => step.leave(client),
             Action::Unlock { client } => step.unlock(client),
+            Action::HandOver { client } => step.hand_over(client),
+            Action::TakeOver { client } => step.take_over(client),
+            Action::DropOldGuard { client } => step.drop_old_guard(client),
             Action::Bury { client, attempt } => step.bury(client, attempt),
             Action::Execute { client, node } => step.execute(client, node),
             Action::ExecuteAbandoned { client, node } => step.execute_abandoned(client, node),
@@ -170,9 +171,33 @@ impl Protocol {
                     Action::Unlock { client }
                 });
             }
+            Phase::Between => {
+                if one.left > 0 && one.extensions_left > 0 {
+                    actions.push(Action::Extend { client });
+                }
+                actions.extend([Action::TakeOver { client }, Action::GiveUp { client }]);
+            }
         }
+        self.of_tenure(one, client, actions);
         let lapsed = (0..one.attempts).filter(|attempt| one.lapsed & 1 << attempt != 0);
         actions.extend(lapsed.map(|attempt| Action::Bury { client, attempt }));
+    }
+
+    fn of_tenure(&self, one: &Client, client: usize, actions: &mut Vec<Action>) {
+        let rules = &self.scope.rules;
+        if one.phase != Phase::Holding || one.entering {
+            return;
+        }
+        if one.passes_left > 0 && one.count == 1 && (!self.scope.fenced || one.token < one.top) {
+            actions.push(if rules.ends_before_next {
+                Action::HandOver { client }
+            } else {
+                Action::TakeOver { client }
+            });
+        }
+        if one.passes_left < self.scope.passes[client] && !rules.old_guards_idle {
+            actions.push(Action::DropOldGuard { client });
+        }
     }
 }
 
@@ -206,7 +231,7 @@ fn read(step: &mut Step<'_>, client: usize, node: usize) {
         Phase::Acquiring => step.read_acquired(client, node, answer),
         Phase::Raising => step.read_raised(client, node, answer),
         Phase::Holding if step.state.clients[client].entering => step.read_entered(client, node, answer),
-        Phase::Holding => step.read_extended(client, node, answer),
+        Phase::Holding | Phase::Between => step.read_extended(client, node, answer),
     }
 }
 
@@ -244,6 +269,11 @@ impl fmt::Display for Action {
             Self::Enter { client } => write!(f, "{} enters again", name(client)),
             Self::Leave { client } => write!(f, "{} leaves once", name(client)),
             Self::Unlock { client } => write!(f, "{} unlocks", name(client)),
+            Self::HandOver { client } => write!(f, "a hold of {} ends, to pass its tenure on", name(client)),
+            Self::TakeOver { client } => write!(f, "the next hold of {} takes the tenure over", name(client)),
+            Self::DropOldGuard { client } => {
+                write!(f, "{} drops a guard of a hold that was passed on", name(client))
+            }
             Self::Bury { client, attempt } => {
                 write!(
                     f,

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use crate::link::{Answer, Request, Verb, Word};
-use crate::rules::Rules;
+use crate::scope::Scope;
 use crate::state::Owner;
 
 /// What a node stores under the name, and since when it has a vote.
@@ -52,16 +52,17 @@ pub(crate) struct Executed {
 
 impl Node {
     /// Runs a request. `lease` is what this node makes of the lease that is asked for, in ticks.
-    pub(crate) fn execute(&mut self, request: Request, lease: u8, rules: &Rules) -> Executed {
+    pub(crate) fn execute(&mut self, request: Request, lease: u8, scope: &Scope) -> Executed {
         let before = (self.holder, self.ttl);
-        let answer = self.answer(request, lease, rules);
+        let answer = self.answer(request, lease, scope);
         Executed {
             answer,
             ttl_shrank: before.0 == self.holder && self.ttl < before.1,
         }
     }
 
-    fn answer(&mut self, request: Request, lease: u8, rules: &Rules) -> Answer {
+    fn answer(&mut self, request: Request, lease: u8, scope: &Scope) -> Answer {
+        let rules = &scope.rules;
         let Request {
             verb, owner, token, ..
         } = request;
@@ -89,7 +90,7 @@ impl Node {
                 return say(Word::Granted, false);
             }
             Verb::Raise if !rules.raise_needs_owner => {
-                let accepted = self.accept(token, rules);
+                let accepted = self.accept(request, scope);
                 return say(Word::Granted, accepted);
             }
             _ if self.revoked & owner.bit() != 0 => return say(Word::Revoked, false),
@@ -101,7 +102,7 @@ impl Node {
             None if creates => self.take(owner, lease),
             None => return say(Word::Absent, false),
             Some(_) if !ours => {
-                let accepted = !rules.accept_with_grant && self.accept(token, rules);
+                let accepted = !rules.accept_with_grant && self.accept(request, scope);
                 return say(Word::Refused, accepted);
             }
             Some(_) if rules.lease_only_raised => self.ttl = self.ttl.max(lease),
@@ -127,13 +128,22 @@ impl Node {
         } else {
             Word::Granted
         };
-        let accepted = self.accept(token, rules);
+        let accepted = self.accept(request, scope);
         say(word, accepted)
     }
 
-    fn accept(&mut self, token: u8, rules: &Rules) -> bool {
-        let accepted = token > self.fence || !rules.accept_strictly && token == self.fence;
-        self.fence = self.fence.max(token);
+    fn accept(&mut self, request: Request, scope: &Scope) -> bool {
+        let Request { verb, token, .. } = request;
+        let accepted = token > self.fence || !scope.rules.accept_strictly && token == self.fence;
+        let proposed = matches!(verb, Verb::Acquire | Verb::Raise);
+        let stored = if proposed && scope.rules.block_stored {
+            token + scope.block - 1
+        } else {
+            token
+        };
+        if accepted {
+            self.fence = stored;
+        }
         accepted
     }
 

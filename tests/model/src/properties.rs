@@ -2,7 +2,7 @@
 
 use stateright::Property;
 
-use crate::client::Phase;
+use crate::client::{Client, Phase};
 use crate::model::Protocol;
 use crate::node::Node;
 use crate::scope::Scope;
@@ -26,6 +26,12 @@ pub(crate) const LOST_IS_LOST: &str = "lost is terminal";
 pub(crate) const IN_TIME: &str = "no hold is handed out late";
 /// What is left of a hold on a node never falls but by time and release.
 pub(crate) const TTL: &str = "no lease is shortened";
+/// No tenure is released a second time.
+pub(crate) const RELEASED_ONCE: &str = "a tenure is released once";
+/// A node where an attempt holds accepts its raised token.
+pub(crate) const ONE_RAISE: &str = "one raise is enough";
+/// An extension counts so many forgetful nodes only as every quorum meets it outside them.
+pub(crate) const REMEMBERED: &str = "an extension rests on nodes that remember";
 /// Whoever was forced out of a node does not come back there.
 pub(crate) const FORCED_OUT: &str = "forced out is out";
 
@@ -33,7 +39,8 @@ pub(crate) const FORCED_OUT: &str = "forced out is out";
 pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
     let promises = [
         Property::always(ONE_HOLD, |_: &Protocol, state: &State| {
-            state.clients.iter().filter(|client| client.is_valid()).count() <= 1
+            let valid = state.clients.iter().filter(|client| client.is_valid());
+            valid.count() <= 1 && !state.has_breach(Breach::Overlap)
         }),
         Property::always(STANDS, valid_stands),
         Property::always(NO_ORPHAN, |model, state| {
@@ -53,6 +60,15 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
         }),
         Property::always(IN_TIME, |_, state: &State| !state.has_breach(Breach::TooLate)),
         Property::always(TTL, |_, state: &State| !state.has_breach(Breach::TtlShrank)),
+        Property::always(RELEASED_ONCE, |_, state: &State| {
+            !state.has_breach(Breach::ReleasedTwice)
+        }),
+        Property::always(ONE_RAISE, |_, state: &State| {
+            !state.has_breach(Breach::RaiseRefused)
+        }),
+        Property::always(REMEMBERED, |_, state: &State| {
+            !state.has_breach(Breach::Forgetful)
+        }),
         Property::always(FORCED_OUT, |_, state: &State| {
             let back =
                 |column: &crate::state::Column| !column.node.force_due && column.node.holder == state.forced;
@@ -89,6 +105,15 @@ fn witnesses() -> Vec<Property<Protocol>> {
         witness!("a force", Forced),
         witness!("a late arrival", LateArrival),
         witness!("a quarantined answer", Quarantined),
+        witness!("a pass", PassedOn),
+        witness!("an extension between two holds", ExtendedBetween),
+        Property::sometimes(
+            "asleep while passing on, and a rival holds",
+            |_, state: &State| {
+                let asleep = |client: &Client| client.phase == Phase::Between && client.left == 0;
+                state.clients.iter().any(asleep) && state.clients.iter().any(Client::is_valid)
+            },
+        ),
         Property::sometimes("quiet after a grant", |_, state: &State| {
             state.issued != 0 && state.is_quiet()
         }),
@@ -110,7 +135,7 @@ fn valid_stands(model: &Protocol, state: &State) -> bool {
             let owner = Some(Owner::new(number, attempt));
             let stands = |node: &Node| node.holder == owner || node.quarantine > 0;
             let standing = state.columns.iter().filter(|column| stands(&column.node)).count();
-            standing >= usize::from(model.scope.quorum[number])
+            standing >= usize::from(client.needs)
         })
 }
 

@@ -49,6 +49,27 @@ pub struct Rules {
     pub force_marks: bool,
     /// The client counts re-entries. Off: the nodes do, up and down.
     pub client_counts: bool,
+    /// A tenure is passed on to holds that need as many grants as the one before. Off: to any.
+    pub same_needs: bool,
+    /// A hold has ended before the next one of its tenure exists. Off: it ends afterwards.
+    pub ends_before_next: bool,
+    /// A hold that was passed on is valid for what is left of the tenure. Off: for a lease from then.
+    pub validity_of_tenure: bool,
+    /// Every hold of a tenure has a token of its own. Off: they share one.
+    pub token_for_each_hold: bool,
+    /// A node that accepts a block of tokens stores its last one. Off: its first.
+    pub block_stored: bool,
+    /// A client proposes above the last token of its own last block. Off: above the first.
+    pub above_own_block: bool,
+    /// Extensions, retakes and releases declare the last token of the block. Off: the hold's, which
+    /// nothing here refutes: as long as no fence is lost, a quorum has stored the block's last token.
+    pub block_declared: bool,
+    /// A guard of a hold that was passed on releases nothing.
+    pub old_guards_idle: bool,
+    /// A tenure that was released is not passed on.
+    pub released_is_over: bool,
+    /// A tenure whose next hold is given up before it exists is released.
+    pub given_up_is_released: bool,
 }
 
 impl Rules {
@@ -76,5 +97,15 @@ impl Rules {
         floor: true,
         force_marks: true,
         client_counts: true,
+        same_needs: true,
+        ends_before_next: true,
+        validity_of_tenure: true,
+        token_for_each_hold: true,
+        block_stored: true,
+        above_own_block: true,
+        block_declared: true,
+        old_guards_idle: true,
+        released_is_over: true,
+        given_up_is_released: true,
     };
 }

@@ -79,14 +79,19 @@ where
     }
 }
 
-/// Looks for the shortest way in which a weaker form breaks its promise.
+/// Looks for the shortest way in which a weaker form breaks its promise, which is as long as it says.
 #[must_use]
 pub fn refute(weaker: &Weaker) -> Verdict {
     let model = || Protocol {
         scope: weaker.scope.clone(),
         unordered: true,
     };
-    refuted(weaker.scope.name, model, weaker.breaks)
+    let mut verdict = refuted(weaker.scope.name, model, weaker.breaks);
+    if verdict.depth != weaker.steps {
+        let expected = format!("in {} steps, not in {}", verdict.depth, weaker.steps);
+        verdict.failures.push(expected);
+    }
+    verdict
 }
 
 pub(crate) fn refuted<M>(name: &'static str, model: impl Fn() -> M, breaks: &'static str) -> Verdict

@@ -21,6 +21,8 @@ pub struct Scope {
     pub shorter: bool,
     /// Re-entries of each client, over all its holds.
     pub entries: [u8; CLIENTS],
+    /// How often each client passes a tenure on, over all its tenures.
+    pub passes: [u8; CLIENTS],
     /// Whether time passes. Without it nothing expires, and more can be explored of what does not
     /// rest on time.
     pub time: bool,
@@ -40,6 +42,8 @@ pub struct Scope {
     pub losses: &'static [Loss],
     /// Whether holds have fencing tokens.
     pub fenced: bool,
+    /// How many tokens an attempt proposes at once, for as many holds of its tenure.
+    pub block: u8,
     /// What each client's clock proposes as a token at first, or by how many ticks it is off where
     /// there are clocks.
     pub clocks: [i8; CLIENTS],
@@ -74,6 +78,7 @@ impl Scope {
         extensions: [0; CLIENTS],
         shorter: false,
         entries: [0; CLIENTS],
+        passes: [0; CLIENTS],
         time: true,
         lease: 2,
         drift: 0,
@@ -83,6 +88,7 @@ impl Scope {
         restarts: 0,
         losses: &[Loss::Lock],
         fenced: false,
+        block: 1,
         clocks: [0; CLIENTS],
         clock_until: 0,
         force: false,
@@ -104,11 +110,11 @@ impl Scope {
         }
     }
 
-    /// How many nodes in quarantine may vote for a client: of its quorum and any other policy's
-    /// smallest, a majority, at least one node in common must remember.
-    pub(crate) fn forgetful_allowed(&self, client: usize) -> usize {
+    /// How many nodes in quarantine may vote for a quorum: of it and any other policy's smallest, a
+    /// majority, at least one node in common must remember.
+    pub(crate) fn forgetful_allowed(&self, quorum: usize) -> usize {
         let majority = NODES / 2 + 1;
-        let allowed = usize::from(self.quorum[client]) + majority - NODES - 1;
+        let allowed = quorum + majority - NODES - 1;
         allowed + usize::from(!self.rules.allowance)
     }
 

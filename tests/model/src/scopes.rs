@@ -10,6 +10,7 @@ pub fn scopes() -> Vec<Scope> {
     let mut scopes = of_locks();
     scopes.extend(of_memory());
     scopes.extend(of_tokens());
+    scopes.extend(of_tenures());
     scopes
 }
 
@@ -133,4 +134,80 @@ fn of_tokens() -> Vec<Scope> {
         witnesses: &["a raise", "a refused rival wins", "quiet after a grant"],
         ..Scope::REDLOCK
     }]
+}
+
+fn of_tenures() -> Vec<Scope> {
+    vec![
+        Scope {
+            name: "passed on",
+            extensions: [1, 0],
+            passes: [2, 0],
+            witnesses: &[
+                "a pass",
+                "an extension between two holds",
+                "a retake counts",
+                "a lapse",
+            ],
+            ..Scope::REDLOCK
+        },
+        Scope {
+            name: "passed on, a node forgets",
+            extensions: [1, 0],
+            passes: [1, 0],
+            restarts: 1,
+            witnesses: &["a pass", "a retake counts", "a quarantined answer"],
+            ..Scope::REDLOCK
+        },
+        Scope {
+            name: "passed on, MultiLock, all but one forget",
+            rules: Rules {
+                quarantine: false,
+                ..Rules::PROTOCOL
+            },
+            quorum: [3, 3],
+            extensions: [1, 0],
+            passes: [1, 0],
+            restarts: 2,
+            not_promised: &[STANDS],
+            witnesses: &["a pass", "a retake counts"],
+            ..Scope::REDLOCK
+        },
+        Scope {
+            name: "passed on, late acquires",
+            rules: Rules {
+                kill_predecessor: false,
+                ..Rules::PROTOCOL
+            },
+            extensions: [1, 0],
+            passes: [1, 1],
+            time: false,
+            breaks: 1,
+            fenced: true,
+            block: 2,
+            not_promised: &[NO_ORPHAN, QUIET],
+            witnesses: &["a pass", "a late arrival"],
+            ..Scope::REDLOCK
+        },
+        Scope {
+            name: "passed on, tokens",
+            passes: [1, 1],
+            fenced: true,
+            block: 2,
+            clocks: [0, 1],
+            witnesses: &["a pass", "a raise", "asleep while passing on, and a rival holds"],
+            ..Scope::REDLOCK
+        },
+        Scope {
+            name: "passed on, tokens that are raised",
+            attempts: [2, 1],
+            extensions: [1, 0],
+            passes: [2, 1],
+            time: false,
+            fenced: true,
+            block: 3,
+            clocks: [0, 1],
+            witnesses: &["a pass", "a raise", "a refused rival wins", "quiet after a grant"],
+            ..Scope::REDLOCK
+        },
+    ]
 }

@@ -28,7 +28,7 @@ pub struct State {
     /// The tokens that were handed out, a bit each.
     pub(crate) issued: u64,
     /// Promises that the last step broke, a bit each of [`Breach`].
-    pub(crate) breaches: u8,
+    pub(crate) breaches: u16,
     /// What has come about on the way here, a bit each of [`Event`].
     pub(crate) events: Aside<u16>,
     /// The clients of which an attempt was refused by a holder, a bit each.
@@ -76,6 +76,13 @@ pub(crate) enum Breach {
     TtlShrank,
     /// A hold was handed out or prolonged although its time was over.
     TooLate,
+    /// A hold was handed out while the one before it in its tenure was valid.
+    Overlap,
+    ReleasedTwice,
+    /// A node where the attempt holds did not accept its raised token.
+    RaiseRefused,
+    /// An extension counted more forgetful nodes than its quorum bears.
+    Forgetful,
 }
 
 /// What must be possible, or a model would be empty talk.
@@ -96,15 +103,18 @@ pub(crate) enum Event {
     LateArrival,
     /// A node that was in quarantine answered and did not count.
     Quarantined,
+    PassedOn,
+    /// An extension was confirmed between two holds of a tenure.
+    ExtendedBetween,
 }
 
 impl State {
     pub(crate) fn breach(&mut self, breach: Breach) {
-        self.breaches |= 1 << breach as u8;
+        self.breaches |= 1 << breach as u16;
     }
 
     pub(crate) fn has_breach(&self, breach: Breach) -> bool {
-        self.breaches & 1 << breach as u8 != 0
+        self.breaches & 1 << breach as u16 != 0
     }
 
     pub(crate) fn note(&mut self, event: Event) {

@@ -29,21 +29,35 @@ impl Step<'_> {
         Request {
             verb,
             owner: self.present_owner(client),
-            token: asker.token,
+            token: match verb {
+                Verb::Acquire | Verb::Raise => asker.token,
+                _ => self.declared(client),
+            },
             serial: asker.serial(),
+        }
+    }
+
+    /// The token that is declared once there is a hold.
+    pub(crate) fn declared(&self, client: usize) -> u8 {
+        let holder = &self.state.clients[client];
+        if self.scope.rules.block_declared {
+            holder.top
+        } else {
+            holder.token
         }
     }
 
     /// Begins a round: whose vote counts is settled when it is sent.
     pub(crate) fn begin_round(&mut self, client: usize, counts_everybody: bool) {
-        let allowed = self.scope.forgetful_allowed(client);
+        let allowed = self.scope.forgetful_allowed(self.quorum(client));
         let forgetful = |node: &crate::node::Node| node.quarantine > 0;
         let columns = &mut self.state.columns;
         let many = columns.iter().filter(|column| forgetful(&column.node)).count() > allowed;
         for column in columns {
             let link = &mut column.links[client];
             link.slot = Slot::Unasked;
-            link.distrusted = many && !counts_everybody && forgetful(&column.node);
+            link.forgetful = forgetful(&column.node);
+            link.distrusted = many && !counts_everybody && link.forgetful;
         }
         self.state.clients[client].elapsed = 0;
     }
@@ -72,6 +86,10 @@ impl Step<'_> {
             serial: 0,
         };
         let obligations = self.scope.rules.obligations;
+        if self.state.clients[client].released & 1 << attempt != 0 {
+            self.state.breach(Breach::ReleasedTwice);
+        }
+        self.state.clients[client].released |= 1 << attempt;
         for column in &mut self.state.columns {
             let link = &mut column.links[client];
             if link.touched & 1 << attempt != 0 && chosen(link.slot) {
@@ -89,6 +107,7 @@ impl Step<'_> {
     pub(crate) fn end_round(&mut self, client: usize) {
         for column in &mut self.state.columns {
             column.links[client].slot = Slot::Unasked;
+            column.links[client].forgetful = false;
             column.links[client].distrusted = false;
         }
         let asker = &mut self.state.clients[client];
@@ -103,7 +122,7 @@ impl Step<'_> {
     }
 
     pub(crate) fn quorum(&self, client: usize) -> usize {
-        usize::from(self.scope.quorum[client])
+        usize::from(self.state.clients[client].needs)
     }
 
     /// Refusals that leave no quorum.
@@ -111,11 +130,11 @@ impl Step<'_> {
         NODES - self.quorum(client) + 1
     }
 
-    /// A token above all that the client has proposed or seen, its clock, and what nodes may have
-    /// forgotten.
-    pub(crate) fn propose(&mut self, client: usize) -> u8 {
+    /// Proposes a block of tokens above all that the client has proposed or seen, its clock, and what
+    /// nodes may have forgotten.
+    pub(crate) fn propose(&mut self, client: usize) {
         if !self.scope.fenced {
-            return 0;
+            return;
         }
         let mut token = self.state.clients[client].highest + 1;
         if self.scope.clock_until > 0 {
@@ -128,8 +147,15 @@ impl Step<'_> {
                 token = token.max(floor);
             }
         }
-        self.state.clients[client].highest = token;
-        token
+        let top = token + self.scope.block - 1;
+        let asker = &mut self.state.clients[client];
+        asker.token = token;
+        asker.top = top;
+        asker.highest = if self.scope.rules.above_own_block {
+            top
+        } else {
+            token
+        };
     }
 
     /// What a node that starts now has to assume forgotten: all that was proposed before its
@@ -141,13 +167,15 @@ impl Step<'_> {
         (self.state.now + self.scope.lease) * TOKENS_A_TICK.unsigned_abs()
     }
 
-    /// A token was handed out.
+    /// A token was handed out. A hold without validity may be late with it: it is ordered as its tenure
+    /// was granted.
     pub(crate) fn issue(&mut self, client: usize) {
-        let token = self.state.clients[client].token;
+        let holder = &self.state.clients[client];
+        let (token, late) = (holder.token, holder.left == 0);
         if self.state.issued & 1 << token != 0 {
             self.state.breach(Breach::TokenTwice);
         }
-        if token < self.state.last_issued() {
+        if !late && token < self.state.last_issued() {
             self.state.breach(Breach::TokenFell);
         }
         self.state.issued |= 1 << token;
@@ -163,6 +191,7 @@ impl Step<'_> {
             loser.lapsed |= 1 << loser.attempt();
             loser.count = 0;
             loser.token = 0;
+            loser.top = 0;
         }
         self.state.note(Event::Lapsed);
     }

@@ -33,9 +33,7 @@ impl Step<'_> {
             self.scope.lease
         };
         let lease = asked.saturating_add_signed(self.scope.skew[node]);
-        let executed = self.state.columns[node]
-            .node
-            .execute(request, lease, &self.scope.rules);
+        let executed = self.state.columns[node].node.execute(request, lease, self.scope);
         if executed.ttl_shrank {
             self.state.breach(Breach::TtlShrank);
         }
@@ -147,10 +145,13 @@ impl Step<'_> {
             if one.is_trying() || one.extending.is_some() {
                 one.elapsed = (one.elapsed + 1).min(most);
             }
-            if one.is_valid() {
+            if one.has_tenure() && one.left > 0 {
                 one.left -= 1;
-                if one.left == 0 && one.phase == Phase::Holding {
-                    self.lapse(client);
+                match (one.left, one.phase) {
+                    (0, Phase::Holding) => self.lapse(client),
+                    // Whoever is passing it on may notice later.
+                    (0, _) => self.end_round(client),
+                    _ => {}
                 }
             }
         }
