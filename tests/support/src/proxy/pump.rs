@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
 
 use super::line::Line;
+use super::timer::sleep_until;
 
 const CHUNK: usize = 16 * 1024;
 
