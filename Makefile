@@ -80,7 +80,7 @@ soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute wh
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh
 
-loom: need-cargo ## The pipe and the inbox under every interleaving of their threads
+loom: need-cargo ## The pipe, the inbox and the line of tasks under every interleaving of their threads
 	@cargo test -q -p multilock-loom
 
 fuzz: need-cargo ## Replies, URLs and the environment from libFuzzer, SECONDS (60) each (ONLY="framing replies settings")
@@ -95,15 +95,15 @@ lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 
-bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7")
+bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7", RUNS=5: the median)
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
-	@cargo run --release -q -p multilock-bench -- run $(ONLY)
+	@cargo run --release -q -p multilock-bench -- run $(if $(RUNS),--runs $(RUNS)) $(ONLY)
 
-bench-quick: need-cargo ## A subset of it, in a minute and a half
+bench-quick: need-cargo ## A subset of it, in two minutes
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
-	@cargo run --release -q -p multilock-bench -- run --quick $(ONLY)
+	@cargo run --release -q -p multilock-bench -- run --quick $(if $(RUNS),--runs $(RUNS)) $(ONLY)
 
 bench-report: need-cargo ## Draw the last run into docs/performance
 	@cargo run --release -q -p multilock-bench -- report

@@ -12,7 +12,7 @@
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
 --                                 is one, was accepted: it is above every fence, or was accepted before
 --   {stamp, 1, waiting, first}    the same, and so many wait for the names, the first of them with this ticket
---   {stamp, 3, highest}           granted, but the token is not above every fence
+--   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence
 --   {stamp, 0, ms left, causes[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without a
 --                                 TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
 --                                 o a hold of this crate's, h a field that is another library's, s a key of
@@ -69,7 +69,9 @@ end
 -- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
 -- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
 -- common one does not pay for it.
-local found, granted = call('exists', unpack(KEYS, 1, charter)), stamp
+local found = call('exists', unpack(KEYS, 1, charter))
+-- How many wait, and the smallest ticket of theirs.
+local waiting, first
 if found > 0 then
   local agreed = call('get', KEYS[charter])
   if agreed then
@@ -139,16 +141,16 @@ else
     return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
   end
 
-  local waiting, its = 0, nil
+  local counted, smallest = 0, nil
   for n = 1, names do
     local i = 3 * n - 2
     if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
     -- The one behind has not been told of this lease yet.
     queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, tonumber(lease))
-    local behind, first = queues.front(KEYS[i + 2])
+    local behind, its = queues.front(KEYS[i + 2])
     if behind then
-      waiting = waiting + call('zcard', KEYS[i + 2])
-      its = math.min(its or first, first)
+      counted = counted + call('zcard', KEYS[i + 2])
+      smallest = math.min(smallest or its, its)
     end
     local left = call('pttl', KEYS[i])
     if left == -2 then
@@ -160,11 +162,12 @@ else
       call('hset', KEYS[i], owner, count)
     end
   end
-  if its then granted = {stamp, 1, waiting, string.format('%.0f', its)} end
+  if smallest then waiting, first = counted, string.format('%.0f', smallest) end
 end
 
+local granted = waiting and {stamp, 1, waiting, first} or stamp
 if not token then return granted end
-if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest)} end
+if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
 -- Whole milliseconds, none of them too few.
 local left = math.ceil((top + LIFE - clock) / 1000)
 for i = fences + 1, fences + names do

@@ -11,7 +11,7 @@
 --                            fence was to be raised, the token was above every fence
 --   3                        continued, but the token was not above every fence, which stay as they are
 --   2                        absent: a name is free here; nothing was written
---   {0, ms left, type}       another holds a name; nothing was written
+--   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
 -- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
 -- to so many ms; nothing was written
@@ -74,7 +74,9 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   local last, absent = first + 2 * names - 1, false
   for i = first, last, 2 do
     -- pcall: a key of another type is an answer here, not an error.
-    if redis.pcall('hexists', KEYS[i], owner) ~= 1 then
+    local held = redis.pcall('hget', KEYS[i], owner)
+    -- A count of 0 is what the owner has left, and keeps from everybody for a while (see retain.lua).
+    if type(held) ~= 'string' or held == '0' then
       if tonumber(redis.call('zscore', KEYS[i + 1], owner) or 0) > now then return -1 end
       local left = redis.call('pttl', KEYS[i])
       if left ~= -2 then return {0, left, redis.call('type', KEYS[i])['ok']} end

@@ -1,13 +1,15 @@
 //! Closing a client: its holds are released, and what masters are owed is sent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
 use tokio::time::timeout;
 
 use crate::error::LossCause;
-use crate::hold::Hold;
 use crate::hold::client::Client;
+use crate::hold::release::Release;
+use crate::hold::tenure::Tenure;
 use crate::masters::Masters;
 use crate::node::DeferredRelease;
 
@@ -15,7 +17,8 @@ use crate::node::DeferredRelease;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closing {
-    /// They are released at once; to their guards they are lost.
+    /// They are released at once, or once they are no longer kept ([`MultiLock::at_least`](crate::MultiLock::at_least)); to
+    /// their guards they are lost.
     Release,
     /// They stay on the masters until their leases end. Their guards keep the validity they have.
     Leave,
@@ -29,6 +32,8 @@ pub struct Closed {
     pub released: u64,
     /// Holds of which too few masters have said so: their leases free the names at the latest.
     pub unconfirmed: u64,
+    /// Holds whose names are kept for a while longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
+    pub kept: u64,
     /// Masters that could not be told everything, and how many releases they are owed.
     pub left: Vec<(Arc<str>, u64)>,
 }
@@ -55,10 +60,11 @@ impl Masters {
         pool.tracker.close();
         pool.closing.cancel();
         if holds == Closing::Release {
-            for hold in client.schedule.all() {
-                release(client, &hold);
+            for tenure in client.schedule.all() {
+                release(client, &tenure);
             }
         }
+        let kept = client.kept.load(Ordering::Relaxed);
         // What is on its way gets there before the connections end.
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         let quiet = pool.config.node_timeout * SILENT;
@@ -68,6 +74,7 @@ impl Masters {
         let mut closed = Closed {
             released: released as u64,
             unconfirmed: (of - released) as u64,
+            kept,
             left: Vec::new(),
         };
         for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
@@ -78,15 +85,23 @@ impl Masters {
 }
 
 /// Every master is told with others, in batches.
-fn release(client: &Client, hold: &Arc<Hold>) {
-    if !hold.lose(LossCause::Closed) || !hold.is_to_release() {
+fn release(client: &Client, tenure: &Tenure) {
+    let kept = tenure.kept();
+    if !tenure.lose(LossCause::Closed) || !tenure.is_to_release() {
         return;
     }
-    let touched = hold.touched();
+    let touched = tenure.touched();
+    if !kept.is_zero() {
+        client.kept.fetch_add(1, Ordering::Relaxed);
+        drop(Release::keep(&client.pool, tenure.claim(), kept, |node| {
+            touched.contains(node)
+        }));
+        return;
+    }
     let untouched = client.pool.slots.len() - touched.len();
-    let confirmed = client.released.add(untouched, hold.needed);
+    let confirmed = client.released.add(untouched, tenure.needed);
     for node in touched.iter() {
-        let release = DeferredRelease::new(hold.claim()).counted_by(Arc::clone(&confirmed));
+        let release = DeferredRelease::new(tenure.claim()).counted_by(Arc::clone(&confirmed));
         client.pool.slots[node].defer(release);
     }
 }

@@ -27,6 +27,8 @@ mod policy;
 mod protocol;
 mod queue;
 mod round;
+mod set;
+mod set_guard;
 #[cfg(feature = "test-util")]
 pub mod sim;
 mod time;
@@ -49,5 +51,7 @@ pub use masters::Masters;
 pub use names::Names;
 pub use owner::Owner;
 pub use policy::Policy;
+pub use set::{LockSet, LockSetError, RunSetError};
+pub use set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 pub use token::FencingToken;
 pub use votes::{NodeVote, Vote, Votes};

@@ -10,7 +10,7 @@ use crate::acquire::enter::acquire;
 use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
-use crate::error::{LockError, RunError};
+use crate::error::{InvalidInput, LockError, RunError};
 use crate::force::{self, Forced};
 use crate::guard::MultiLockGuard;
 use crate::inspect::{self, Inspection};
@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::protocol::tally::Obstacle;
 
 /// Longer than any process waits or holds.
-const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A lock on one or more names under one policy: set options by value, then await one verb.
 ///
@@ -36,6 +36,7 @@ pub struct MultiLock {
     wait: Option<Duration>,
     min_validity: Duration,
     max_hold: Option<Duration>,
+    at_least: Duration,
     fenced: bool,
     fair: bool,
     owner: Option<Owner>,
@@ -64,6 +65,7 @@ impl Masters {
             wait: None,
             min_validity: Duration::ZERO,
             max_hold: None,
+            at_least: Duration::ZERO,
             fenced: true,
             fair: false,
             owner: None,
@@ -101,6 +103,18 @@ impl MultiLock {
         self
     }
 
+    /// Keeps the names for so long after they were granted, also where the job is done and the guard given up before:
+    /// for jobs that are started at about the same time on several hosts, and must run on one of them only. It has to
+    /// be longer than the time by which they may start apart, and not longer than the lease. Zero by default.
+    ///
+    /// Who leaves before gets [`Unlocked::KeptFor`](crate::Unlocked::KeptFor), and holds no longer: nobody does until the rest
+    /// is over, its owner and its process included. Whoever crashes before leaves the names to the lease, which counts from before the
+    /// masters were asked. [`force_release`](Self::force_release) ends it at once.
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.at_least = at_least;
+        self
+    }
+
     /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
     /// masters one key per name. Every lock on a name should have it on, or none.
     pub fn fenced(mut self, fenced: bool) -> Self {
@@ -109,8 +123,10 @@ impl MultiLock {
     }
 
     /// Waits strictly in order of arrival: nobody who begins to wait later is let in before, but for rounds that are
-    /// under way when it has got its place in the queues. Without it, the same holds as things are; a later version
-    /// may let tasks of the process that holds go first, for a bounded time. Call sites may differ in it.
+    /// under way when it has got its place in the queues. Without it, tasks of the process that holds may go first:
+    /// where others waited when it was granted the names, those that stood in line by then, for 20 ms and the hold of
+    /// the last one; else any, for 30 ms and one hold. With it, of these only those that are older than all who waited.
+    /// Call sites may differ in it.
     pub fn fair(mut self) -> Self {
         self.fair = true;
         self
@@ -205,6 +221,41 @@ impl MultiLock {
         }
     }
 
+    /// Has one process of many do a job that never ends, and another one as soon as that one fails: acquires as
+    /// [`lock`](Self::lock) does and runs the body, as [`run`](Self::run) does; whenever the hold is lost, it drops the body at
+    /// its next await, and waits for the lock again. Ends when the body does, with what that returns.
+    ///
+    /// At any instant at most one leader's guard is valid, and every term has a larger fencing token than those before,
+    /// unless the lock is not [`fenced`](Self::fenced).
+    /// It is not promised that a leader which was paused has noticed before the next one begins: what it writes meanwhile
+    /// only a resource that checks the tokens can reject.
+    ///
+    /// ```no_run
+    /// # async fn serve(token: multilock::FencingToken) {}
+    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<()>> {
+    /// masters.red_lock("scheduler").lead(async |guard| serve(guard.fencing_token()).await).await
+    /// # }
+    /// ```
+    ///
+    /// In a task that is spawned the body has to be `async move` and to own what it uses, without references: otherwise the
+    /// compiler cannot tell that it may go from thread to thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), but for [`RunError::Lost`]. Where a [`wait`](Self::wait) is set, it is that of each candidacy.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, the body is dropped and the lock released in the background.
+    pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
+        loop {
+            match self.run(&mut body).await {
+                Err(RunError::Lost(loss)) => tracing::warn!(names = %self.names, %loss, "no longer leading"),
+                ended => return ended,
+            }
+        }
+    }
+
     /// What every master keeps under each of the names, and whether enough of them agree.
     ///
     /// # Errors
@@ -222,8 +273,8 @@ impl MultiLock {
 
     /// An operator's verb: looks who holds the names, takes them away from these, and wakes who
     /// waits. Who was seen on any master is kept out on every one that answers until its lease has
-    /// ended, whatever of it arrives late, and learns of it at its next extension. Whoever comes after
-    /// the look is left alone; so is a key that is no lock, as [`Forced::spared`] tells.
+    /// ended, whatever of it arrives late, and learns of it at its next extension. Whoever is granted the
+    /// names after the look is left alone; so is a key that is no lock, as [`Forced::spared`] tells.
     ///
     /// # Errors
     ///
@@ -239,6 +290,29 @@ impl MultiLock {
     pub async fn force_release(&self) -> Result<Forced, LockError> {
         let (pool, terms) = (&self.masters.client.pool, self.terms()?);
         force::force(pool, &self.names, terms.needed).await
+    }
+
+    /// The options of a lock that is taken together with others, checked.
+    pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<Terms, LockError> {
+        let allowed = |what: &str| format!("none on a lock of a set: {what}");
+        if let Some(wait) = self.wait {
+            let allowed = allowed("LockSet::wait counts for all of them");
+            return Err(InvalidInput::new("wait", humantime::format_duration(wait), allowed).into());
+        }
+        if self.owner.is_some() {
+            let allowed = allowed("LockSet::owner holds all of them");
+            return Err(InvalidInput::new("owner", "set", allowed).into());
+        }
+        if !self.at_least.is_zero() {
+            let at_least = humantime::format_duration(self.at_least);
+            let allowed = allowed("what is won while another one is refused is given back at once");
+            return Err(InvalidInput::new("at_least", at_least, allowed).into());
+        }
+        let terms = self.terms()?;
+        Ok(Terms {
+            owner: owner.cloned(),
+            ..terms
+        })
     }
 
     /// The options, checked. No master has been asked yet.
@@ -259,6 +333,9 @@ impl MultiLock {
         if let Some(max) = self.max_hold {
             in_range("max_hold", max, lease, MAX_WAIT)?;
         }
+        if !self.at_least.is_zero() {
+            in_range("at_least", self.at_least, Duration::ZERO, lease)?;
+        }
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
@@ -270,6 +347,7 @@ impl MultiLock {
             lease,
             renew: self.lease.is_none(),
             max_hold: self.max_hold,
+            at_least: self.at_least,
             fenced: self.fenced,
             min_validity: self.min_validity,
             owner: self.owner.clone(),

@@ -39,8 +39,14 @@ impl Names {
         Arc::ptr_eq(&self.0, &other.0) || other.0.iter().all(|name| self.0.binary_search(name).is_ok())
     }
 
+    /// A name that is in both.
+    pub(crate) fn shared_with<'a>(&'a self, other: &Self) -> Option<&'a str> {
+        self.iter()
+            .find(|name| other.0.binary_search_by(|own| (**own).cmp(name)).is_ok())
+    }
+
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || other.0.iter().any(|name| self.0.binary_search(name).is_ok())
+        Arc::ptr_eq(&self.0, &other.0) || self.shared_with(other).is_some()
     }
 
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {

@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
+use crate::hold::Term;
 use crate::hold::holdings::Holdings;
-use crate::hold::{Hold, Term};
+use crate::hold::tenure::Hold;
 use crate::names::Names;
 use crate::time::clock::Moment;
 
@@ -19,7 +20,7 @@ use crate::time::clock::Moment;
 /// accident. To enter a lock again, make one `Owner` per actor and pass it down. Clones are the same
 /// owner; two different owners exclude each other inside one process as well.
 ///
-/// The masters never see an `Owner`: what they store is a fresh field for every hold, so that
+/// The masters never see an `Owner`: what they store is a fresh field for every grant, so that
 /// nothing late can touch a newer hold.
 #[derive(Clone, Default)]
 pub struct Owner {
@@ -39,7 +40,7 @@ pub(crate) enum Standing {
     /// None of them.
     Outside,
     /// All of them, in one hold that is good for so long.
-    Inside(Arc<Hold>, Term),
+    Inside(Hold, Term),
     /// Some, or all but in several holds.
     Overlapping(Names),
 }
@@ -75,23 +76,24 @@ impl Owner {
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
         let touching = self.holds().find(names, |hold| {
             let term = hold.term(now);
-            let touches = hold.field.client == client && hold.names.overlaps(names);
+            let tenure = &hold.tenure;
+            let touches = tenure.field.client == client && tenure.names.overlaps(names);
             (touches && !term.left.is_zero()).then_some((term, hold))
         });
         match touching {
             None => Standing::Outside,
-            Some((term, hold)) if hold.names.contains_all(names) => Standing::Inside(hold, term),
-            Some((_, hold)) => Standing::Overlapping(hold.names.clone()),
+            Some((term, hold)) if hold.tenure.names.contains_all(names) => Standing::Inside(hold, term),
+            Some((_, hold)) => Standing::Overlapping(hold.tenure.names.clone()),
         }
     }
 
-    pub(crate) fn remember(&self, hold: &Arc<Hold>) {
+    pub(crate) fn remember(&self, hold: &Hold) {
         self.holds().insert(hold);
         self.actor.entered.notify_waiters();
     }
 
     /// A hold has been given up.
-    pub(crate) fn forget(&self, hold: &Arc<Hold>) {
+    pub(crate) fn forget(&self, hold: &Hold) {
         self.holds().remove(hold);
     }
 

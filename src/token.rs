@@ -4,7 +4,7 @@
 //! that did both has never accepted one as high for the name before, so a grant that began after
 //! another was complete has the larger token, whatever the clocks of clients say. Proposals come from the
 //! masters' clocks, in microseconds since 1970: so a fence can be forgotten once its master's clock is far enough
-//! past it.
+//! past it. An acquire takes a block of tokens, one for each hold to which what it gives passes on.
 
 use std::fmt;
 
@@ -12,13 +12,35 @@ use std::fmt;
 ///
 /// Hand it to the resource with every write; the resource rejects a write with a smaller token than
 /// the largest it has seen. Then a holder that was paused past its lease can do no harm. Re-entry
-/// gives the same token.
+/// gives the same token. A hold that was handed on inside a process has a larger one than the hold before, and a smaller one
+/// than whatever is granted once the process has released the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub(crate) u64);
 
 impl FencingToken {
     /// What a lock has that was taken with `.fenced(false)`: smaller than every other.
     pub const NONE: Self = Self(0);
+
+    /// An acquire takes so many at once, for holds that pass from task to task of one process.
+    pub(crate) const BLOCK: u64 = 64;
+
+    /// The last one of a block that begins with this one.
+    pub(crate) const fn last_of_block(self) -> Self {
+        if self.0 == 0 {
+            self
+        } else {
+            Self(self.0.saturating_add(Self::BLOCK - 1))
+        }
+    }
+
+    /// That of a hold in a block that begins with this one.
+    pub(crate) fn of_hold(self, number: u32) -> Self {
+        if self == Self::NONE {
+            self
+        } else {
+            Self(self.0.saturating_add(u64::from(number)))
+        }
+    }
 
     /// The number.
     pub const fn get(self) -> u64 {

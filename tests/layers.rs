@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 15] = [
     &["time", "votes", "token", "holder"],
     &["error"],
     &["config", "names", "namespace", "policy"],
@@ -16,8 +16,10 @@ const LAYERS: [&[&str]; 13] = [
     &["hold"],
     &["owner", "inspect", "force", "masters", "closing"],
     &["guard", "builder", "env"],
+    &["set_guard"],
     &["acquire", "sim"],
     &["lock"],
+    &["set"],
     &["fuzzing", "crate"],
 ];
 

@@ -1,6 +1,8 @@
 //! What the program is asked to do.
 
-use anyhow::{Result, bail};
+use std::num::NonZeroU32;
+
+use anyhow::{Context, Result, bail};
 
 pub enum Args {
     Run(Choice),
@@ -9,24 +11,33 @@ pub enum Args {
     Worker(String),
 }
 
-#[derive(Default)]
 pub struct Choice {
     /// A subset of the points, each for a shorter time.
     pub quick: bool,
     /// Scenarios by their names (`S1`); all when empty.
     pub only: Vec<String>,
+    /// The median over so many, one after the other.
+    pub runs: NonZeroU32,
 }
 
-const USAGE: &str = "usage: multilock-bench run [--quick] [S1 S2 ...] | report";
+const USAGE: &str = "usage: multilock-bench run [--quick] [--runs K] [S1 S2 ...] | report";
 
 impl Args {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self> {
         match args.next().as_deref() {
             Some("run") => {
-                let mut choice = Choice::default();
-                for arg in args {
+                let mut choice = Choice {
+                    quick: false,
+                    only: Vec::new(),
+                    runs: NonZeroU32::MIN,
+                };
+                while let Some(arg) = args.next() {
                     match arg.as_str() {
                         "--quick" => choice.quick = true,
+                        "--runs" => {
+                            let runs = args.next().and_then(|runs| runs.parse().ok());
+                            choice.runs = runs.with_context(|| format!("--runs and a number: {USAGE}"))?;
+                        }
                         name if name.starts_with('S') => choice.only.push(arg),
                         _ => bail!("{arg}: {USAGE}"),
                     }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
 use crate::client::Who;
+use crate::stats::Durations;
 use crate::support::Server;
 
 /// Nothing is kept on disk: it would be the disk that is measured.
@@ -87,6 +89,21 @@ pub async fn observers(urls: &[String]) -> Result<Vec<MultiplexedConnection>> {
         observers.push(client.get_multiplexed_async_connection().await?);
     }
     Ok(observers)
+}
+
+/// The time until so many servers have answered a PING.
+pub async fn ping(servers: &[MultiplexedConnection], needed: usize, into: &mut Durations) -> Result<()> {
+    let begun = Instant::now();
+    let mut answers: FuturesUnordered<_> = servers
+        .iter()
+        .cloned()
+        .map(|mut server| async move { server.send_packed_command(&redis::cmd("PING")).await })
+        .collect();
+    for _ in 0..needed {
+        answers.next().await.context("an answer")??;
+    }
+    into.record(begun.elapsed());
+    Ok(())
 }
 
 async fn locks_left(node: &MultiplexedConnection) -> Result<usize> {

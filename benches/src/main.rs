@@ -5,10 +5,12 @@ mod client;
 mod cluster;
 mod compare;
 mod crew;
+mod distance;
 mod machine;
 mod pairs;
 mod report;
 mod scenario;
+mod spend;
 mod stats;
 mod summary;
 mod usage;
@@ -24,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use args::Args;
 
-/// Nothing here may go on for ever, whatever hangs.
+/// For each run: nothing here may go on for ever, whatever hangs.
 const AT_MOST: Duration = Duration::from_secs(20 * 60);
 
 fn main() -> ExitCode {
@@ -55,16 +57,21 @@ fn runtime() -> Result<Runtime> {
 }
 
 async fn run() -> Result<()> {
+    let args = Args::parse(std::env::args().skip(1))?;
+    let at_most = match &args {
+        Args::Run(choice) => AT_MOST * choice.runs.get(),
+        _ => AT_MOST,
+    };
     let work = async {
-        match Args::parse(std::env::args().skip(1))? {
+        match args {
             Args::Run(choice) => scenario::run(&choice).await,
             Args::Report => report::write(),
             Args::Worker(order) => worker::run(&order).await,
         }
     };
-    tokio::time::timeout(AT_MOST, work)
+    tokio::time::timeout(at_most, work)
         .await
-        .with_context(|| format!("not done within {AT_MOST:?}"))?
+        .with_context(|| format!("not done within {at_most:?}"))?
 }
 
 fn workspace() -> PathBuf {

@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::Who;
 use crate::machine::Machine;
-use crate::stats::Durations;
+use crate::stats::{Durations, median};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Summary {
     pub machine: Machine,
     pub quick: bool,
+    /// Each figure is the median over so many.
+    #[serde(default = "one")]
+    pub runs: usize,
+    /// All of them together.
     pub seconds: f64,
     pub lines: Vec<Line>,
     pub distributions: Vec<Distribution>,
@@ -40,7 +44,7 @@ pub enum Figure {
 }
 
 /// Everything that was recorded of one contender in one scenario.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Distribution {
     pub scenario: String,
     pub who: Who,
@@ -115,6 +119,70 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Of the same line in several runs.
+    fn median(of_each: &[&Self]) -> Self {
+        let mut all = Self::new(of_each[0].scenario.clone(), of_each[0].n);
+        for (key, _) in of_each.iter().flat_map(|line| &line.figures) {
+            if all.figures.iter().any(|(known, _)| known == key) {
+                continue;
+            }
+            let figures = of_each.iter().flat_map(|line| &line.figures);
+            let of_key = figures
+                .filter(|(other, _)| other == key)
+                .map(|(_, figure)| figure);
+            all.figures.push((key.clone(), Figure::median(of_key)));
+        }
+        all
+    }
+}
+
+impl Distribution {
+    /// What another run recorded, as if it had been one.
+    fn add(&mut self, other: &Self) {
+        let mut counts: BTreeMap<u64, u64> = self.histogram.iter().copied().collect();
+        for (bucket, count) in &other.histogram {
+            *counts.entry(*bucket).or_default() += count;
+        }
+        self.histogram = counts.into_iter().collect();
+        self.percentiles = percentiles(&self.histogram);
+    }
+}
+
+/// In microseconds, by quantile.
+fn percentiles(histogram: &[(u64, u64)]) -> BTreeMap<String, f64> {
+    let total: u64 = histogram.iter().map(|(_, count)| count).sum();
+    let at = |quantile: f64| {
+        let mut so_far = 0;
+        let found = histogram.iter().find(|(_, count)| {
+            so_far += count;
+            so_far as f64 >= (quantile * total as f64).max(1.0)
+        });
+        found.map_or(0.0, |(bucket, _)| *bucket as f64 / 1e3)
+    };
+    let quantiles = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0];
+    quantiles
+        .iter()
+        .map(|quantile| (quantile.to_string(), at(*quantile)))
+        .collect()
+}
+
+impl Figure {
+    fn median<'a>(of_each: impl Iterator<Item = &'a Self>) -> Self {
+        let (mut numbers, mut words) = (Vec::new(), Vec::new());
+        for figure in of_each {
+            match figure {
+                Self::Number(number) => numbers.push(*number),
+                Self::Word(word) => words.push(word.clone()),
+            }
+        }
+        if words.len() > numbers.len() {
+            return Self::Word(words.swap_remove(0));
+        }
+        Self::Number(median(numbers))
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "scenario={} n={}", self.scenario, self.n)?;
@@ -137,21 +205,57 @@ impl fmt::Display for Figure {
 }
 
 impl Summary {
+    /// Of several runs, the machine as it was before the first. A line or a figure that not every run has is the
+    /// median over those that have it; what most of them have a word for is that word. A ratio is the median of
+    /// their ratios, not the ratio of medians: its two halves were taken side by side.
+    pub fn median(runs: &[Self]) -> Self {
+        let mut all = Self {
+            machine: runs[0].machine.clone(),
+            quick: runs[0].quick,
+            runs: runs.len(),
+            seconds: runs.iter().map(|run| run.seconds).sum(),
+            lines: Vec::new(),
+            distributions: Vec::new(),
+        };
+        for line in runs.iter().flat_map(|run| &run.lines) {
+            if all.find(&line.scenario).is_none() {
+                let of_each: Vec<&Line> = runs.iter().filter_map(|run| run.find(&line.scenario)).collect();
+                all.lines.push(Line::median(&of_each));
+            }
+        }
+        for one in runs.iter().flat_map(|run| &run.distributions) {
+            match all
+                .distributions
+                .iter_mut()
+                .find(|other| other.scenario == one.scenario && other.who == one.who)
+            {
+                Some(other) => other.add(one),
+                None => all.distributions.push(one.clone()),
+            }
+        }
+        all
+    }
+
+    pub fn runs_told(&self) -> String {
+        let seconds = self.seconds / self.runs as f64;
+        match self.runs {
+            1 => format!("{seconds:.0} s"),
+            runs => format!("median of {runs} runs of {seconds:.0} s"),
+        }
+    }
+
     pub fn line(&mut self, line: Line) {
         println!("{line}");
         self.lines.push(line);
     }
 
     pub fn distribution(&mut self, scenario: &str, who: Who, durations: &Durations) {
-        let quantiles = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0];
+        let histogram = durations.buckets();
         self.distributions.push(Distribution {
             scenario: scenario.to_owned(),
             who,
-            percentiles: quantiles
-                .iter()
-                .map(|quantile| (quantile.to_string(), durations.at(*quantile)))
-                .collect(),
-            histogram: durations.buckets(),
+            percentiles: percentiles(&histogram),
+            histogram,
         });
     }
 
@@ -174,7 +278,75 @@ impl Summary {
     }
 }
 
+/// What a summary of before has not said.
+fn one() -> usize {
+    1
+}
+
 /// In the workspace's `target`, wherever cargo builds.
 fn path() -> PathBuf {
     crate::workspace().join("target/bench/summary.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(figures: &[(&str, Figure)], durations: &[u64]) -> Summary {
+        let mut line = Line::new("S0", 5);
+        for (key, figure) in figures {
+            line.figures.push(((*key).to_owned(), figure.clone()));
+        }
+        let mut recorded = Durations::default();
+        for nanoseconds in durations {
+            recorded.record(std::time::Duration::from_nanos(*nanoseconds));
+        }
+        let mut summary = Summary {
+            machine: Machine::default(),
+            quick: true,
+            runs: 1,
+            seconds: 2.0,
+            lines: vec![line],
+            distributions: Vec::new(),
+        };
+        summary.distribution("S0", Who::Ours, &recorded);
+        summary
+    }
+
+    #[test]
+    fn each_figure_is_the_median_of_its_own_over_the_runs() {
+        let number = |number| Figure::Number(number);
+        let hangs = || Figure::Word("hangs".to_owned());
+        let runs = [
+            run(
+                &[("a", number(1.0)), ("b", hangs()), ("c", hangs())],
+                &[1_000, 2_000],
+            ),
+            run(
+                &[("a", number(9.0)), ("b", hangs()), ("c", number(4.0))],
+                &[1_000],
+            ),
+            run(&[("a", number(2.0)), ("b", number(5.0)), ("c", number(6.0))], &[]),
+        ];
+        let median = Summary::median(&runs);
+        assert_eq!(median.runs, 3);
+        assert_eq!(median.runs_told(), "median of 3 runs of 2 s");
+        let wanted = run(&[("a", number(2.0)), ("b", hangs()), ("c", number(5.0))], &[]);
+        assert_eq!(median.lines.len(), 1);
+        assert_eq!(median.lines[0].figures, wanted.lines[0].figures);
+        let [one] = &median.distributions[..] else {
+            panic!("{:?}", median.distributions);
+        };
+        assert_eq!(one.histogram, [(1_000, 2), (2_000, 1)]);
+        assert!((one.percentiles["0.5"] - 1.0).abs() < 1e-9);
+        assert!((one.percentiles["1"] - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_run_is_its_own_median() {
+        let one = run(&[("a", Figure::Number(1.5))], &[3_000]);
+        let median = Summary::median(std::slice::from_ref(&one));
+        assert_eq!(median.lines[0].figures, one.lines[0].figures);
+        assert_eq!(median.runs_told(), "2 s");
+    }
 }

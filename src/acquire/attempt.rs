@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use redis::Value;
 use tokio::time::timeout;
 
 use crate::acquire::proposal::Proposal;
@@ -13,8 +14,8 @@ use crate::acquire::terms::Terms;
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
+use crate::hold::tenure::{Granted, Hold, Tenure};
 use crate::hold::vote_record::NodeSet;
-use crate::hold::{Granted, Hold};
 use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::{Class, Fault};
@@ -27,6 +28,7 @@ use crate::queue::InLine;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
+use crate::time::clock::Moment;
 use crate::time::validity::Validity;
 use crate::token::FencingToken;
 use crate::votes::Vote;
@@ -199,15 +201,16 @@ impl<'a> Acquisition<'a> {
             // Votes are judged by what is known when they are counted, and these were judged by less.
             return Err(Refusal::split(terms, self.rollback.votes.clone()));
         }
-        let hold = Arc::new(self.hold());
+        let now = pool.clock.now();
+        let hold = Hold::first(self.tenure(now));
         // Entered only with validity left, by the clock after the last answer that was needed.
-        let Ok(guard) = terms.enter(Arc::clone(&hold), pool.clock.now()) else {
+        let Ok(guard) = terms.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(terms, hold.remaining(), votes));
         };
         if !terms.renew {
             // To notice its end; one that is renewed is looked after already.
-            client.schedule.watch(&hold);
+            client.schedule.watch(&hold.tenure);
         }
         if pool.is_closed() {
             // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
@@ -216,12 +219,13 @@ impl<'a> Acquisition<'a> {
             let _ = self.rollback.settle();
             return Err(LockError::Closed.into());
         }
+        terms.keep(&guard, now);
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
             waiting.leave(pool, &terms.names, |node| is_queued(&votes[node]));
             waiting.calls.left();
         }
-        hear_stragglers(pool, self.round, &hold, self.reckoned, self.waiting);
+        hear_stragglers(pool, self.round, &hold.tenure, self.reckoned, self.waiting);
         tracing::debug!(names = %terms.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
         if let Some(owner) = &terms.owner {
             owner.remember(&hold);
@@ -231,7 +235,7 @@ impl<'a> Acquisition<'a> {
 
     /// What a quorum granted. What a clock was seen to step by since the round began is off its end, also
     /// while the round was under way.
-    fn hold(&self) -> Hold {
+    fn tenure(&self, now: Moment) -> Tenure {
         let (terms, pool) = (self.terms, &self.terms.client.pool);
         let granted = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Granted);
         let ends = Ends::new(
@@ -248,13 +252,14 @@ impl<'a> Acquisition<'a> {
             token: self.proposal.token,
             raised: self.proposal.raised,
             behind: self.behind,
-            acquired: self.round.begun(),
+            begun: self.round.begun(),
+            took: now.since(self.round.begun()),
             ends,
             lease: terms.lease,
             votes: self.rollback.votes.clone(),
             max_hold: terms.max_hold,
         };
-        Hold::new(pool.clock, granted)
+        Tenure::new(pool.clock, granted)
     }
 }
 
@@ -268,22 +273,22 @@ fn is_queued(vote: &Vote) -> bool {
 fn hear_stragglers(
     pool: &Arc<Pool>,
     round: Round,
-    hold: &Arc<Hold>,
+    tenure: &Arc<Tenure>,
     reckoned: Duration,
     waiting: Option<InLine>,
 ) {
-    let (hold, reckoning, begun) = (Arc::clone(hold), Arc::clone(&pool.reckoning), round.begun());
+    let (tenure, reckoning, begun) = (Arc::clone(tenure), Arc::clone(&pool.reckoning), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
-            hold.confirm(node, begun);
+            tenure.confirm(node, begun);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| is_queued(&vote)) {
-            waiting.leave(pool, &hold.names, |other| other == node);
+            waiting.leave(pool, &tenure.names, |other| other == node);
         }
-        hold.note_vote(node, vote);
+        tenure.note_vote(node, vote);
     };
     round.leave(Forgotten::Loaded, note);
 }
@@ -295,22 +300,25 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InL
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = Deferred::new(rollback);
     let heard = deferred.clone();
+    // Where the script is forgotten it did not get into the queues, and is not called.
+    let unless_queued = move |answer: &Result<Value, Fault>| {
+        if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
+            waiting.calls.interrupt();
+        }
+    };
     pool.in_background(async move {
         let hearing = async {
             while let Some((node, answer)) = round.next_as_sent().await {
-                let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+                unless_queued(&answer);
                 if !heard.note(node, Reply::acquired(answer).vote) {
                     break;
-                }
-                if forgotten {
-                    // It did not get into the queues there, and is not called.
-                    waiting.calls.interrupt();
                 }
             }
         };
         // Who takes longer is told, in order after its acquire.
         let _ = timeout(patience, hearing).await;
         heard.finish();
+        round.leave(Forgotten::Loaded, move |_, answer| unless_queued(&answer));
     });
     deferred
 }

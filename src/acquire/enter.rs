@@ -1,14 +1,13 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
-use std::sync::Arc;
-
 use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::terms::Terms;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::guard::MultiLockGuard;
+use crate::hold::Term;
 use crate::hold::extend::extend;
-use crate::hold::{Hold, Term};
+use crate::hold::tenure::Hold;
 use crate::names::Names;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
@@ -56,7 +55,7 @@ pub(crate) async fn acquire_as(
 /// it was.
 async fn reenter(
     terms: &Terms,
-    hold: Arc<Hold>,
+    hold: Hold,
     Term {
         at: mut now,
         left,
@@ -64,41 +63,50 @@ async fn reenter(
     }: Term,
 ) -> Result<Option<MultiLockGuard>, Refusal> {
     // The hold was granted, and is renewed, by so many masters only.
-    if terms.needed > hold.needed {
+    if terms.needed > hold.tenure.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
-            hold.needed, hold.names
+            hold.tenure.needed, hold.tenure.names
         );
         return Err(InvalidInput::new("policy", terms.policy, allowed).into());
     }
-    if terms.fenced && hold.token == FencingToken::NONE {
-        let allowed = format!("false, as the owner holds {} without a token", hold.names);
+    if terms.fenced && hold.token() == FencingToken::NONE {
+        let allowed = format!("false, as the owner holds {} without a token", hold.tenure.names);
         return Err(InvalidInput::new("fenced", terms.fenced, allowed).into());
     }
-    let longer = (!terms.renew && terms.lease > lease).then_some(terms.lease);
-    if longer.is_some() || left < lease / 3 || left <= terms.min_validity {
+    let is_kept = !terms.at_least.is_zero();
+    let is_longer = !terms.renew && terms.lease > lease;
+    let is_short = left < lease / 3 || left <= terms.min_validity;
+    if is_longer || is_short || is_kept && left < terms.at_least {
+        let is_longer = is_longer || terms.at_least > lease;
+        let longer = is_longer.then_some(terms.lease);
         match extend(&terms.client, &hold, longer.unwrap_or(lease)).await {
-            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() => {
+            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < terms.at_least => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
                     error,
                     obstacle: Obstacle::Unreachable,
-                    votes: hold.votes(),
+                    votes: hold.tenure.votes(),
                     obstruction: Box::default(),
                     deferred: None,
                 });
             }
             Err(ExtendError::Unchartered(unchartered)) => return Err(unchartered.into()),
-            // Without a longer lease to honour, what is left will do; a lost hold shows below.
+            // Where what is left will do: no longer lease is asked for, and a crash would leave the names kept for as long
+            // as they have to be. A lost hold shows below.
             _ => {}
         }
         now = terms.client.pool.clock.now();
     }
     match terms.enter(hold, now) {
+        Ok(guard) if is_kept => {
+            terms.keep(&guard, now);
+            Ok(Some(guard))
+        }
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => {
-            Err(Refusal::too_late(terms, hold.remaining(), hold.votes()))
+            Err(Refusal::too_late(terms, hold.remaining(), hold.tenure.votes()))
         }
         Err(_) => Ok(None),
     }

@@ -2,11 +2,13 @@
 
 mod attempt;
 pub(crate) mod enter;
+mod line;
 mod pauses;
 mod proposal;
 mod refusal;
 mod rest;
 mod rollback;
+pub(crate) mod several;
 pub(crate) mod terms;
 pub(crate) mod wait;
 mod waiting;

@@ -8,7 +8,7 @@ use tokio::time::{sleep, sleep_until};
 use crate::acquire::pauses::{OUTAGE, SPLIT};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::terms::Terms;
-use crate::acquire::waiting::Waiting;
+use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::node::waiters::{Calls, Heard};
 use crate::protocol::tally::Obstacle;
@@ -30,13 +30,7 @@ const RARELY: u32 = 20;
 
 /// Sleeps until another attempt is worthwhile: until a quorum has become possible by what masters have called since
 /// the last one was sent, or something else that may have changed their answers.
-pub(super) async fn rest(
-    terms: &Terms,
-    waiting: &mut Waiting<'_>,
-    refusal: &Refusal,
-    heard: &Heard,
-    noticed: Option<NoticeCounts>,
-) {
+pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, asked: &Asked) {
     let told = &refusal.obstruction;
     // Not where few masters say otherwise: one that leaves may have been there still.
     let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
@@ -55,7 +49,10 @@ pub(super) async fn rest(
     let foreign = waiting.foreign.as_ref();
     let announced = foreign.filter(|_| is_first && told.foreign_field).map(|foreign| {
         // What came while it asked counts, but for where its own rollback may have been announced meanwhile.
-        let (now, noticed) = (foreign.heard(), noticed.unwrap_or_else(|| foreign.heard()));
+        let (now, noticed) = (
+            foreign.heard(),
+            asked.noticed.clone().unwrap_or_else(|| foreign.heard()),
+        );
         (
             foreign,
             noticed.or(now, |node| waiting.rolled_back.contains(node)),
@@ -63,7 +60,7 @@ pub(super) async fn rest(
     });
     tokio::select! {
         biased;
-        () = called(&waiting.place.calls, heard, &refusal.votes, terms.needed) => {}
+        () = called(&waiting.place.calls, &asked.heard, &refusal.votes, terms.needed) => {}
         () = released(announced, &refusal.votes) => {}
         () = appointed(&waiting.place.calls) => {}
         () = sleep(timer) => {}

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::guard::MultiLockGuard;
-use crate::hold::Hold;
 use crate::hold::client::Client;
+use crate::hold::entry::Entry;
+use crate::hold::tenure::Hold;
 use crate::names::Names;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
@@ -23,6 +24,8 @@ pub(crate) struct Terms {
     /// Whether the hold is renewed while its guard lives: the call site set no lease.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// For so long the names are kept, also where the hold is given up before.
+    pub(crate) at_least: Duration,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
     /// `None` for one that nobody else can be.
@@ -56,9 +59,30 @@ impl Terms {
         })
     }
 
+    /// Takes over a hold that was passed on; `None`, and it goes on, where too little of it is left by now.
+    pub(crate) fn take_over(&self, entry: Entry) -> Option<MultiLockGuard> {
+        if entry.hold.remaining() <= self.min_validity {
+            return None;
+        }
+        if let Some(owner) = &self.owner {
+            owner.remember(&entry.hold);
+        }
+        tracing::debug!(names = %self.names, "hold taken over");
+        let guard = MultiLockGuard::of(entry, self.owner.as_ref());
+        self.keep(&guard, self.client.pool.clock.now());
+        Some(guard)
+    }
+
     /// Enters a hold, if at `now` it has more validity left than is wanted; else gives it back.
-    pub(crate) fn enter(&self, hold: Arc<Hold>, now: Moment) -> Result<MultiLockGuard, Arc<Hold>> {
+    pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<MultiLockGuard, Hold> {
         let owner = self.owner.as_ref();
         MultiLockGuard::enter(&self.client, hold, owner, now, self.min_validity, self.renew)
+    }
+
+    /// Has a hold that is handed out at `now` last as long as is wanted.
+    pub(crate) fn keep(&self, guard: &MultiLockGuard, now: Moment) {
+        if !self.at_least.is_zero() {
+            guard.keep_at_least(now, self.at_least);
+        }
     }
 }

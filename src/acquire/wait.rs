@@ -9,16 +9,18 @@ use std::pin::pin;
 use tokio::time::{sleep, sleep_until};
 
 use crate::acquire::enter::{acquire, acquire_as};
+use crate::acquire::line::{Got, LinePlace};
 use crate::acquire::pauses::SPLIT;
+use crate::acquire::refusal::Refusal;
 use crate::acquire::rest::rest;
 use crate::acquire::terms::Terms;
-use crate::acquire::waiting::Waiting;
+use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::guard::MultiLockGuard;
+use crate::hold::tenure::Hold;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
-use crate::queue::subscription::Subscription;
-use crate::queue::{self, Turn};
+use crate::queue::Turn;
 
 /// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
 /// in `last`, for the caller whose patience ends.
@@ -34,15 +36,8 @@ pub(crate) async fn contend(
         ControlFlow::Break(guard) => return Ok(guard),
     };
     loop {
-        if let Some(until) = terms.client.pool.topics.courtesy.until(&terms.names) {
-            unless_closed(terms, sleep_until(until)).await?;
-            // They have gone on meanwhile.
-            waiting.clocks = None;
-        }
-        waiting.prepare();
-        let heard = waiting.heard();
-        let noticed = waiting.foreign.as_ref().map(Subscription::heard);
-        let stood = waiting.place().is_some();
+        be_courteous(terms, &mut waiting).await?;
+        let asked = waiting.prepare();
         let clocks = waiting.clocks.take();
         let refusal = match acquire_as(terms, waiting.place(), clocks).await {
             Ok(guard) => {
@@ -52,45 +47,73 @@ pub(crate) async fn contend(
             Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
-        if refusal.obstacle == Obstacle::Unreachable {
-            tracing::warn!(names = %terms.names, error = %refusal.error, "still waiting for a lock");
-        }
-        waiting.refused(&refusal);
         *last = Some(refusal.error.clone());
-        if !stood && waiting.may_stand() {
-            // It tried, so nobody would call it.
-            continue;
-        }
-        // Who is inside and yet refused has too little validity left to enter: only time will help.
-        let outside = !is_inside(terms);
-        let resting = async {
-            tokio::select! {
-                biased;
-                () = rest(terms, &mut waiting, &refusal, &heard, noticed) => {}
-                () = inside(terms), if outside => {}
-            }
-        };
-        unless_closed(terms, resting).await?;
+        after(terms, &mut waiting, &refusal, &asked).await?;
     }
 }
 
-/// Waits for this process's turn; breaks with a guard where another task of the same owner has got a hold
-/// meanwhile, which is then entered instead.
+/// Leaves clients of other libraries their turn.
+pub(super) async fn be_courteous(terms: &Terms, waiting: &mut Waiting<'_>) -> Result<(), LockError> {
+    if let Some(until) = terms.client.pool.topics.courtesy.until(&terms.names) {
+        unless_closed(terms, sleep_until(until)).await?;
+        // They have gone on meanwhile.
+        waiting.clocks = None;
+    }
+    Ok(())
+}
+
+/// What a refusal means for a waiter, and its sleep until another attempt is worthwhile.
+pub(super) async fn after(
+    terms: &Terms,
+    waiting: &mut Waiting<'_>,
+    refusal: &Refusal,
+    asked: &Asked,
+) -> Result<(), LockError> {
+    if refusal.obstacle == Obstacle::Unreachable {
+        tracing::warn!(names = %terms.names, error = %refusal.error, "still waiting for a lock");
+    }
+    waiting.refused(refusal);
+    if !asked.stood && waiting.may_stand() {
+        // It tried, so nobody would call it.
+        return Ok(());
+    }
+    // Who is inside and yet refused has too little validity left to enter: only time will help.
+    let outside = !is_inside(terms);
+    let resting = async {
+        tokio::select! {
+            biased;
+            () = rest(terms, waiting, refusal, asked) => {}
+            () = inside(terms), if outside => {}
+        }
+    };
+    unless_closed(terms, resting).await
+}
+
+/// Waits for this process's turn; breaks with a guard where the one ahead has passed its hold on, or another task of
+/// the same owner has got one meanwhile, which is then entered instead.
 async fn line_up(
     terms: &Terms,
     waiting: &mut Waiting<'_>,
     last: &mut Option<LockError>,
-) -> Result<ControlFlow<MultiLockGuard, Turn>, LockError> {
+) -> Result<ControlFlow<MultiLockGuard, Turn<Hold>>, LockError> {
     loop {
-        let standing = match waiting.join_line() {
+        let place = match waiting.join_line() {
             Ok(turn) => return Ok(ControlFlow::Continue(turn)),
-            Err(standing) => standing,
+            Err(place) => place,
         };
-        let turn = unless_closed(terms, turn(terms, standing)).await?;
+        let got = unless_closed(terms, turn(terms, place)).await?;
         // They have gone on meanwhile.
         waiting.clocks = None;
-        if let Some(turn) = turn {
-            return Ok(ControlFlow::Continue(turn));
+        match got {
+            Some(Got::Turn(turn)) => return Ok(ControlFlow::Continue(turn)),
+            Some(Got::Entry(entry)) => {
+                if let Some(guard) = entry.and_then(|entry| terms.take_over(entry)) {
+                    return Ok(ControlFlow::Break(guard));
+                }
+                // It came too late, and has gone on to the next one.
+                continue;
+            }
+            None => {}
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(terms).await {
@@ -112,13 +135,13 @@ async fn unless_closed<T>(terms: &Terms, waiting: impl Future<Output = T>) -> Re
     }
 }
 
-/// This process's turn; `None` when another task of the same owner has got a hold meanwhile, which is
-/// then entered instead.
-async fn turn(terms: &Terms, standing: queue::Standing) -> Option<Turn> {
+/// This process's turn, or the hold of the one ahead; `None` when another task of the same owner has got a hold
+/// meanwhile, which is then entered instead.
+async fn turn(terms: &Terms, mut place: LinePlace<'_>) -> Option<Got> {
     tokio::select! {
         biased;
         () = inside(terms) => None,
-        turn = standing.turn() => Some(turn),
+        got = place.wait() => Some(got),
     }
 }
 

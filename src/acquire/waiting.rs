@@ -3,19 +3,31 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::acquire::line::LinePlace;
 use crate::acquire::pauses::Pauses;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
 use crate::hold::client::NEAR_US;
+use crate::hold::tenure::Hold;
 use crate::hold::vote_record::NodeSet;
 use crate::node::waiters::Heard;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
-use crate::queue::subscription::{self, Subscription};
-use crate::queue::{InLine, Standing, Turn};
+use crate::queue::subscription::{self, NoticeCounts, Subscription};
+use crate::queue::{InLine, Successor, Turn};
 use crate::round::clocks::Clocks;
+use crate::time::clock::Moment;
 use crate::votes::Vote;
+
+/// What had come before an attempt was sent: it tells afterwards what has come since.
+pub(super) struct Asked {
+    pub(super) heard: Heard,
+    /// From clients of other libraries.
+    pub(super) noticed: Option<NoticeCounts>,
+    /// Whether it asked as one that stands in the queues.
+    pub(super) stood: bool,
+}
 
 /// Dropped, it leaves every queue.
 pub(super) struct Waiting<'a> {
@@ -33,6 +45,7 @@ pub(super) struct Waiting<'a> {
     pub(super) rolled_back: NodeSet,
     touched: NodeSet,
     pub(super) since: Instant,
+    begun: Moment,
     /// The masters' clocks, until the first attempt.
     pub(super) clocks: Option<Clocks>,
     /// To releases by clients of other libraries; made when the first of them is met.
@@ -61,6 +74,7 @@ impl<'a> Waiting<'a> {
             rolled_back: NodeSet::default(),
             touched: NodeSet::default(),
             since: Instant::now(),
+            begun: pool.clock.now(),
             clocks: None,
             foreign: None,
             pauses: Pauses::new(&pool.chance),
@@ -70,21 +84,45 @@ impl<'a> Waiting<'a> {
     }
 
     /// Joins the line of this process.
-    pub(super) fn join_line(&self) -> Result<Turn, Standing> {
-        let wanted = self.terms.wanted();
-        self.terms.client.lines.join(&wanted, self.place.clone())
-    }
-
-    /// What has come by now. Taken before an attempt is sent, it tells afterwards what has come since.
-    pub(super) fn heard(&self) -> Heard {
-        self.place.calls.heard()
+    pub(super) fn join_line(&self) -> Result<Turn<Hold>, LinePlace<'a>> {
+        let (client, renew) = (&self.terms.client, self.terms.renew);
+        let successor = Successor {
+            ticket: Some(self.place.waiter.ticket).filter(|ticket| *ticket > 0),
+            begun: self.begun,
+            renew,
+            max_hold: self.terms.max_hold,
+            at_least: self.terms.at_least,
+        };
+        let joined = client
+            .lines
+            .join(&self.terms.wanted(), self.place.clone(), successor);
+        joined.map_err(|standing| LinePlace {
+            client,
+            standing,
+            renew,
+        })
     }
 
     /// Makes ready for the next attempt.
-    pub(super) fn prepare(&mut self) {
+    pub(super) fn prepare(&mut self) -> Asked {
         // Else it would meet itself.
         self.finish_rollback();
         self.draw_ticket();
+        Asked {
+            heard: self.place.calls.heard(),
+            noticed: self.foreign.as_ref().map(Subscription::heard),
+            stood: self.place().is_some(),
+        }
+    }
+
+    /// Takes over the ticket of the set that it is a part of, if the clocks of its own masters bear it out.
+    pub(super) fn take_ticket(&mut self, ticket: u64) -> bool {
+        let clock_us = self.clocks.as_ref().and_then(Clocks::median_us).unwrap_or(0);
+        let is_near = self.has_ticket && ticket <= clock_us.saturating_add(NEAR_US);
+        if is_near {
+            self.place.waiter.ticket = ticket;
+        }
+        is_near
     }
 
     /// Whether it may stand in the queues from its next attempt on.
@@ -162,8 +200,13 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// A round of it was won, and given back.
+    pub(super) fn has_won(&mut self) {
+        self.could_win = true;
+    }
+
     /// Leaves the queues.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if self.place.calls.stands() {
             // It puts the waiter back.
             self.finish_rollback();

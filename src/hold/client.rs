@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 use crate::hold::schedule::Schedule;
+use crate::hold::tenure::Hold;
 use crate::hold::tokens::Tokens;
 use crate::names::Names;
 use crate::protocol::field::Field;
@@ -28,10 +29,12 @@ pub(crate) struct Client {
     /// Of the waiter that began last.
     last_ticket: AtomicU64,
     pub(crate) tokens: Tokens,
-    pub(crate) lines: Arc<Lines>,
+    pub(crate) lines: Arc<Lines<Hold>>,
     pub(crate) schedule: Arc<Schedule>,
     /// The holds that closing releases.
     pub(crate) released: Releasing,
+    /// Those that it leaves as they are for a while.
+    pub(crate) kept: AtomicU64,
 }
 
 /// The holds that are released by closing: the masters that have done so, and how many it takes.
@@ -44,11 +47,12 @@ impl Client {
             id: pool.id,
             pool,
             next_field: AtomicU64::new(1),
-            tokens: Tokens::default(),
-            lines: Arc::default(),
+            tokens: Tokens::new(),
+            lines: Arc::new(Lines::new()),
             last_ticket: AtomicU64::new(0),
             schedule: Arc::new(Schedule::new()),
             released: Releasing::default(),
+            kept: AtomicU64::new(0),
         }
     }
 

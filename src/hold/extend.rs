@@ -10,9 +10,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 
 use crate::error::{ExtendError, LossCause};
-use crate::hold::Hold;
 use crate::hold::client::Client;
 use crate::hold::ends::Ends;
+use crate::hold::tenure::{Hold, Tenure};
 use crate::hold::vote_record::NodeSet;
 use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::command::Request;
@@ -38,7 +38,7 @@ pub(crate) struct Extension {
 
 /// A hold's part of the round.
 struct Extended {
-    hold: Arc<Hold>,
+    hold: Hold,
     lease: Duration,
     /// What it gains once a quorum has confirmed.
     validity: Validity,
@@ -55,18 +55,18 @@ type Apart = (usize, usize, Vote);
 impl Extended {
     fn renewal(&self) -> Renewal<'_> {
         Renewal {
-            names: &self.hold.names,
-            owner: self.hold.field.text(),
-            count: self.hold.count(),
+            names: &self.hold.tenure.names,
+            owner: self.hold.tenure.field.text(),
+            count: self.hold.tenure.count(),
             lease: self.lease,
-            token: self.hold.token,
+            token: self.hold.tenure.token,
         }
     }
 }
 
 impl Extension {
     /// Asks every master to let each hold live for its lease from now.
-    pub(crate) fn begin(client: &Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Self {
+    pub(crate) fn begin(client: &Arc<Client>, holds: Vec<(Hold, Duration)>) -> Self {
         let pool = &client.pool;
         // Before anything is sent.
         let (steps, now) = (pool.steps.count(), pool.clock.now());
@@ -83,9 +83,16 @@ impl Extension {
                 confirmed: false,
             })
             .collect();
+        for entry in &extended {
+            entry.hold.ask(entry.lease);
+        }
         let renewals: Vec<_> = extended.iter().map(Extended::renewal).collect();
         let request = request(pool, &renewals);
-        let needed = extended.iter().map(|entry| entry.hold.needed).min().unwrap_or(0);
+        let needed = extended
+            .iter()
+            .map(|entry| entry.hold.tenure.needed)
+            .min()
+            .unwrap_or(0);
         Self {
             client: Arc::clone(client),
             round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
@@ -124,7 +131,7 @@ impl Extension {
         let doubt = self.round.doubt(node);
         let replies = Reply::extended(answer, self.extended.len());
         for (index, reply) in replies.into_iter().enumerate() {
-            let vote = vouched(&self.extended[index].hold, node, doubt, reply.vote);
+            let vote = vouched(&self.extended[index].hold.tenure, node, doubt, reply.vote);
             self.count(index, node, vote);
         }
     }
@@ -133,16 +140,16 @@ impl Extension {
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.client.pool, &[entry.renewal()]);
-            let trust = Trust::Kept(entry.hold.needed);
+            let trust = Trust::Kept(entry.hold.tenure.needed);
             let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node);
-            let hold = Arc::clone(&entry.hold);
+            let tenure = Arc::clone(&entry.hold.tenure);
             self.apart.push(Box::pin(async move {
                 let reply = round
                     .next()
                     .await
                     .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
-                (index, node, vouched(&hold, node, round.doubt(node), vote))
+                (index, node, vouched(&tenure, node, round.doubt(node), vote))
             }));
         }
     }
@@ -157,17 +164,17 @@ impl Extension {
             _ => {}
         }
         let granted = vote == Vote::Granted;
-        entry.hold.note_vote(node, vote);
+        entry.hold.tenure.note_vote(node, vote);
         // One that confirms after a quorum has adds an end of its own. Votes are judged by what is known when
         // they are counted, so not once more is known.
-        if granted && judged && entry.agreed.len() >= entry.hold.needed {
-            let (on, needed) = (entry.agreed, entry.hold.needed);
+        if granted && judged && entry.agreed.len() >= entry.hold.tenure.needed {
+            let (on, needed) = (entry.agreed, entry.hold.tenure.needed);
             let ends = Ends::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
-        if entry.against > self.client.pool.slots.len() - entry.hold.needed {
+        if entry.against > self.client.pool.slots.len() - entry.hold.tenure.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
-            lose(&self.client, &entry.hold, LossCause::TakenAway);
+            lose(&self.client, &entry.hold.tenure, LossCause::TakenAway);
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
@@ -183,31 +190,35 @@ impl Extension {
     fn conclude(&self) {
         for entry in &self.extended {
             let gone = entry.against + entry.forgotten_by.len();
-            if gone > self.client.pool.slots.len() - entry.hold.needed {
-                lose(&self.client, &entry.hold, LossCause::Forgotten);
+            if gone > self.client.pool.slots.len() - entry.hold.tenure.needed {
+                lose(&self.client, &entry.hold.tenure, LossCause::Forgotten);
             }
         }
     }
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let round = hold.while_valid(node, |count| {
-            let declared = (hold.token, Fencing::Declared);
+        let tenure = &hold.tenure;
+        let round = tenure.while_valid(node, |count| {
+            let declared = (tenure.token, Fencing::Declared);
             let request = calls::acquire(
-                &hold.names,
-                &hold.field.text(),
+                &tenure.names,
+                &tenure.field.text(),
                 count,
                 *lease,
                 declared,
                 Precedence::Resumed,
                 self.client.pool.context(),
             );
-            Round::begin(&self.client.pool, &request, Trust::Quorum(hold.needed), |other| {
-                other == node
-            })
+            Round::begin(
+                &self.client.pool,
+                &request,
+                Trust::Quorum(tenure.needed),
+                |other| other == node,
+            )
         });
         if let Some(mut round) = round {
-            tracing::debug!(names = %hold.names, node, "taking a hold again where it was forgotten");
+            tracing::debug!(names = %tenure.names, node, "taking a hold again where it was forgotten");
             self.apart.push(Box::pin(async move {
                 let reply = round
                     .next_as_sent()
@@ -236,28 +247,24 @@ impl Extension {
     }
 
     /// The holds and whether each was confirmed.
-    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Hold>, bool)> {
+    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Tenure>, bool)> {
         self.extended
             .into_iter()
-            .map(|entry| (entry.hold, entry.confirmed))
+            .map(|entry| (entry.hold.tenure, entry.confirmed))
     }
 }
 
 /// Ends a hold before its time, and has it cleaned up.
-fn lose(client: &Client, hold: &Arc<Hold>, cause: LossCause) {
-    if hold.lose(cause) {
-        client.schedule.watch(hold);
+fn lose(client: &Client, tenure: &Arc<Tenure>, cause: LossCause) {
+    if tenure.lose(cause) {
+        client.schedule.watch(tenure);
     }
 }
 
 /// Extends one hold and goes on as soon as that is certain.
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
-pub(crate) async fn extend(
-    client: &Arc<Client>,
-    hold: &Arc<Hold>,
-    lease: Duration,
-) -> Result<(), ExtendError> {
+pub(crate) async fn extend(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Result<(), ExtendError> {
     let pool = &client.pool;
     pool.chartered(lease)?;
     let reckoned = pool.reckoning.longest_lease();
@@ -269,13 +276,13 @@ pub(crate) async fn extend(
     extended
 }
 
-async fn extend_once(client: &Arc<Client>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+async fn extend_once(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Result<(), ExtendError> {
     if hold.remaining().is_zero() {
         return Err(ExtendError::Lost {
             votes: Votes::default(),
         });
     }
-    let mut extension = Extension::begin(client, vec![(Arc::clone(hold), lease)]);
+    let mut extension = Extension::begin(client, vec![(hold.clone(), lease)]);
     let mut over = pin!(hold.ended());
     loop {
         tokio::select! {
@@ -293,7 +300,7 @@ async fn extend_once(client: &Arc<Client>, hold: &Arc<Hold>, lease: Duration) ->
             _ = &mut over => break,
         }
     }
-    let votes = client.pool.evidence(&hold.votes());
+    let votes = client.pool.evidence(&hold.tenure.votes());
     let validity = hold.remaining();
     if validity.is_zero() {
         return Err(ExtendError::Lost { votes });
@@ -309,9 +316,9 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 /// given the hold anew since. What it says of it counts only where nothing of that can be: where it has kept
 /// the hold without a gap, as far as the steps that are known say, which every end is cut by. So a step that
 /// is small against what is left of the hold there costs no renewal.
-fn vouched(hold: &Hold, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
+fn vouched(tenure: &Tenure, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
     match (vote, doubt) {
-        (Vote::Granted, Some(remaining)) if !hold.is_kept_by(node) => Vote::Quarantined { remaining },
+        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined { remaining },
         (vote, _) => vote,
     }
 }

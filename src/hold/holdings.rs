@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 
-use crate::hold::Hold;
+use crate::hold::tenure::{Hold, Tenure};
 use crate::names::Names;
 
 /// An index begins with room for so many names.
@@ -19,19 +19,33 @@ const ROOM: usize = 8;
 pub(crate) enum Holdings {
     #[default]
     None,
-    One(Weak<Hold>),
+    One(Weak<Tenure>, u32),
     Many(Box<Index>),
 }
 
 /// Several holds, by the digest of each of their names.
 #[derive(Debug, Default)]
-pub(crate) struct Index(HashMap<u64, SmallVec<[Weak<Hold>; 1]>>);
+pub(crate) struct Index(HashMap<u64, SmallVec<[WeakHold; 1]>>);
+
+/// A hold in its tenure.
+#[derive(Debug)]
+struct WeakHold(Weak<Tenure>, u32);
+
+impl WeakHold {
+    fn upgrade(&self) -> Option<Hold> {
+        upgrade(&self.0, self.1)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
 
 impl Holdings {
-    pub(crate) fn insert(&mut self, hold: &Arc<Hold>) {
+    pub(crate) fn insert(&mut self, hold: &Hold) {
         let other = match self {
             Self::Many(index) => return index.insert(hold),
-            Self::One(other) => other.upgrade(),
+            Self::One(tenure, number) => upgrade(tenure, *number),
             Self::None => None,
         };
         *self = match other {
@@ -41,15 +55,15 @@ impl Holdings {
                 index.insert(hold);
                 Self::Many(index)
             }
-            None => Self::One(Arc::downgrade(hold)),
+            None => Self::One(Arc::downgrade(&hold.tenure), hold.number),
         };
     }
 
     /// Takes a hold out that has ended.
-    pub(crate) fn remove(&mut self, hold: &Arc<Hold>) {
+    pub(crate) fn remove(&mut self, hold: &Hold) {
         let empty = match self {
             Self::None => return,
-            Self::One(one) => is(one, hold),
+            Self::One(tenure, number) => is(tenure, *number, hold),
             Self::Many(index) => {
                 index.remove(hold);
                 index.0.is_empty()
@@ -61,36 +75,37 @@ impl Holdings {
     }
 
     /// What `take` makes of the first hold that it accepts, of those that may have a name of these.
-    pub(crate) fn find<T>(&self, names: &Names, mut take: impl FnMut(Arc<Hold>) -> Option<T>) -> Option<T> {
+    pub(crate) fn find<T>(&self, names: &Names, mut take: impl FnMut(Hold) -> Option<T>) -> Option<T> {
         match self {
             Self::None => None,
-            Self::One(hold) => hold.upgrade().and_then(take),
+            Self::One(tenure, number) => upgrade(tenure, *number).and_then(take),
             Self::Many(index) => names.iter().find_map(|name| {
                 let holds = index.0.get(&index.0.hasher().hash_one(name))?;
-                holds.iter().filter_map(Weak::upgrade).find_map(&mut take)
+                holds.iter().filter_map(WeakHold::upgrade).find_map(&mut take)
             }),
         }
     }
 }
 
 impl Index {
-    fn insert(&mut self, hold: &Arc<Hold>) {
-        if self.0.len() + hold.names.len() > self.0.capacity() {
-            self.tidy(hold.names.len());
+    fn insert(&mut self, hold: &Hold) {
+        let names = &hold.tenure.names;
+        if self.0.len() + names.len() > self.0.capacity() {
+            self.tidy(names.len());
         }
-        for name in hold.names.iter() {
+        for name in names.iter() {
             let digest = self.0.hasher().hash_one(name);
             let holds = self.0.entry(digest).or_default();
-            holds.retain(|hold| hold.strong_count() > 0);
-            holds.push(Arc::downgrade(hold));
+            holds.retain(|hold| hold.is_alive());
+            holds.push(WeakHold(Arc::downgrade(&hold.tenure), hold.number));
         }
     }
 
-    fn remove(&mut self, hold: &Arc<Hold>) {
-        for name in hold.names.iter() {
+    fn remove(&mut self, hold: &Hold) {
+        for name in hold.tenure.names.iter() {
             let digest = self.0.hasher().hash_one(name);
             if let Some(holds) = self.0.get_mut(&digest) {
-                holds.retain(|other| !is(other, hold));
+                holds.retain(|other| !is(&other.0, other.1, hold));
                 if holds.is_empty() {
                     self.0.remove(&digest);
                 }
@@ -102,15 +117,19 @@ impl Index {
     /// all is looked through only when it has doubled.
     fn tidy(&mut self, more: usize) {
         self.0.retain(|_, holds| {
-            holds.retain(|hold| hold.strong_count() > 0);
+            holds.retain(|hold| hold.is_alive());
             !holds.is_empty()
         });
         self.0.reserve(self.0.len().max(ROOM) + more);
     }
 }
 
-fn is(one: &Weak<Hold>, hold: &Arc<Hold>) -> bool {
-    std::ptr::eq(one.as_ptr(), Arc::as_ptr(hold))
+fn upgrade(tenure: &Weak<Tenure>, number: u32) -> Option<Hold> {
+    tenure.upgrade().map(|tenure| Hold { tenure, number })
+}
+
+fn is(tenure: &Weak<Tenure>, number: u32, hold: &Hold) -> bool {
+    number == hold.number && std::ptr::eq(tenure.as_ptr(), Arc::as_ptr(&hold.tenure))
 }
 
 #[cfg(test)]
@@ -118,10 +137,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::hold::tests::hold_on;
+    use crate::hold::tenure::tests::hold_on;
 
-    fn hold(names: impl Into<Names>) -> Arc<Hold> {
-        Arc::new(hold_on(names.into(), Duration::from_secs(30)))
+    fn hold(names: impl Into<Names>) -> Hold {
+        hold_on(names.into(), Duration::from_secs(30))
     }
 
     fn looked_at(holdings: &Holdings, name: &str) -> usize {

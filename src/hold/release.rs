@@ -5,6 +5,7 @@
 //! after it has been reconnected.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 use tokio::time::Instant;
@@ -18,10 +19,11 @@ use crate::protocol::reply::{self, Released};
 use crate::protocol::waiter::Waiter;
 use crate::queue::place::Next;
 use crate::round::pool::Pool;
-use crate::round::{Forgotten, Round};
+use crate::round::{Forgotten, Round, Trust};
+use crate::time::validity::covering;
 use crate::votes::Vote;
 
-/// A release under way. Dropped, it carries on in the background.
+/// A release under way, or what is sent in its place while the names are kept. Dropped, it carries on in the background.
 pub(crate) struct Release {
     round: Option<Round>,
     record: ReleaseRecord,
@@ -32,6 +34,9 @@ pub(crate) struct Release {
 struct ReleaseRecord {
     pool: Arc<Pool>,
     claim: Claim,
+    /// The names stay as they are for a while. A master that cannot be told keeps them until their lease ends: to release
+    /// them there would let others in before.
+    is_kept: bool,
     /// The waiter whose attempt is rolled back.
     waiting: Option<Arc<Calls>>,
     sent: Instant,
@@ -65,6 +70,18 @@ impl Release {
         drop(Self::send(pool, claim, here, waiting, asked));
     }
 
+    /// Has the names kept for so much longer by the clock here, in place of a release.
+    pub(crate) fn keep(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        rest: Duration,
+        asked: impl Fn(usize) -> bool,
+    ) -> Self {
+        let request = calls::retain(&claim, covering(rest, pool.config.drift_factor));
+        let round = Round::begin(pool, &request, Trust::All, asked);
+        Self::of(pool, round, claim, true, None)
+    }
+
     fn send(
         pool: &Arc<Pool>,
         claim: Claim,
@@ -74,12 +91,17 @@ impl Release {
     ) -> Self {
         let request = calls::release(&claim, here);
         let round = Round::release(pool, &request, claim.clone(), asked);
+        Self::of(pool, round, claim, false, waiting)
+    }
+
+    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<Arc<Calls>>) -> Self {
         let sent = round.sent();
         Self {
             round: Some(round),
             record: ReleaseRecord {
                 pool: Arc::clone(pool),
                 claim,
+                is_kept,
                 waiting,
                 sent,
             },
@@ -106,7 +128,7 @@ impl Release {
         self
     }
 
-    /// The next master's vote: *granted* where everything was released.
+    /// The next master's vote: *granted* where everything was released, or is kept.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let (node, answer) = self.round.as_mut()?.next().await?;
         Some((node, self.record.note(node, answer)))
@@ -128,6 +150,7 @@ impl Drop for Release {
 impl ReleaseRecord {
     fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
+            Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
                 let (courtesy, chance) = (&self.pool.topics.courtesy, &self.pool.chance);
                 courtesy.heard(&self.claim.names, node, others_listen, self.sent, chance);
@@ -142,7 +165,7 @@ impl ReleaseRecord {
         };
         // What may yet be answered is the connection's to do.
         let vote = fault.vote();
-        if !fault.is_late() && !node::is_done(&Err(fault)) {
+        if !self.is_kept && !fault.is_late() && !node::is_done(&Err(fault)) {
             self.pool.slots[node].defer(DeferredRelease::new(self.claim.clone()));
         }
         vote

@@ -1,6 +1,6 @@
-//! When which hold needs something: one queue for all holds of a process, and no timer per hold.
+//! When which tenure needs something: one queue for all that a process holds, and no timer for each.
 //!
-//! Due times are rounded down to a grid, so that holds that fall due about the same time are seen to
+//! Due times are rounded down to a grid, so that what falls due about the same time is seen to
 //! together, while the grid keeps the work spread over the period.
 
 use std::collections::BTreeMap;
@@ -10,19 +10,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::hold::{Hold, Upkeep};
+use crate::hold::Upkeep;
+use crate::hold::tenure::Tenure;
 use crate::protocol::field::Field;
 
 /// Moments over which the renewals of one period are spread.
 const SPREAD: u32 = 64;
-/// The shortest time between two tries to renew a hold whose renewal failed.
+/// The shortest time between two tries to renew a tenure whose renewal failed.
 const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 
 /// Timers stand still while the host is suspended, and validity does not: while anything is held, the
-/// clocks are compared this often, for all holds at once.
+/// clocks are compared this often, for all of them at once.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The holds of a process, by when they need something.
+/// The tenures of a process, by when they need something.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     /// Where the grid of due times begins.
@@ -33,11 +34,11 @@ pub(crate) struct Schedule {
 
 #[derive(Debug, Default)]
 struct State {
-    due: BTreeMap<(Instant, u64), Arc<Hold>>,
+    due: BTreeMap<(Instant, u64), Arc<Tenure>>,
     /// Holds that are in flight, by the field that each alone has.
-    in_flight: BTreeMap<Field, Arc<Hold>>,
+    in_flight: BTreeMap<Field, Arc<Tenure>>,
     next: u64,
-    /// Whether a hold was put there since the task last looked.
+    /// Whether a tenure was put there since the task last looked.
     watched: bool,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
     sleeping_until: Option<Instant>,
@@ -52,15 +53,17 @@ impl Schedule {
         }
     }
 
-    /// Looks after a hold from now on.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        self.arrange(hold, true);
+    /// Looks after a tenure from now on.
+    pub(crate) fn watch(&self, tenure: &Arc<Tenure>) {
+        self.arrange(tenure, true);
     }
 
-    /// Puts a hold where it is found when it next needs something.
-    fn arrange(&self, hold: &Arc<Hold>, confirmed: bool) {
+    /// Puts a tenure where it is found when it next needs something.
+    fn arrange(&self, tenure: &Arc<Tenure>, confirmed: bool) {
         let now = Instant::now();
-        let at = match hold.upkeep() {
+        // One look and one place at a time: what was seen before may be out of date.
+        let state = self.state();
+        let at = match tenure.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
                 // A third of the lease after the last renewal, or when no more than three fifths of it are left.
                 let early = left.saturating_sub(lease * 3 / 5).min(lease / 3);
@@ -69,25 +72,31 @@ impl Schedule {
             Upkeep::Renewal { lease, left } => {
                 // Nothing is given away before the validity ends: several more tries fit in.
                 let retry = (left / 8).max(SHORTEST_RETRY).min(lease / 3);
-                tracing::debug!(names = %hold.names, ?retry, "renewal not confirmed");
+                tracing::debug!(names = %tenure.names, ?retry, "renewal not confirmed");
                 now + retry
             }
-            Upkeep::Look(left) => now + left,
+            Upkeep::Look(left) | Upkeep::TakeBack(left) => now + left,
             Upkeep::CleanUp => now,
-            Upkeep::Nothing => return self.forget(hold),
+            Upkeep::Nothing => return Self::take_out(state, tenure),
         };
-        self.schedule(hold, at);
+        self.schedule(state, tenure, at);
     }
 
     /// Looks after it no longer.
-    pub(crate) fn forget(&self, hold: &Hold) {
-        if let Some(due) = hold.set_due(None) {
-            self.state().due.remove(&due);
-        }
+    pub(crate) fn forget(&self, tenure: &Tenure) {
+        Self::take_out(self.state(), tenure);
     }
 
-    /// Every hold that is looked after.
-    pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
+    fn take_out(mut state: MutexGuard<'_, State>, tenure: &Tenure) {
+        let due = tenure.set_due(None);
+        let taken_out = due.and_then(|due| state.due.remove(&due));
+        drop(state);
+        // What falls takes locks of its own.
+        drop(taken_out);
+    }
+
+    /// Every tenure that is looked after.
+    pub(crate) fn all(&self) -> Vec<Arc<Tenure>> {
         let state = self.state();
         state
             .due
@@ -97,14 +106,13 @@ impl Schedule {
             .collect()
     }
 
-    fn schedule(&self, hold: &Arc<Hold>, at: Instant) {
-        let mut state = self.state();
+    fn schedule(&self, mut state: MutexGuard<'_, State>, tenure: &Arc<Tenure>, at: Instant) {
         state.next += 1;
         let due = (at, state.next);
-        if let Some(before) = hold.set_due(Some(due)) {
+        if let Some(before) = tenure.set_due(Some(due)) {
             state.due.remove(&before);
         }
-        state.due.insert(due, Arc::clone(hold));
+        state.due.insert(due, Arc::clone(tenure));
         state.watched = true;
         let sooner = state.sleeping_until.is_none_or(|until| at < until);
         if sooner {
@@ -114,19 +122,19 @@ impl Schedule {
         }
     }
 
-    /// The holds that need something now, and when to look again: when the next one does, or after the
+    /// The tenures that need something now, and when to look again: when the next one does, or after the
     /// longest sleep. They are in flight until [`reschedule`](Self::reschedule).
     ///
-    /// Where many holds are short, one after the other, the task sleeps on between them: it would cost as
+    /// Where many tenures are short, one after the other, the task sleeps on between them: it would cost as
     /// much as half a round to be woken for each.
-    pub(crate) fn take_due(&self) -> (Vec<Arc<Hold>>, Option<Instant>) {
+    pub(crate) fn take_due(&self) -> (Vec<Arc<Tenure>>, Option<Instant>) {
         let now = Instant::now();
         let mut state = self.state();
         let later = state.due.split_off(&(now, u64::MAX));
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
-        for hold in &due {
-            hold.set_due(None);
-            state.in_flight.insert(hold.field, Arc::clone(hold));
+        for tenure in &due {
+            tenure.set_due(None);
+            state.in_flight.insert(tenure.field, Arc::clone(tenure));
         }
         let next = state.due.keys().next().map(|(at, _)| *at);
         let recently = std::mem::take(&mut state.watched);
@@ -137,37 +145,40 @@ impl Schedule {
         (due, state.sleeping_until)
     }
 
-    /// Looks at every hold again, whose end may have come nearer, also before it falls due.
+    /// Looks at every tenure again, whose end may have come nearer, also before it falls due.
     pub(crate) fn look_again(&self) {
         let now = Instant::now();
         let (waiting, in_flight): (Vec<_>, Vec<_>) = {
             let state = self.state();
-            let waiting = state.due.iter().map(|((at, _), hold)| (*at, Arc::clone(hold)));
+            let waiting = state
+                .due
+                .iter()
+                .map(|((at, _), tenure)| (*at, Arc::clone(tenure)));
             (waiting.collect(), state.in_flight.values().cloned().collect())
         };
-        for (at, hold) in waiting {
-            hold.rouse();
-            if now + hold.remaining() <= at {
-                self.arrange(&hold, true);
+        for (at, tenure) in waiting {
+            tenure.rouse();
+            if now + tenure.left() <= at {
+                self.arrange(&tenure, true);
             }
         }
-        for hold in in_flight {
-            hold.rouse();
+        for tenure in in_flight {
+            tenure.rouse();
         }
     }
 
-    /// Puts a hold back that was due.
-    pub(crate) fn reschedule(&self, hold: &Arc<Hold>, renewed: bool) {
-        self.state().in_flight.remove(&hold.field);
-        self.arrange(hold, renewed);
+    /// Puts a tenure back that was due.
+    pub(crate) fn reschedule(&self, tenure: &Arc<Tenure>, renewed: bool) {
+        self.state().in_flight.remove(&tenure.field);
+        self.arrange(tenure, renewed);
     }
 
-    /// A hold that was due needs nothing any more.
-    pub(crate) fn done(&self, hold: &Arc<Hold>) {
-        self.state().in_flight.remove(&hold.field);
+    /// A tenure that was due needs nothing any more.
+    pub(crate) fn done(&self, tenure: &Arc<Tenure>) {
+        self.state().in_flight.remove(&tenure.field);
     }
 
-    /// Resolves when a hold has come that is due before all others were.
+    /// Resolves when a tenure has come that is due before all others were.
     pub(crate) async fn earlier(&self) {
         self.earlier.notified().await;
     }

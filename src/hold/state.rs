@@ -1,14 +1,15 @@
-//! What becomes of a hold by itself: who is in, and whether it is held, given up or lost. Transitions
-//! without a clock, a lock or anybody to tell.
+//! What becomes of a tenure by itself: which of its holds it is, who is in, and whether it is held, passed on, given
+//! up or lost. Transitions without a clock, a lock or anybody to tell.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::ends::Ends;
 use super::vote_record::{NodeSet, VoteRecord};
 use crate::error::LossCause;
-use crate::queue::Turn;
+use crate::queue::Successor;
 use crate::time::clock::Moment;
 use crate::votes::Vote;
 
@@ -16,34 +17,49 @@ use crate::votes::Vote;
 /// so that the word comes no later than the end, and no validity is left when it comes.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
+/// A task to which a hold was passed takes it when it is polled next. One that is not polled must not keep the names from
+/// everybody.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) ends: Ends,
     pub(super) lease: Duration,
+    /// Whether some master may keep it for longer than that.
+    is_longer: bool,
+    /// Which of the tenure's holds it is, from 0, and since when.
+    number: u32,
+    since: Moment,
+    /// Whether its task has it, to which it may have been passed.
+    is_taken: bool,
     /// How many guards are in.
-    pub(super) count: u64,
+    count: u64,
     /// How many of these were leaked, and never leave.
     leaked: u64,
     /// How many of its guards want it renewed, and for how long at the most.
     renewing: u64,
     max_hold: Option<Duration>,
+    /// For how long after it began the names are kept from everybody, also where it is given up before.
+    kept_for: Duration,
     pub(super) votes: VoteRecord,
     /// Where something of it may be kept.
     pub(super) touched: NodeSet,
     /// Its release was begun.
     released: bool,
-    /// This process's turn at the names, passed on when the hold ends.
-    pub(super) turn: Option<Turn>,
+    /// Cancelled when the hold is lost; made when it is first asked for.
+    cancellation: Option<CancellationToken>,
     /// The key under which the watchdog has it in its schedule.
     pub(super) due: Option<(Instant, u64)>,
 }
 
-/// Where a hold is in its life. Nothing leads back.
+/// Where a tenure is in its life. Only a vacant one may be held again, by another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
-    /// Its last guard has left.
+    /// The last guard of a hold has left, and it is not decided who has it next. It is nobody's, and kept up.
+    Vacant,
+    /// It is being released.
     Left,
     Lost(LossCause),
 }
@@ -83,6 +99,8 @@ pub(crate) enum Upkeep {
     Renewal { lease: Duration, left: Duration },
     /// To be looked at again when this much time has passed and it may have lapsed.
     Look(Duration),
+    /// To be taken back when this much time has passed, if the task to which it was passed has not taken it by then.
+    TakeBack(Duration),
     /// Nothing more: it has been given up.
     Nothing,
     /// To be cleaned up: it was lost.
@@ -90,27 +108,60 @@ pub(crate) enum Upkeep {
 }
 
 impl State {
-    /// A hold that nobody has entered yet.
-    pub(super) fn new(ends: Ends, lease: Duration, max_hold: Option<Duration>, votes: Vec<Vote>) -> Self {
+    /// A tenure whose first hold nobody has entered yet.
+    pub(super) fn new(
+        ends: Ends,
+        lease: Duration,
+        since: Moment,
+        max_hold: Option<Duration>,
+        votes: Vec<Vote>,
+    ) -> Self {
         Self {
             phase: Phase::Held,
             ends,
             lease,
+            is_longer: false,
+            number: 0,
+            since,
+            is_taken: true,
             count: 0,
             leaked: 0,
             renewing: 0,
             max_hold,
+            kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             released: false,
             votes: VoteRecord::new(votes),
-            turn: None,
+            cancellation: None,
             due: None,
         }
     }
 
-    /// Validity that is left at `now`.
-    pub(super) fn remaining(&mut self, now: Moment) -> Duration {
-        if self.phase == Phase::Held {
+    /// What is left of the tenure at `now`, whoever has it.
+    pub(super) fn left(&mut self, now: Moment) -> Duration {
+        match self.phase {
+            Phase::Held | Phase::Vacant => self.ends.remaining(now),
+            Phase::Left | Phase::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Whether it is this hold that has it.
+    fn is_held_by(&self, number: u32) -> bool {
+        self.phase == Phase::Held && self.number == number
+    }
+
+    /// What becomes of one of its holds.
+    pub(super) fn phase_of(&self, number: u32) -> Phase {
+        if self.number == number {
+            self.phase
+        } else {
+            Phase::Left
+        }
+    }
+
+    /// Validity of a hold that is left at `now`.
+    pub(super) fn remaining(&mut self, number: u32, now: Moment) -> Duration {
+        if self.is_held_by(number) {
             self.ends.remaining(now)
         } else {
             Duration::ZERO
@@ -118,11 +169,11 @@ impl State {
     }
 
     /// The same, and the lease, for who wants to enter: nothing is left to enter of a leaked hold.
-    pub(super) fn term(&mut self, now: Moment) -> Term {
+    pub(super) fn term(&mut self, number: u32, now: Moment) -> Term {
         let left = if self.is_leaked() {
             Duration::ZERO
         } else {
-            self.remaining(now)
+            self.remaining(number, now)
         };
         Term {
             at: now,
@@ -131,9 +182,25 @@ impl State {
         }
     }
 
+    /// How many guards are in a hold.
+    pub(super) fn count(&self, number: u32) -> u64 {
+        if self.number == number { self.count } else { 0 }
+    }
+
+    /// The same for the masters, whoever is in: a vacant one is about to be entered, or released.
+    pub(super) fn entries(&self) -> u64 {
+        self.count.max(1)
+    }
+
     /// One more guard is in, if more than `min_validity` is left at `now`.
-    pub(super) fn enter(&mut self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
-        if self.is_leaked() || self.remaining(now) <= min_validity {
+    pub(super) fn enter(
+        &mut self,
+        number: u32,
+        now: Moment,
+        min_validity: Duration,
+        renew: bool,
+    ) -> Option<Entered> {
+        if self.is_leaked() || self.remaining(number, now) <= min_validity {
             return None;
         }
         let first_to_renew = renew && self.renewing == 0;
@@ -142,7 +209,7 @@ impl State {
         Some(Entered { first_to_renew })
     }
 
-    /// One guard leaves; the last one gives the hold up.
+    /// One guard of the hold leaves; the last one leaves it vacant.
     pub(super) fn leave(&mut self, renew: bool) -> Left {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
@@ -154,9 +221,84 @@ impl State {
             };
         }
         if self.phase == Phase::Held {
-            self.phase = Phase::Left;
+            self.phase = Phase::Vacant;
         }
         Left::Last
+    }
+
+    /// The next hold begins, with one guard in it, if there is a vacant tenure to have; its number.
+    pub(super) fn pass(&mut self, now: Moment, successor: &Successor) -> Option<u32> {
+        if self.phase != Phase::Vacant {
+            return None;
+        }
+        self.phase = Phase::Held;
+        self.number += 1;
+        self.since = now;
+        self.count = 1;
+        self.leaked = 0;
+        // Not before it is taken: nobody may ever poll who it was passed to.
+        self.renewing = 0;
+        self.is_taken = false;
+        self.max_hold = successor.max_hold;
+        self.kept_for = Duration::ZERO;
+        // The one before was given up, which is no loss.
+        self.cancellation = None;
+        Some(self.number)
+    }
+
+    /// Its task takes a hold that was passed to it; not once it was taken back.
+    pub(super) fn take(&mut self, number: u32, renew: bool) -> bool {
+        if self.number != number || self.count == 0 || self.is_taken {
+            return false;
+        }
+        self.is_taken = true;
+        self.renewing = u64::from(renew);
+        true
+    }
+
+    /// Takes a hold back that was passed to a task which has not taken it for so long that others come first; whether
+    /// there was one.
+    pub(super) fn take_back(&mut self, now: Moment) -> bool {
+        let is_late = self.phase == Phase::Held && !self.is_taken && now.since(self.since) >= TAKEN_WITHIN;
+        if is_late {
+            self.count = 0;
+            self.phase = Phase::Vacant;
+        }
+        is_late
+    }
+
+    /// The hold is to last for so long after `now`, also where it is given up before.
+    pub(super) fn keep_at_least(&mut self, number: u32, now: Moment, at_least: Duration) {
+        if self.number == number {
+            self.kept_for = self.kept_for.max(now.since(self.since).saturating_add(at_least));
+        }
+    }
+
+    /// Whether nobody has asked for its names to be kept.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.kept_for.is_zero()
+    }
+
+    /// For how much longer the names are to be kept from everybody; zero where nothing is left that could be kept.
+    pub(super) fn kept(&mut self, now: Moment) -> Duration {
+        if self.left(now).is_zero() {
+            return Duration::ZERO;
+        }
+        self.kept_for.saturating_sub(now.since(self.since))
+    }
+
+    /// A longer lease than its own has been asked for: some masters may keep it for as long.
+    pub(super) fn ask(&mut self, lease: Duration) {
+        self.is_longer |= lease > self.lease;
+    }
+
+    pub(super) fn is_longer(&self) -> bool {
+        self.is_longer
+    }
+
+    /// Which hold there was last.
+    pub(super) fn number(&self) -> u32 {
+        self.number
     }
 
     /// One guard stays in for good; whether only such ones are in.
@@ -166,9 +308,19 @@ impl State {
         self.is_leaked()
     }
 
-    /// Takes over what an extension gives, unless no validity is left at `now`.
-    pub(super) fn prolong(&mut self, ends: Ends, lease: Duration, now: Moment) -> bool {
-        if self.remaining(now).is_zero() {
+    /// The token of the hold, and whether it was made now.
+    pub(super) fn cancellation(&mut self, number: u32) -> (CancellationToken, bool) {
+        if self.number != number {
+            return (CancellationToken::new(), false);
+        }
+        let made = self.cancellation.is_none();
+        (self.cancellation.get_or_insert_default().clone(), made)
+    }
+
+    /// Takes over what an extension gives that a hold has asked for, unless nothing is left at `now`. A longer lease is
+    /// that hold's alone, not of who has come after it.
+    pub(super) fn prolong(&mut self, number: u32, ends: Ends, lease: Duration, now: Moment) -> bool {
+        if self.left(now).is_zero() || number != self.number && lease > self.lease {
             return false;
         }
         self.ends.prolong(ends, now);
@@ -183,28 +335,34 @@ impl State {
 
     /// Ends the validity before its time; whether it had not ended yet.
     pub(super) fn lose(&mut self, cause: LossCause) -> bool {
-        let held = self.phase == Phase::Held;
-        if held {
+        let kept = matches!(self.phase, Phase::Held | Phase::Vacant);
+        if kept {
             self.phase = Phase::Lost(cause);
         }
-        held
+        kept
     }
 
-    /// Whether the caller is to release it: the first who asks is.
+    /// Whether the caller is to release it: the first who asks is. From here on nothing is kept up.
     pub(super) fn is_to_release(&mut self) -> bool {
+        if self.phase == Phase::Vacant {
+            self.phase = Phase::Left;
+        }
         !std::mem::replace(&mut self.released, true)
     }
 
-    /// What the watchdog is to do with it at `now`, when it was held for so long.
-    pub(super) fn upkeep(&mut self, now: Moment, held: Duration) -> Upkeep {
+    /// What the watchdog is to do with it at `now`.
+    pub(super) fn upkeep(&mut self, now: Moment) -> Upkeep {
         match self.phase {
             // Whoever closes the client releases its holds.
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
-            Phase::Held => {}
+            Phase::Held | Phase::Vacant => {}
         }
-        let spent = self.max_hold.is_some_and(|max| held >= max);
-        let left = self.remaining(now);
+        if self.phase == Phase::Held && !self.is_taken {
+            return Upkeep::TakeBack(TAKEN_WITHIN.saturating_sub(now.since(self.since)));
+        }
+        let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
+        let left = self.left(now);
         if self.renewing > 0 && !spent {
             Upkeep::Renewal {
                 lease: self.lease,
@@ -221,4 +379,5 @@ impl State {
 }
 
 #[cfg(test)]
+#[path = "state/tests.rs"]
 mod tests;

@@ -9,10 +9,12 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
+use crate::hold::Upkeep;
 use crate::hold::client::Client;
+use crate::hold::entry::{self, Departure};
 use crate::hold::extend::Extension;
 use crate::hold::release::Release;
-use crate::hold::{Hold, Upkeep};
+use crate::hold::tenure::{Hold, Tenure};
 use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
@@ -44,10 +46,9 @@ async fn run(client: Weak<Client>) {
             let (due, next) = schedule.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
             let mut due = sort_out(&client, due);
-            due.sort_by_key(|(hold, _)| hold.needed);
-            for policy in due.chunk_by(|(one, _), (other, _)| one.needed == other.needed) {
-                for batch in calls::batches(policy, |(hold, _)| calls::extended_keys(&hold.names, hold.token))
-                {
+            due.sort_by_key(|(hold, _)| hold.tenure.needed);
+            for policy in due.chunk_by(|(one, _), (other, _)| one.tenure.needed == other.tenure.needed) {
+                for batch in calls::batches(policy, |(hold, _)| hold.tenure.extended_keys()) {
                     renewals.push(renew(Arc::clone(&client), batch.to_vec()));
                 }
             }
@@ -58,8 +59,8 @@ async fn run(client: Weak<Client>) {
         tokio::select! {
             biased;
             Some(outcome) = renewals.next(), if !renewals.is_empty() => {
-                for (hold, confirmed) in outcome {
-                    schedule.reschedule(&hold, confirmed);
+                for (tenure, confirmed) in outcome {
+                    schedule.reschedule(&tenure, confirmed);
                 }
             }
             () = steps.more() => schedule.look_again(),
@@ -75,22 +76,31 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
 }
 
 /// Cleans up what is lost, puts back what is not due yet; what remains is to be renewed.
-fn sort_out(client: &Client, due: Vec<Arc<Hold>>) -> Vec<(Arc<Hold>, Duration)> {
+fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
-    for hold in due {
-        match hold.upkeep() {
-            Upkeep::Renewal { lease, .. } => renewals.push((hold, lease)),
+    for tenure in due {
+        match tenure.upkeep() {
+            Upkeep::Renewal { lease, .. } => renewals.push((tenure.hold(), lease)),
             Upkeep::CleanUp => {
-                clean_up(&client.pool, &hold);
-                client.schedule.done(&hold);
+                clean_up(&client.pool, &tenure);
+                client.schedule.done(&tenure);
             }
-            Upkeep::Look(_) | Upkeep::Nothing => client.schedule.reschedule(&hold, true),
+            Upkeep::TakeBack(_) if tenure.take_back() => {
+                tracing::warn!(names = %tenure.names, "a hold was passed to a task that is not polled");
+                client.schedule.done(&tenure);
+                if let Departure::HandedOn = entry::move_on(client, &tenure) {
+                    client.schedule.watch(&tenure);
+                }
+            }
+            Upkeep::Look(_) | Upkeep::TakeBack(_) | Upkeep::Nothing => {
+                client.schedule.reschedule(&tenure, true);
+            }
         }
     }
     renewals
 }
 
-async fn renew(client: Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(Arc<Hold>, bool)> {
+async fn renew(client: Arc<Client>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Tenure>, bool)> {
     let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
     if extension.is_outdated() {
@@ -101,12 +111,12 @@ async fn renew(client: Arc<Client>, holds: Vec<(Arc<Hold>, Duration)>) -> Vec<(A
     extension.outcome().collect()
 }
 
-/// A lost hold is released wherever something of it may be left, and passes its turn on.
-fn clean_up(pool: &Arc<Pool>, hold: &Arc<Hold>) {
-    tracing::warn!(names = %hold.names, votes = %pool.evidence(&hold.votes()), "hold lost");
-    if hold.is_to_release() {
-        let touched = hold.touched();
-        Release::leave(pool, hold.claim(), None, |node| touched.contains(node));
+/// What was lost is released wherever something of it may be left, and passes its turn on.
+fn clean_up(pool: &Arc<Pool>, tenure: &Tenure) {
+    tracing::warn!(names = %tenure.names, votes = %pool.evidence(&tenure.votes()), "hold lost");
+    if tenure.is_to_release() {
+        let touched = tenure.touched();
+        Release::leave(pool, tenure.claim(), None, |node| touched.contains(node));
     }
-    drop(hold.take_turn());
+    drop(tenure.take_turn());
 }

@@ -16,7 +16,7 @@ mod keeper;
 mod pace;
 mod redis;
 mod slot;
-mod sync;
+pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
 

@@ -1,7 +1,6 @@
 //! The waiters of this process, by their numbers, and the calls that have come for them.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,8 +32,6 @@ pub(crate) struct Calls {
     /// Times that listening was interrupted, so that calls may have been missed.
     interruptions: AtomicU32,
     bell: Notify,
-    /// Whether it is the front of its process's line.
-    has_turn: AtomicBool,
     /// Whether it may stand in a queue on some master.
     stands: AtomicBool,
     /// Whether it has given up, or has got what it wanted.
@@ -66,7 +63,6 @@ impl Waiters {
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
             bell: Notify::new(),
-            has_turn: AtomicBool::new(false),
             stands: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
@@ -167,29 +163,6 @@ impl Calls {
     /// Rings at whatever comes from when it is enabled on.
     pub(crate) fn bell(&self) -> Notified<'_> {
         self.bell.notified()
-    }
-
-    /// It joins a line.
-    pub(crate) fn line_up(&self) {
-        self.has_turn.store(false, Ordering::Release);
-    }
-
-    /// It is the front of its line now.
-    pub(crate) fn give_turn(&self) {
-        self.has_turn.store(true, Ordering::Release);
-        self.bell.notify_waiters();
-    }
-
-    /// Waits until it is.
-    pub(crate) async fn turn(&self) {
-        loop {
-            let mut bell = pin!(self.bell.notified());
-            bell.as_mut().enable();
-            if self.has_turn.load(Ordering::Acquire) {
-                return;
-            }
-            bell.await;
-        }
     }
 
     /// From here on it may stand in a queue on some master.

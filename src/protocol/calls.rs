@@ -30,16 +30,18 @@ macro_rules! script {
 script!(ACQUIRE, "acquire", behind "queue");
 script!(EXTEND, "extend");
 script!(RELEASE, "release", behind "queue");
+script!(RETAIN, "retain", behind "queue");
 script!(LEAVE, "leave", behind "queue");
 script!(INSPECT, "inspect");
 script!(FORCE, "force", behind "queue");
 script!(CHARTER_SCRIPT, "charter");
 
 /// All scripts, to be loaded when a connection is set up.
-pub(crate) static ALL: [&Script; 7] = [
+pub(crate) static ALL: [&Script; 8] = [
     &ACQUIRE,
     &EXTEND,
     &RELEASE,
+    &RETAIN,
     &LEAVE,
     &INSPECT,
     &FORCE,
@@ -153,7 +155,7 @@ pub(crate) fn acquire(
     call.number(precedence.ticket());
     if token != FencingToken::NONE {
         call.number(token.get());
-        call.number(token.get());
+        call.number(token.last_of_block().get());
         call.flag(fencing == Fencing::Declared);
     }
     call.done()
@@ -166,6 +168,7 @@ pub(crate) struct Renewal<'a> {
     pub(crate) owner: String,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
+    /// The first one of its block.
     pub(crate) token: FencingToken,
 }
 
@@ -193,7 +196,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
         call.ms(renewal.lease);
         call.number(renewal.names.len() as u64);
         call.number(renewal.token.get());
-        call.number(renewal.token.get());
+        call.number(renewal.token.last_of_block().get());
         call.flag(fencing == Fencing::Proposed);
     }
     call.done()
@@ -209,7 +212,7 @@ pub(crate) fn release(claim: &Claim, here: Option<Waiter>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     keys_to_release(&mut call, claim);
     call.word(&claim.field.text());
-    call.number(claim.token.get());
+    call.number(claim.token.last_of_block().get());
     call.keys(claim.names.iter().map(channel));
     if let Some(waiter) = here {
         call.word(&waiter.placed());
@@ -233,10 +236,20 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     call.number(0);
     for claim in claims {
         call.word(&claim.field.text());
-        call.number(claim.token.get());
+        call.number(claim.token.last_of_block().get());
         call.number(claim.names.len() as u64);
         call.keys(claim.names.iter().map(channel));
     }
+    call.done()
+}
+
+/// `lua/retain.lua`: what a hold has is left as it is for so much longer.
+pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
+    let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
+    keys_to_release(&mut call, claim);
+    call.word(&claim.field.text());
+    call.number(claim.token.last_of_block().get());
+    call.ms(rest);
     call.done()
 }
 
@@ -351,7 +364,7 @@ mod tests {
         ];
         assert_eq!(said[2..8], own);
         assert_eq!(said[8], "multilock_fence:{a}");
-        let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "5", "0"];
+        let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "68", "0"];
         assert_eq!(said[9..], told);
         let unfenced = (FencingToken::NONE, Fencing::Proposed);
         let (tried, marked) = (Precedence::Tried, context(Marking::Marked));

@@ -9,6 +9,6 @@ use crate::token::FencingToken;
 pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
-    /// What its release leaves at the fences; none where no master that has the field can be without the token.
+    /// The first one of the block whose last its release leaves at the fences; none where no master that has the field can be without the token.
     pub(crate) token: FencingToken,
 }

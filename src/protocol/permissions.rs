@@ -6,7 +6,7 @@ use crate::protocol::keys::revocation_mark;
 
 /// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
 /// anything that `del`, the first one, does not take away.
-const NEEDED: [&str; 20] = [
+const NEEDED: [&str; 21] = [
     "del $",
     "hdel $ field",
     "time",
@@ -15,6 +15,7 @@ const NEEDED: [&str; 20] = [
     "pttl $",
     "get $",
     "hexists $ field",
+    "hget $ field",
     "hlen $",
     "hkeys $",
     "hgetall $",

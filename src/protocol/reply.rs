@@ -73,6 +73,16 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
+    fn parse(waiting: &Value, first: &Value) -> Option<Self> {
+        let Value::Int(waiting) = waiting else {
+            return None;
+        };
+        Some(Self {
+            waiting: u32::try_from(*waiting).ok()?,
+            first: NonZeroU64::new(whole_number(first)?),
+        })
+    }
+
     /// Adds what another master told.
     pub(crate) fn add(&mut self, other: Self) {
         self.waiting = self.waiting.max(other.waiting);
@@ -194,18 +204,16 @@ fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
 fn parse_reply(parts: &[Value]) -> Option<Reply> {
     match parts {
         [Value::Int(1)] => Some(granted(true, 0)),
-        [Value::Int(1), Value::Int(waiting), first] => {
-            let behind = Behind {
-                waiting: u32::try_from(*waiting).ok()?,
-                first: NonZeroU64::new(whole_number(first)?),
-            };
-            Some(Reply {
-                behind,
-                ..granted(true, 0)
-            })
-        }
+        [Value::Int(1), waiting, first] => Some(Reply {
+            behind: Behind::parse(waiting, first)?,
+            ..granted(true, 0)
+        }),
         [Value::Int(3)] => Some(granted(false, 0)),
         [Value::Int(3), highest] => Some(granted(false, whole_number(highest)?)),
+        [Value::Int(3), highest, waiting, first] => Some(Reply {
+            behind: Behind::parse(waiting, first)?,
+            ..granted(false, whole_number(highest)?)
+        }),
         [Value::Int(2)] => Some(Vote::NotHeld.into()),
         [Value::Int(-1)] => Some(Vote::Revoked.into()),
         [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),

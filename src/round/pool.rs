@@ -39,6 +39,7 @@ pub(crate) struct Pool {
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
     pub(crate) chance: Arc<Chance>,
+    servers: Arc<KnownServers>,
     pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) stragglers: Arc<Stragglers>,
     /// Cancelled by [`Masters::close`](crate::Masters::close).
@@ -117,6 +118,7 @@ impl Pool {
             clock,
             steps,
             chance,
+            servers,
             deadlines: Arc::new(Deadlines::new(runtime.id())),
             stragglers: Arc::default(),
             closing: CancellationToken::new(),
@@ -128,6 +130,12 @@ impl Pool {
         pool.keep_deadlines();
         pool.keep(Arc::clone(&pool.stragglers).gather());
         pool
+    }
+
+    /// Whether some server is a master of both, as far as it is connected.
+    pub(crate) fn shares_a_server(&self, other: &Self) -> bool {
+        let theirs = other.servers.runs();
+        self.id == other.id || self.servers.runs().iter().any(|run_id| theirs.contains(run_id))
     }
 
     fn keep_deadlines(&self) {

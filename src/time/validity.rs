@@ -61,6 +61,13 @@ pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
         .unwrap_or(Duration::MAX)
 }
 
+/// So long a server has to keep what is to last for `time` by the clock here, in the whole milliseconds that Redis
+/// counts in.
+pub(crate) fn covering(time: Duration, factor: f64) -> Duration {
+    let covering = time.saturating_add(drift(time, factor)) + Duration::from_micros(999);
+    Duration::from_millis(u64::try_from(covering.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The part of a lease that is never trusted.
 pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(lease.as_secs_f64() * factor)
@@ -87,6 +94,17 @@ mod tests {
         let start = Clock::Host.now();
         let validity = Validity::of_lease(start, Duration::from_secs(30), 0.01);
         assert_eq!(validity.remaining(start), Duration::from_millis(29_698));
+    }
+
+    #[test]
+    fn what_is_to_last_is_asked_for_with_the_drift() {
+        let ms = Duration::from_millis;
+        assert_eq!(covering(ms(1000), 0.01), ms(1012));
+        assert_eq!(
+            covering(Duration::from_micros(1), 0.01),
+            ms(3),
+            "whole milliseconds, none too few"
+        );
     }
 
     #[test]

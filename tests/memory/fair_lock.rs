@@ -157,7 +157,11 @@ async fn multiple_locks() {
         })
     });
     for done in join_all(tasks).await {
-        assert_eq!(done.expect("no panic"), Unlocked::Released);
+        let left = done.expect("no panic");
+        assert!(
+            matches!(left, Unlocked::HandedOn | Unlocked::Released),
+            "{left:?}"
+        );
     }
     let elapsed = begun.elapsed();
     let turns = ms(200) * TASKS..=(ms(200) + HAND_OFF) * TASKS;

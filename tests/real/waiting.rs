@@ -80,8 +80,13 @@ async fn within(bound: Duration, waiter: Waiter) -> MultiLockGuard {
         .expect("granted")
 }
 
+/// The names are free, or the next waiter of the same client has them.
 async fn unlock(guard: MultiLockGuard) {
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let left = guard.unlock().await;
+    assert!(
+        matches!(left, Ok(Unlocked::Released | Unlocked::HandedOn)),
+        "{left:?}"
+    );
 }
 
 /// Woken, and not by the fallback: as a rule, because a busy machine may be late once.

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::force;
 use crate::client::Seat;
-use crate::client_plan::Pace;
+use crate::client_plan::{Alike, Pace};
 use crate::history::Kind;
-use crate::plan::{Class, ms_of, pick};
+use crate::plan::{Class, ms, ms_of, pick};
 use crate::world::{Mine, Terms, World};
 
 pub(crate) struct Actor {
@@ -23,6 +23,16 @@ pub(crate) struct Actor {
     rng: StdRng,
     me: Owner,
     mine: Vec<Mine>,
+}
+
+/// How a guard is given up.
+#[derive(Clone, Copy)]
+enum Leaving {
+    Drop,
+    Leak,
+    /// Its caller loses patience.
+    UnlockInVain,
+    Unlock,
 }
 
 impl Actor {
@@ -75,7 +85,10 @@ impl Actor {
     }
 
     async fn act_once(&mut self) {
-        if self.mine.is_empty() {
+        let alike = self.seat.plan.alike.filter(|_| self.mine.is_empty());
+        if let Some(alike) = alike.filter(|_| self.rng.random_bool(0.8)) {
+            self.share(alike).await;
+        } else if self.mine.is_empty() {
             self.act_outside().await;
         } else {
             self.act_inside().await;
@@ -85,7 +98,8 @@ impl Actor {
 
     async fn act_outside(&mut self) {
         match self.rng.random_range(0..100) {
-            0..=69 => self.lock(false).await,
+            0..=64 => self.lock(false).await,
+            65..=69 => self.lock_several().await,
             70..=79 => self.run().await,
             80..=83 => self.inspect().await,
             84..=89 if self.world.plan.class == Class::Forced => self.force().await,
@@ -152,7 +166,12 @@ impl Actor {
         if rng.random_bool(0.2) {
             min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
             lock = lock.min_validity(min_validity);
-            let _ = write!(text, ", at least {min_validity:?}");
+            let _ = write!(text, ", no less than {min_validity:?}");
+        }
+        let at_least = some_of(rng, lease);
+        if !at_least.is_zero() {
+            lock = lock.at_least(at_least);
+            let _ = write!(text, ", at least {at_least:?}");
         }
         let op = self.world.next_op();
         let terms = Terms {
@@ -161,6 +180,7 @@ impl Actor {
             fenced,
             min_validity,
             renews,
+            at_least,
             began: 0,
         };
         (lock, names, terms, text)
@@ -210,6 +230,54 @@ impl Actor {
         self.take(terms, &names, answer);
     }
 
+    /// Two names as a set of two locks, each under a policy of its own, which are then given up one by one.
+    async fn lock_several(&mut self) {
+        let names = self.some_names(false);
+        let [first, .., second] = names.as_slice() else {
+            return self.lock(false).await;
+        };
+        let (first, second) = (first.clone(), second.clone());
+        let plan = &self.seat.plan;
+        let masters = self.seat.masters();
+        let policies = [plan.policy(&mut self.rng), plan.policy(&mut self.rng)];
+        let op = self.world.next_op();
+        let terms = policies.map(|policy| Terms {
+            op,
+            needed: policy.needed(plan.masters.len()),
+            fenced: true,
+            min_validity: Duration::ZERO,
+            renews: true,
+            at_least: Duration::ZERO,
+            began: 0,
+        });
+        let [one, other] = policies;
+        let mut set = masters
+            .lock(first.as_str(), one)
+            .and(masters.lock(second.as_str(), other));
+        if self.rng.random_bool(0.3) {
+            // Nobody looks at the guards of a set that is not whole yet, so it enters nobody's hold.
+            set = set.owner(&Owner::new());
+        }
+        let set = set.wait(self.ms(0..=1500));
+        let began = self.begun(op, format!("lock {first} under {one} and {second} under {other}"));
+        let answer = if self.rng.random_bool(0.25) {
+            let longest = pick(&mut self.rng, &[0, 4, 60, 600]);
+            timeout(self.ms(0..=longest), set.lock()).await.ok()
+        } else {
+            Some(set.lock().await)
+        };
+        match answer {
+            None => self.take(terms[0], &[], None),
+            Some(Err(error)) => self.take(terms[0], &[], Some(Err(error.error))),
+            Some(Ok(guard)) => {
+                let parts = guard.into_guards().into_iter().zip([first, second]).zip(terms);
+                for ((guard, name), terms) in parts {
+                    self.take(Terms { began, ..terms }, &[name], Some(Ok(guard)));
+                }
+            }
+        }
+    }
+
     /// What a lock's verb answered; `None` when it was dropped.
     fn take(&mut self, terms: Terms, names: &[String], answer: Option<Result<MultiLockGuard, LockError>>) {
         let client = self.seat.place;
@@ -227,6 +295,68 @@ impl Actor {
                 let refused = Kind::Refused { op: terms.op, why };
                 self.world.history.note(Some(client), refused);
             }
+        }
+    }
+
+    /// Takes what the other tasks of the client want too, mostly for a moment.
+    async fn share(&mut self, alike: Alike) {
+        let plan = &self.seat.plan;
+        let names = &self.world.plan.names[..alike.names];
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let masters = self.seat.masters();
+        let lock = masters.lock(names.clone(), alike.policy).fenced(alike.fenced);
+        let mut lock = lock.min_validity(alike.min_validity);
+        let (mut text, mut renews) = (format!("lock {} under {}", names.join("+"), alike.policy), true);
+        if alike.fair {
+            lock = lock.fair();
+            text += ", fair";
+        }
+        match self.rng.random_range(0..10) {
+            0..=3 => {
+                lock = lock.lease(plan.lease);
+                (text, renews) = (text + ", not renewed", false);
+            }
+            4 => (lock, renews) = (lock.max_hold(plan.lease * 2), false),
+            _ => {}
+        }
+        if self.rng.random_bool(0.2) {
+            lock = lock.owner(&self.me);
+        }
+        let at_least = some_of(&mut self.rng, plan.lease.min(ms(100)));
+        lock = lock.at_least(at_least);
+        let mut terms = Terms {
+            op: self.world.next_op(),
+            needed: alike.policy.needed(plan.masters.len()),
+            fenced: alike.fenced,
+            min_validity: alike.min_validity,
+            renews,
+            at_least,
+            began: 0,
+        };
+        terms.began = self.begun(terms.op, text);
+        let patience = pick(&mut self.rng, &[5, 50, 1500, 1500]);
+        let lock = lock.wait(self.ms(1..=patience));
+        let answer = if self.rng.random_bool(0.2) {
+            let longest = pick(&mut self.rng, &[4, 20, 60]);
+            timeout(self.ms(0..=longest), lock.lock()).await.ok()
+        } else {
+            Some(lock.lock().await)
+        };
+        self.take(terms, &names, answer);
+        match self.rng.random_range(0..20) {
+            // It goes on as anybody would.
+            0 => return,
+            1 => sleep(self.ms(0..=200)).await,
+            2 if !self.mine.is_empty() => self.extend().await,
+            _ => sleep(self.ms(0..=alike.section)).await,
+        }
+        if let Some(mine) = self.mine.pop() {
+            let how = if self.rng.random_bool(0.4) {
+                Leaving::Drop
+            } else {
+                Leaving::Unlock
+            };
+            self.leave_by(how, mine).await;
         }
     }
 
@@ -248,12 +378,12 @@ impl Actor {
                 }
                 // The guard is given up right after this.
                 *lent.lock().expect("not poisoned") = None;
-                world.returned(hold);
+                world.returned(hold, guard.is_valid());
             })
             .await;
         // The body was dropped.
         if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(hold);
+            world.returned(hold, false);
         }
         let why = match outcome {
             Ok(()) => "ran to its end".into(),
@@ -286,20 +416,32 @@ impl Actor {
     async fn leave(&mut self) {
         let place = self.any();
         let mine = self.mine.swap_remove(place);
+        let how = match self.rng.random_range(0..20) {
+            0..=6 => Leaving::Drop,
+            7 => Leaving::Leak,
+            8 | 9 => Leaving::UnlockInVain,
+            _ => Leaving::Unlock,
+        };
+        self.leave_by(how, mine).await;
+    }
+
+    async fn leave_by(&mut self, how: Leaving, mine: Mine) {
         let (hold, client) = (mine.hold, self.seat.place);
-        match self.rng.random_range(0..20) {
-            0..=6 => drop(self.world.give_up(client, mine, "drop")),
-            7 => self.world.give_up(client, mine, "leak").leak(),
-            8 | 9 => {
+        match how {
+            Leaving::Drop => drop(self.world.give_up(client, mine, "drop")),
+            Leaving::Leak => self.world.give_up(client, mine, "leak").leak(),
+            Leaving::UnlockInVain => {
                 let guard = self.world.give_up(client, mine, "unlock");
                 let within = self.ms(0..=20);
                 let _ = timeout(within, guard.unlock()).await;
             }
-            _ => {
+            Leaving::Unlock => {
                 let guard = self.world.give_up(client, mine, "unlock");
                 let what = match guard.unlock().await {
                     Ok(Unlocked::Released) => "released".into(),
                     Ok(Unlocked::StillHeld(count)) => format!("still held by {count}"),
+                    Ok(Unlocked::HandedOn) => "handed on".into(),
+                    Ok(Unlocked::KeptFor(rest)) => format!("kept for {rest:?}"),
                     Ok(_) => "unlocked".into(),
                     Err(error) => error.to_string(),
                 };
@@ -354,4 +496,12 @@ impl Actor {
 
 fn describe_extension(answer: Result<(), ExtendError>) -> String {
     answer.map_or_else(|error| error.to_string(), |()| "extended".into())
+}
+
+/// For how long the names are to be kept: mostly not at all, and less than a lease that counts from before its round.
+fn some_of(rng: &mut StdRng, lease: Duration) -> Duration {
+    if rng.random_bool(0.9) {
+        return Duration::ZERO;
+    }
+    lease.mul_f64(pick(rng, &[0.05, 0.3, 0.7]))
 }

@@ -1,9 +1,9 @@
-//! Asking for the lock `a`, leaving it, and taking a name away, with everything noted down.
+//! Asking for a lock, leaving it, and taking a name away, with everything noted down.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::{Owner, Policy};
+use multilock::{Owner, Policy, UnlockError, Unlocked};
 use tokio::time::timeout;
 
 use crate::client::Seat;
@@ -13,24 +13,39 @@ use crate::world::{Mine, Terms, World};
 /// What the lock is asked for with.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
+    names: &'static [&'static str],
     policy: Policy,
     /// None for the builder's, which is renewed.
     lease: Option<Duration>,
     owner: Option<&'a Owner>,
     /// None to try once.
     wait: Option<Duration>,
+    fair: bool,
+    min_validity: Duration,
+    max_hold: Option<Duration>,
+    at_least: Duration,
     dropped_after: Option<Duration>,
 }
 
 impl<'a> Ask<'a> {
+    /// For the lock `a`.
     pub(crate) fn new() -> Self {
         Self {
+            names: &["a"],
             policy: Policy::RedLock,
             lease: None,
             owner: None,
             wait: None,
+            fair: false,
+            min_validity: Duration::ZERO,
+            max_hold: None,
+            at_least: Duration::ZERO,
             dropped_after: None,
         }
+    }
+
+    pub(crate) fn names(self, names: &'static [&'static str]) -> Self {
+        Self { names, ..self }
     }
 
     pub(crate) fn policy(self, policy: Policy) -> Self {
@@ -58,6 +73,25 @@ impl<'a> Ask<'a> {
         }
     }
 
+    pub(crate) fn fair(self) -> Self {
+        Self { fair: true, ..self }
+    }
+
+    pub(crate) fn min_validity(self, min_validity: Duration) -> Self {
+        Self { min_validity, ..self }
+    }
+
+    pub(crate) fn max_hold(self, max_hold: Duration) -> Self {
+        Self {
+            max_hold: Some(max_hold),
+            ..self
+        }
+    }
+
+    pub(crate) fn at_least(self, at_least: Duration) -> Self {
+        Self { at_least, ..self }
+    }
+
     /// The caller loses patience, and drops what it awaits.
     pub(crate) fn dropped_after(self, after: Duration) -> Self {
         Self {
@@ -69,15 +103,26 @@ impl<'a> Ask<'a> {
     /// Asks; the guard, if there is one in the end.
     pub(crate) async fn of(self, world: &Arc<World>, seat: &Seat) -> Option<Mine> {
         let (policy, lease, wait) = (self.policy, self.lease, self.wait);
+        let names: Vec<String> = self.names.iter().map(|name| (*name).to_owned()).collect();
         let op = world.next_op();
-        let what = format!("lock a under {policy}, lease {lease:?}, wait {wait:?}");
+        let what = format!(
+            "lock {} under {policy}, lease {lease:?}, wait {wait:?}",
+            names.join("+")
+        );
         let began = world.history.note(Some(seat.place), Kind::Begun { op, what });
-        let mut lock = seat.masters().lock("a", policy);
+        let mut lock = seat.masters().lock(names.clone(), policy);
+        lock = lock.min_validity(self.min_validity).at_least(self.at_least);
         if let Some(lease) = lease {
             lock = lock.lease(lease);
         }
         if let Some(owner) = self.owner {
             lock = lock.owner(owner);
+        }
+        if let Some(max_hold) = self.max_hold {
+            lock = lock.max_hold(max_hold);
+        }
+        if self.fair {
+            lock = lock.fair();
         }
         let asking = async {
             match wait {
@@ -95,11 +140,12 @@ impl<'a> Ask<'a> {
                     op,
                     needed: policy.needed(world.plan.nodes),
                     fenced: true,
-                    min_validity: Duration::ZERO,
-                    renews: lease.is_none(),
+                    min_validity: self.min_validity,
+                    renews: lease.is_none() && self.max_hold.is_none(),
+                    at_least: self.at_least,
                     began,
                 };
-                return Some(world.granted(seat.place, terms, &["a".to_owned()], guard));
+                return Some(world.granted(seat.place, terms, &names, guard));
             }
             Some(Err(error)) => Kind::Refused {
                 op,
@@ -112,13 +158,19 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Unlocks, where there is something to unlock.
-pub(crate) async fn leave(world: &Arc<World>, client: usize, mine: Option<Mine>) {
-    let Some(mine) = mine else { return };
+/// Unlocks, where there is something to unlock; what came of it.
+pub(crate) async fn leave(
+    world: &Arc<World>,
+    client: usize,
+    mine: Option<Mine>,
+) -> Option<Result<Unlocked, UnlockError>> {
+    let mine = mine?;
     let hold = mine.hold;
-    let what = format!("{:?}", world.give_up(client, mine, "unlock").unlock().await);
+    let unlocked = world.give_up(client, mine, "unlock").unlock().await;
+    let what = format!("{unlocked:?}");
     world.history.note(Some(client), Kind::Outcome { hold, what });
     world.look(None);
+    Some(unlocked)
 }
 
 /// Takes a name away from whoever holds it.
@@ -132,7 +184,7 @@ pub(crate) async fn force(world: &World, seat: &Seat, name: &str) {
     let former = forced.map(|forced| forced.former).unwrap_or_default();
     let former: Vec<String> = former.iter().map(ToString::to_string).collect();
     let former = world.history.with(|record| {
-        let known = |owner: &String| record.holds.iter().position(|hold| hold.owner == *owner);
+        let known = |owner: &String| record.holds.iter().rposition(|hold| hold.owner == *owner);
         former.iter().filter_map(known).collect()
     });
     let name = name.to_owned();

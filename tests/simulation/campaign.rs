@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::plan::Plan;
+use crate::plan::{Class, Plan};
 use crate::properties::{Violation, judge};
 use crate::run::run;
 
@@ -29,10 +29,14 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 pub(crate) struct Summary {
     pub(crate) runs: u64,
     pub(crate) virtual_time: Duration,
+    /// How often holds were passed on inside a process.
+    pub(crate) passed: usize,
     pub(crate) violations: usize,
     pub(crate) report: String,
     /// By the property that does not hold: the first seed that showed it, and how many did.
     pub(crate) broken: BTreeMap<&'static str, (u64, usize)>,
+    /// Of each class, how many schedules there were, and in how many of them a hold was passed on.
+    passing: BTreeMap<Class, (u64, u64)>,
 }
 
 /// Runs so many seeds, or the one that the environment names.
@@ -65,10 +69,19 @@ pub(crate) fn campaign(default_runs: u64) -> Summary {
                         return;
                     }
                     let seed = first + number * step;
-                    let (time, failure) = judged(seed);
+                    let Judged {
+                        class,
+                        time,
+                        passed,
+                        failure,
+                    } = judged(seed);
                     let mut summary = summary.lock().expect("not poisoned");
                     summary.runs += 1;
                     summary.virtual_time += time;
+                    summary.passed += passed;
+                    let of_class = summary.passing.entry(class).or_default();
+                    of_class.0 += 1;
+                    of_class.1 += u64::from(passed > 0);
                     if let Some((violations, text)) = failure {
                         if summary.violations < SHOWN {
                             summary.report += &text;
@@ -92,8 +105,22 @@ pub(crate) fn campaign(default_runs: u64) -> Summary {
 
 type Failure = (Vec<Violation>, String);
 
-fn judged(seed: u64) -> (Duration, Option<Failure>) {
+/// What came of one schedule.
+struct Judged {
+    class: Class,
+    time: Duration,
+    passed: usize,
+    failure: Option<Failure>,
+}
+
+fn judged(seed: u64) -> Judged {
     let plan = Plan::of_seed(seed);
+    let mut judged = Judged {
+        class: plan.class,
+        time: Duration::ZERO,
+        passed: 0,
+        failure: None,
+    };
     let record = match std::panic::catch_unwind(|| run(seed)) {
         Ok(record) => record,
         Err(panic) => {
@@ -110,16 +137,18 @@ fn judged(seed: u64) -> (Duration, Option<Failure>) {
                 violation.what,
                 repeat(seed)
             );
-            return (Duration::ZERO, Some((vec![violation], text)));
+            judged.failure = Some((vec![violation], text));
+            return judged;
         }
     };
-    let time = record.events.last().map_or(Duration::ZERO, |event| event.at);
+    judged.time = record.events.last().map_or(Duration::ZERO, |event| event.at);
+    judged.passed = record.passes();
     let violations = judge(&plan, &record);
     if violations.is_empty() {
         if number("SIM_SEED").is_some() {
             println!("{}", record.render(&[]));
         }
-        return (time, None);
+        return judged;
     }
     let marked: Vec<usize> = violations.iter().flat_map(|found| found.events.clone()).collect();
     let mut text = format!("\nseed {seed}: {plan:?}\n{}", record.render(&marked));
@@ -127,7 +156,8 @@ fn judged(seed: u64) -> (Duration, Option<Failure>) {
         let _ = writeln!(text, "\nviolated: {property}: {what}");
     }
     text += &repeat(seed);
-    (time, Some((violations, text)))
+    judged.failure = Some((violations, text));
+    judged
 }
 
 fn repeat(seed: u64) -> String {
@@ -136,7 +166,20 @@ fn repeat(seed: u64) -> String {
     )
 }
 
+/// Of so many schedules of a class, one in [`PASSING`] at the least passes a hold on.
+const MANY: u64 = 200;
+const PASSING: u64 = 4;
+
 impl Summary {
+    /// Classes in which too few schedules pass a hold on to show anything of it.
+    pub(crate) fn hardly_passing(&self) -> Vec<String> {
+        let too_few =
+            |(_, (runs, passing)): &(&Class, &(u64, u64))| *runs >= MANY && passing * PASSING < *runs;
+        let shown =
+            |(class, (runs, passing)): (&Class, &(u64, u64))| format!("{class:?}: {passing} of {runs}");
+        self.passing.iter().filter(too_few).map(shown).collect()
+    }
+
     /// The last line of `make sim`.
     pub(crate) fn line(&self) -> String {
         let hours = self.virtual_time.as_secs_f64() / 3600.0;
@@ -146,8 +189,8 @@ impl Summary {
             println!("first: seed {seed}: {property} ({count} in all)");
         }
         format!(
-            "sim: runs={} virtual_hours={hours:.1} violations={}",
-            self.runs, self.violations
+            "sim: runs={} virtual_hours={hours:.1} passed={} violations={}",
+            self.runs, self.passed, self.violations
         )
     }
 }

@@ -21,6 +21,21 @@ pub(crate) struct ClientPlan {
     pub(crate) fenced: f64,
     pub(crate) pace: Pace,
     pub(crate) tasks: usize,
+    /// What its tasks want mostly, where they all want the same.
+    pub(crate) alike: Option<Alike>,
+}
+
+/// Terms that tasks have in common, for the builder's lease: what one of them leaves may pass to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    /// So many names, the first ones of the run.
+    pub(crate) names: usize,
+    pub(crate) policy: Policy,
+    pub(crate) fenced: bool,
+    pub(crate) fair: bool,
+    pub(crate) min_validity: Duration,
+    /// How long they keep it mostly, in milliseconds at the most.
+    pub(crate) section: u64,
 }
 
 /// Which policies its call sites have.
@@ -54,6 +69,7 @@ impl ClientPlan {
             fenced: 1.0,
             pace: Pace::Steady(30),
             tasks: 1,
+            alike: None,
         }
     }
 
@@ -94,6 +110,24 @@ impl ClientPlan {
                 _ => Pace::Steady(pick(rng, &[3, 30, 200])),
             },
             tasks: pick(rng, &[1, 1, 1, 2, 2, 3]),
+            alike: None,
+        }
+    }
+
+    /// The same, with tasks that want the same.
+    pub(crate) fn alike(self, plan: &Plan, rng: &mut StdRng) -> Self {
+        let alike = Alike {
+            names: pick(rng, &[1, 1, 1, 2]).min(plan.names.len()),
+            policy: self.policy(rng),
+            fenced: rng.random_bool(self.fenced),
+            fair: rng.random_bool(0.5),
+            min_validity: self.lease.mul_f64(pick(rng, &[0.0, 0.0, 0.5, 0.9])),
+            section: pick(rng, &[0, 2, 8]),
+        };
+        Self {
+            tasks: rng.random_range(2..=5),
+            alike: Some(alike),
+            ..self
         }
     }
 

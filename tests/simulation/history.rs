@@ -1,5 +1,6 @@
 //! What happened in a run, in the order in which it happened. Properties are judged on this alone.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub(crate) struct HoldFacts {
     pub(crate) names: Vec<String>,
     pub(crate) needed: usize,
     pub(crate) token: u64,
-    /// The number of the acquisition that gave it, and where that began in the history.
+    /// Where the acquisition began in the history that gave it; of one that was passed on, that which the masters
+    /// granted.
     pub(crate) began: usize,
 }
 
@@ -97,6 +99,8 @@ pub(crate) enum Kind {
         validity: Duration,
         needed: usize,
         fenced: bool,
+        /// For so long its names are kept from everybody.
+        at_least: Duration,
         token: u64,
     },
     Refused {
@@ -219,13 +223,24 @@ impl History {
         })
     }
 
-    /// The hold that an owner field stands for; made known at its first sight.
-    pub(crate) fn hold(&self, owner: &str, facts: impl FnOnce() -> HoldFacts) -> (HoldId, bool) {
+    /// The hold that an owner field stands for now, and whether it was known; made known at its first sight. Behind
+    /// one that is not out any more, the field has passed on to another.
+    pub(crate) fn hold(
+        &self,
+        owner: &str,
+        is_out: impl Fn(HoldId) -> bool,
+        facts: impl FnOnce() -> HoldFacts,
+    ) -> (HoldId, bool) {
         self.with(|record| {
-            if let Some(known) = record.holds.iter().position(|hold| hold.owner == owner) {
+            let known = record.holds.iter().rposition(|hold| hold.owner == owner);
+            if let Some(known) = known.filter(|known| is_out(*known)) {
                 return (known, true);
             }
-            record.holds.push(facts());
+            let mut facts = facts();
+            if let Some(known) = known {
+                facts.began = record.holds[known].began;
+            }
+            record.holds.push(facts);
             (record.holds.len() - 1, false)
         })
     }
@@ -245,6 +260,12 @@ pub(crate) fn shortened(field: &str) -> String {
 }
 
 impl Record {
+    /// How often a hold was passed on inside a process: what the masters keep has stood for another one before.
+    pub(crate) fn passes(&self) -> usize {
+        let owners: BTreeSet<&str> = self.holds.iter().map(|hold| hold.owner.as_str()).collect();
+        self.holds.len() - owners.len()
+    }
+
     /// A timeline for people, with the events of a violation marked.
     pub(crate) fn render(&self, marked: &[usize]) -> String {
         let mut text = String::new();

@@ -25,10 +25,12 @@ mod world;
 /// ten thousand schedules.
 #[test]
 fn random_schedules() {
-    let summary = campaign::campaign(6_600);
+    let summary = campaign::campaign(4_400);
     print!("{}", summary.report);
     println!("{}", summary.line());
     assert_eq!(summary.violations, 0, "see above");
+    let hardly = summary.hardly_passing();
+    assert!(hardly.is_empty(), "holds are hardly passed on: {hardly:?}");
 }
 
 /// Each call in turn, and each pair in a small scenario, is late, lost or cut off.

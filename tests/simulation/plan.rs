@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use crate::client_plan::ClientPlan;
 
 /// Which faults strike, and so what is promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Slow networks and contention only.
     Calm,
@@ -170,6 +170,16 @@ impl Plan {
         plan.each = (0..plan.clients)
             .map(|_| ClientPlan::draw(&plan, &mut rng))
             .collect();
+        // In half of the schedules one client's tasks want the same, and at times others' do.
+        let mut rng_alike = StdRng::seed_from_u64(seed ^ 0xa11c);
+        if rng_alike.random_bool(0.5) {
+            let first = rng_alike.random_range(0..plan.clients);
+            for place in 0..plan.clients {
+                if place == first || rng_alike.random_bool(0.3) {
+                    plan.each[place] = plan.each[place].clone().alike(&plan, &mut rng_alike);
+                }
+            }
+        }
         // Whoever is forced out has no promise left where there was none before.
         if class == Class::Forced || class.keeps_assumptions() && rng.random_bool(0.25) {
             plan.operator = Some(pick(&mut rng, &[150, 600, 2000]));

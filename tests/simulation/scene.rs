@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::sim::{Client, Direction, Keep, Master};
+use multilock::{UnlockError, Unlocked};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
@@ -107,8 +108,12 @@ impl Scene {
         tokio::spawn(async move { ask.of(&world, &seat).await })
     }
 
-    pub(crate) async fn leave(&self, client: usize, mine: Option<Mine>) {
-        leave(&self.world, client, mine).await;
+    pub(crate) async fn leave(
+        &self,
+        client: usize,
+        mine: Option<Mine>,
+    ) -> Option<Result<Unlocked, UnlockError>> {
+        leave(&self.world, client, mine).await
     }
 
     /// Cuts the line between a client and a master.
@@ -192,4 +197,12 @@ pub(crate) async fn settle() {
 pub(crate) fn ahead(scene: &Scene, master: usize, by: Duration) -> String {
     let us = u64::try_from(by.as_micros()).expect("not too long");
     (clock_us(scene.master(master)) + us).to_string()
+}
+
+/// Fails where something took longer.
+pub(crate) fn in_time(begun: Instant, within: Duration) {
+    let took = begun.elapsed();
+    if took > within {
+        violated("progress", &format!("had it after {took:?} only"));
+    }
 }

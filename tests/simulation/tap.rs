@@ -100,7 +100,7 @@ impl Observer for Tap {
         let failed = reply.is_err();
         let owner = match call.script {
             "extend" => call.args.get(2),
-            "acquire" | "release" => call.args.first(),
+            "acquire" | "release" | "retain" => call.args.first(),
             _ => None,
         };
         let owner = match (call.script, reply) {

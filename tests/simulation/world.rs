@@ -34,8 +34,10 @@ struct Out {
     renewing: Vec<Weak<MultiLockGuard>>,
     /// Guards that are in although nobody has them: leaked, or lent to a body.
     unseen: u64,
-    /// Until when it is valid that nobody has any more.
+    /// Until when nobody else may have it although nobody has it any more: it was leaked, or its names are kept.
     leaked_until: Option<Duration>,
+    /// Until when its names are kept if it is given up before.
+    kept_until: Duration,
     watch: Option<AbortOnDropHandle<()>>,
 }
 
@@ -58,6 +60,7 @@ pub(crate) struct Terms {
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
     pub(crate) renews: bool,
+    pub(crate) at_least: Duration,
     pub(crate) began: usize,
 }
 
@@ -130,12 +133,14 @@ impl World {
         hold
     }
 
-    pub(crate) fn returned(&self, hold: HoldId) {
+    /// The body to which a guard was lent has ended, and its hold may have been lost before.
+    pub(crate) fn returned(&self, hold: HoldId, is_valid: bool) {
+        let now = self.history.now();
         self.out(|out| {
             let Some(entry) = out.get_mut(&hold) else { return };
             entry.unseen -= 1;
             if entry.unseen == 0 && entry.guards.is_empty() {
-                out.remove(&hold);
+                close(out, hold, now, is_valid);
             }
         });
     }
@@ -149,7 +154,9 @@ impl World {
     ) -> HoldId {
         let owner = guard.holder().to_string();
         let token = guard.fencing_token().get();
-        let (hold, again) = self.history.hold(&owner, || HoldFacts {
+        let out: Vec<HoldId> = self.out(|out| out.keys().copied().collect());
+        let is_out = |hold| out.contains(&hold);
+        let (hold, again) = self.history.hold(&owner, is_out, || HoldFacts {
             client,
             owner: owner.clone(),
             names: names.to_vec(),
@@ -167,9 +174,15 @@ impl World {
                 validity: guard.validity(),
                 needed: terms.needed,
                 fenced: terms.fenced,
+                at_least: terms.at_least,
                 token,
             },
         );
+        let kept_until = self.history.now() + terms.at_least;
+        self.out(|out| {
+            let entry = out.entry(hold).or_default();
+            entry.kept_until = entry.kept_until.max(kept_until);
+        });
         if !again {
             let (world, token) = (Arc::clone(self), guard.cancellation_token());
             let watch = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -202,11 +215,12 @@ impl World {
                 .guards
                 .retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, &guard)));
             let alone = entry.guards.is_empty() && entry.unseen == 0;
+            let now = self.history.now();
             if how == "leak" {
                 entry.unseen += 1;
-                entry.leaked_until = alone.then(|| self.history.now() + guard.validity());
+                entry.leaked_until = alone.then(|| now + guard.validity());
             } else if alone {
-                out.remove(&hold);
+                close(out, hold, now, guard.is_valid());
             }
             alone
         });
@@ -341,6 +355,17 @@ impl World {
 
     fn out<T>(&self, act: impl FnOnce(&mut BTreeMap<HoldId, Out>) -> T) -> T {
         act(&mut self.out.lock().expect("not poisoned"))
+    }
+}
+
+/// The last guard of a hold goes. One that was valid leaves its names kept for as long as was asked for.
+fn close(out: &mut BTreeMap<HoldId, Out>, hold: HoldId, now: Duration, is_valid: bool) {
+    match out.get_mut(&hold) {
+        Some(entry) if is_valid && entry.kept_until > now => {
+            entry.unseen += 1;
+            entry.leaked_until = Some(entry.kept_until);
+        }
+        _ => drop(out.remove(&hold)),
     }
 }
 

@@ -82,8 +82,8 @@ impl Who {
     }
 
     /// The longest pause between two attempts at a name that another holds, at which each peer did
-    /// best in the contention scenario: a shorter one costs it more in lost attempts than it gains.
-    fn longest_pause(self) -> Duration {
+    /// best where everybody holds it for a millisecond: a shorter one costs it more in lost attempts than it gains.
+    pub fn longest_pause(self) -> Duration {
         Duration::from_millis(match self {
             Self::Rslock => 50,
             Self::DistributedLockRedis => 10,
@@ -98,6 +98,8 @@ pub struct Settings {
     pub lease: Duration,
     /// Of this crate only; nobody else has it.
     pub node_timeout: Duration,
+    /// Of the peers only; [`Who::longest_pause`] where none is set.
+    pub longest_pause: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -106,6 +108,7 @@ impl Default for Settings {
         Self {
             lease: Duration::from_secs(30),
             node_timeout: Duration::from_secs(1),
+            longest_pause: None,
         }
     }
 }
@@ -115,6 +118,7 @@ impl Default for Settings {
 pub struct Client {
     pub who: Who,
     kind: Kind,
+    longest_pause: Duration,
 }
 
 #[derive(Clone)]
@@ -149,7 +153,11 @@ impl Client {
             Who::Redlock => Kind::Redlock(redlock::Redlock::connect(urls, settings)),
             Who::Redsync => Kind::Redsync(redsync::RedsyncLock::connect(urls, settings)?),
         };
-        Ok(Self { who, kind })
+        Ok(Self {
+            who,
+            kind,
+            longest_pause: settings.longest_pause.unwrap_or(who.longest_pause()),
+        })
     }
 
     /// This crate without fencing, with an owner of every pair.
@@ -157,6 +165,7 @@ impl Client {
         Self {
             who: Who::Ours,
             kind: Kind::Ours(ours::Ours::owned(masters, owner)),
+            longest_pause: Who::Ours.longest_pause(),
         }
     }
 
@@ -170,7 +179,7 @@ impl Client {
                 return Ok(held);
             }
             let pause = rand::rng().random_range(0.0..1.0);
-            sleep(self.who.longest_pause().mul_f64(pause)).await;
+            sleep(self.longest_pause.mul_f64(pause)).await;
         }
     }
 

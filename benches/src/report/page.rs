@@ -36,9 +36,9 @@ fn machine(summary: &Summary) -> String {
         .map(|(name, version)| format!("{name} {version}"))
         .collect();
     format!(
-        "{} form, {:.0} s, on {} ({} cores, {}, {}; load before {}). {}; {}. {}.",
+        "{} form, {}, on {} ({} cores, {}, {}; load before {}). {}; {}. {}.",
         if summary.quick { "Quick" } else { "Full" },
-        summary.seconds,
+        summary.runs_told(),
         day(machine.date),
         machine.cores,
         machine.processor,

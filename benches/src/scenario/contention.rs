@@ -16,21 +16,27 @@ use crate::stats::{Durations, jain, median};
 use crate::summary::{Better, Figure, Line};
 use crate::worker::{Between, ContendOrder, ContendReport, Order};
 
-const N: usize = 5;
+pub(super) const N: usize = 5;
 const SECTION: Between = Between::always(Duration::from_millis(1));
 /// Long enough for every holder, short enough that a key which a peer forgets does not end its run.
 const LEASE: Duration = Duration::from_secs(4);
 
 /// Processes that want one name for so long.
-#[derive(Clone, Copy)]
 pub(super) struct Contenders {
+    /// Of the masters, as they see them.
+    pub urls: Vec<String>,
     pub processes: usize,
     /// Of each.
     pub tasks: usize,
     pub time: Duration,
     pub section: Between,
     pub pause: Between,
+    /// What every line says beside its figures.
+    pub told: Vec<(&'static str, f64)>,
 }
+
+/// Who takes part, and a peer's longest pause between two attempts, where it is not the usual one.
+pub(super) type Contender = (Who, Option<Duration>);
 
 /// One figure of a run: what it is called, and where it is better.
 pub(super) type Told = (&'static str, Better, fn(&Outcome) -> f64);
@@ -41,6 +47,8 @@ pub(super) struct Outcome {
     wait_p99_ms: f64,
     pub longest_wait_ms: f64,
     held_ms: f64,
+    /// Of the time, by anybody.
+    held_share: f64,
     jain_tasks: f64,
     pub jain_processes: f64,
     /// Of the process that had the fewest, and of the one that had the most.
@@ -49,33 +57,38 @@ pub(super) struct Outcome {
     violations: u64,
 }
 
+/// Where nobody stays away.
+pub(super) const TOLD: [Told; 6] = [
+    ("grants_s", Better::More, |outcome| outcome.grants_s),
+    ("wait_p99_ms", Better::Less, |outcome| outcome.wait_p99_ms),
+    ("held_ms", Better::Less, |outcome| outcome.held_ms),
+    ("jain_tasks", Better::More, |outcome| outcome.jain_tasks),
+    ("jain_processes", Better::More, |outcome| outcome.jain_processes),
+    ("commands_per_grant_and_node", Better::Less, |outcome| {
+        outcome.commands
+    }),
+];
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let crews = bench.form(vec![(1, 8), (4, 2)], vec![(1, 8), (4, 2), (16, 4)]);
     let (repeats, ms) = bench.form((1, 600), (2, 2_000));
-    let who: Vec<Who> = Who::ALL
+    let who: Vec<Contender> = Who::ALL
         .into_iter()
         .filter(|who| !matches!(who, Who::Limit | Who::Fenced))
+        .map(|who| (who, None))
         .collect();
-    let told: [Told; 6] = [
-        ("grants_s", Better::More, |outcome| outcome.grants_s),
-        ("wait_p99_ms", Better::Less, |outcome| outcome.wait_p99_ms),
-        ("held_ms", Better::Less, |outcome| outcome.held_ms),
-        ("jain_tasks", Better::More, |outcome| outcome.jain_tasks),
-        ("jain_processes", Better::More, |outcome| outcome.jain_processes),
-        ("commands_per_grant_and_node", Better::Less, |outcome| {
-            outcome.commands
-        }),
-    ];
     for (processes, tasks) in crews {
         let contenders = Contenders {
+            urls: bench.cluster.urls(N),
             processes,
             tasks,
             time: Duration::from_millis(ms),
             section: SECTION,
             pause: Between::NOTHING,
+            told: Vec::new(),
         };
         let id = format!("S6.p{processes}x{tasks}");
-        contest(bench, &id, contenders, &who, repeats, &told).await?;
+        contest(bench, &id, &contenders, &who, repeats, &TOLD).await?;
     }
     for contenders in bench.form(vec![4], vec![2, 4, 8, 16]) {
         start_together(bench, contenders).await?;
@@ -87,15 +100,15 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 pub(super) async fn contest(
     bench: &mut Bench,
     id: &str,
-    contenders: Contenders,
-    who: &[Who],
+    contenders: &Contenders,
+    who: &[Contender],
     repeats: usize,
     told: &[Told],
 ) -> Result<()> {
     let mut outcomes = Vec::new();
     for _ in 0..repeats {
-        for who in who {
-            outcomes.push(contend(bench, *who, contenders).await?);
+        for contender in who {
+            outcomes.push(contend(bench, *contender, contenders).await?);
         }
     }
     let of = |who: Who, what: fn(&Outcome) -> f64| {
@@ -104,18 +117,25 @@ pub(super) async fn contest(
     for (what, better, of_one) in told {
         let figures: Vec<(Who, Figure)> = who
             .iter()
-            .map(|who| (*who, Figure::Number(of(*who, *of_one))))
+            .map(|(who, _)| (*who, Figure::Number(of(*who, *of_one))))
             .collect();
         let mut line = Line::new(format!("{id}.{what}"), N).compare(what, *better, &figures, Who::Ours);
+        if *what == "grants_s" {
+            // One, if it went from hand to hand in no time.
+            line = line.with("ours_held_share", of(Who::Ours, |outcome| outcome.held_share));
+        }
         if what.contains("wait") {
             // One after the other, each for what it held and handed over.
             let turn = 1e3 / of(Who::Ours, |outcome| outcome.grants_s);
             let all = (contenders.processes * contenders.tasks) as f64;
             line = line.with("ours_in_turns", of(Who::Ours, *of_one) / (all * turn));
         }
+        for (key, value) in &contenders.told {
+            line = line.with(*key, *value);
+        }
         bench.summary.line(line);
     }
-    for who in who {
+    for (who, _) in who {
         let violations: u64 = outcomes
             .iter()
             .filter(|outcome| outcome.who == *who)
@@ -134,20 +154,26 @@ pub(super) async fn contest(
     Ok(())
 }
 
-async fn contend(bench: &Bench, who: Who, contenders: Contenders) -> Result<Outcome> {
+pub(super) async fn contend(
+    bench: &Bench,
+    (who, longest_pause): Contender,
+    contenders: &Contenders,
+) -> Result<Outcome> {
     let Contenders {
         processes,
         tasks,
         time,
         section,
         pause,
-    } = contenders;
+        ..
+    } = *contenders;
     let witness = tempfile::NamedTempFile::new().context("a file that only a holder may lock")?;
     let order = Order::Contend(ContendOrder {
         who,
-        urls: bench.cluster.urls(N),
+        urls: contenders.urls.clone(),
         settings: Settings {
             lease: LEASE,
+            longest_pause,
             ..Settings::default()
         },
         name: fresh_name(),
@@ -185,6 +211,7 @@ async fn contend(bench: &Bench, who: Who, contenders: Contenders) -> Result<Outc
             }
         }
     }
+    let held_for = Duration::from_micros(reports.iter().flat_map(|report| &report.held).sum());
     let by_task: Vec<f64> = reports
         .iter()
         .flat_map(|r| &r.grants)
@@ -197,13 +224,15 @@ async fn contend(bench: &Bench, who: Who, contenders: Contenders) -> Result<Outc
         wait_p99_ms: waits.at(0.99) / 1e3,
         longest_wait_ms: waits.max() / 1e3,
         held_ms: held.at(0.5) / 1e3,
+        held_share: held_for.as_secs_f64() / time.as_secs_f64(),
         jain_tasks: jain(&by_task),
         jain_processes: jain(&by_process),
         grants: (
             by_process.iter().copied().fold(f64::INFINITY, f64::min),
             by_process.iter().copied().fold(0.0, f64::max),
         ),
-        commands: ran.sent_by(who) / grants,
+        // All of them, where nobody got it.
+        commands: ran.sent_by(who) / grants.max(1.0),
         violations: reports.iter().map(|report| report.violations).sum(),
     })
 }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use super::Bench;
 use crate::client::{Client, Settings, Who};
 use crate::cluster::commands;
 use crate::pairs::fresh_name;
+use crate::spend::spend;
 use crate::stats::Durations;
 use crate::summary::Line;
 use crate::support::contest::Witness;
@@ -209,12 +210,6 @@ async fn visit(client: &Client, scene: &Scene, section: Duration) -> Result<Visi
     scene.witness.watch(spend(section)).await;
     client.release(held).await?;
     Ok(visit)
-}
-
-/// The timers of the runtime would make two milliseconds of one.
-async fn spend(time: Duration) {
-    let sleeping = spawn_blocking(move || std::thread::sleep(time));
-    sleeping.await.expect("a sleep does not panic");
 }
 
 /// Of the waiter to whom it happened most: by how many that came after it and were granted while it waited.

@@ -6,12 +6,12 @@ use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use rand::RngExt;
 use redis::aio::MultiplexedConnection;
-use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::Bench;
 use crate::client::{Client, Settings, Who};
 use crate::pairs::fresh_name;
+use crate::spend::spin;
 use crate::stats::Durations;
 use crate::summary::{Better, Figure, Line};
 
@@ -25,6 +25,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let settings = Settings {
         lease: LEASE,
         node_timeout: Duration::from_millis(50),
+        ..Settings::default()
     };
     let (mut orphaned, mut left) = (Vec::new(), Vec::new());
     for who in Who::ALL {
@@ -94,14 +95,6 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             .line(line.compare("keys", Better::Less, &left, ours));
     }
     Ok(())
-}
-
-/// The timers of the runtime are too coarse for this.
-async fn spin(time: Duration) {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
-        yield_now().await;
-    }
 }
 
 struct Orphan {

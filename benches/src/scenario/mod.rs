@@ -11,6 +11,8 @@ mod hand_off;
 mod held;
 mod holding;
 mod reentry;
+mod several;
+mod short_sections;
 mod think_times;
 mod throughput;
 mod uncontended;
@@ -42,7 +44,28 @@ impl Bench {
     }
 }
 
+/// As often as was asked for. What is written after each is the median over those that there are by then.
 pub async fn run(choice: &Choice) -> Result<()> {
+    let (mut runs, mut failed) = (Vec::new(), Vec::new());
+    for _ in 0..choice.runs.get() {
+        let (summary, failed_now) = once(choice).await?;
+        failed.extend(failed_now);
+        runs.push(summary);
+        let median = Summary::median(&runs);
+        let path = median.write()?;
+        eprintln!("{}: {}", path.display(), median.runs_told());
+        if runs.len() > 1 {
+            for line in &median.lines {
+                println!("{line}");
+            }
+        }
+    }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// With the scenarios that failed.
+async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
     let begun = Instant::now();
     let mut bench = Bench {
         quick: choice.quick,
@@ -50,6 +73,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
         summary: Summary {
             machine: Machine::this(),
             quick: choice.quick,
+            runs: 1,
             seconds: 0.0,
             lines: Vec::new(),
             distributions: Vec::new(),
@@ -76,8 +100,11 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S6" => contention::run,
         "S6" => crowds::run,
         "S6b" => beside::run,
+        "S6s" => short_sections::near,
         "S6t" => think_times::run,
-        "S7" => hand_off::run,
+        "S6w" => short_sections::far,
+        "S7" => hand_off::near,
+        "S7w" => hand_off::far,
         "S8" => dropped::run,
         "S9" => holding::run,
         "S10" => waiting::run,
@@ -85,10 +112,8 @@ pub async fn run(choice: &Choice) -> Result<()> {
         "S13" => growth::run,
         "S13" => held::run,
         "S14" => fences::run,
+        "S19" => several::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
-    let path = bench.summary.write()?;
-    eprintln!("{} in {:.0?}", path.display(), begun.elapsed());
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-    Ok(())
+    Ok((bench.summary, failed))
 }

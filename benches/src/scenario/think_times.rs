@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::contention::{Contenders, Told, contest};
+use super::contention::{Contenders, N, Told, contest};
 use crate::client::Who;
 use crate::summary::Better;
 use crate::worker::Between;
@@ -24,7 +24,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         ("fixed", Between::always(ms(10)), Between::always(ms(20))),
     ];
     // The peer that did best where nobody stays away.
-    let who = bench.form(vec![Who::Ours], vec![Who::Ours, Who::Rslock]);
+    let who = bench.form(
+        vec![(Who::Ours, None)],
+        vec![(Who::Ours, None), (Who::Rslock, None)],
+    );
     let time = bench.form(ms(3_000), ms(12_000));
     let told: [Told; 6] = [
         ("grants_s", Better::More, |outcome| outcome.grants_s),
@@ -38,13 +41,15 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     ];
     for (kind, section, pause) in kinds {
         let contenders = Contenders {
+            urls: bench.cluster.urls(N),
             processes: PROCESSES,
             tasks: 1,
             time,
             section,
             pause,
+            told: Vec::new(),
         };
-        contest(bench, &format!("S6t.{kind}"), contenders, &who, 1, &told).await?;
+        contest(bench, &format!("S6t.{kind}"), &contenders, &who, 1, &told).await?;
     }
     Ok(())
 }

@@ -8,10 +8,11 @@ use anyhow::Result;
 use rand::RngExt;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::{Client, Settings, Who};
+use crate::spend::spend;
 
 /// A time at random between two; a fixed one if they are equal.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -30,13 +31,9 @@ impl Between {
         }
     }
 
-    async fn pass(self) -> Result<()> {
+    async fn pass(self) {
         let time = rand::rng().random_range(self.least..=self.most);
-        if time > Duration::ZERO {
-            // The timers of the runtime would make two milliseconds of one.
-            spawn_blocking(move || std::thread::sleep(time)).await?;
-        }
-        Ok(())
+        spend(time).await;
     }
 }
 
@@ -103,11 +100,11 @@ async fn task(client: Client, order: ContendOrder) -> Result<ContendReport> {
         grants += 1;
         let witness = lock(&order.witness)?;
         report.violations += u64::from(witness.is_none());
-        order.section.pass().await?;
+        order.section.pass().await;
         drop(witness);
         report.held.push(since.elapsed().as_micros() as u64);
         client.release(held).await?;
-        order.pause.pass().await?;
+        order.pause.pass().await;
     }
     report.grants.push(grants);
     Ok(report)

@@ -9,9 +9,11 @@ use tokio::time::sleep;
 
 use crate::client::{Client, Settings, Who};
 use crate::pairs::fresh_name;
+use crate::stats::median;
 use crate::usage;
 
 const TASKS: usize = 64;
+const SAMPLES: usize = 5;
 
 #[derive(Serialize, Deserialize)]
 pub struct GrowthOrder {
@@ -22,7 +24,7 @@ pub struct GrowthOrder {
 #[derive(Serialize, Deserialize)]
 pub struct GrowthReport {
     pub pairs: u64,
-    /// Resident bytes after the first tenth of the time, and at the end.
+    /// Resident bytes in the second tenth of the time, and in the last one.
     pub resident: [f64; 2],
     /// Pairs between the two.
     pub between: u64,
@@ -30,17 +32,30 @@ pub struct GrowthReport {
 
 pub async fn run(order: GrowthOrder) -> Result<GrowthReport> {
     let client = Client::connect(Who::Ours, &order.urls, Settings::default()).await?;
-    let first = pairs(&client, order.time / 10).await?;
-    let before = usage::resident()?;
-    let between = pairs(&client, order.time * 9 / 10).await?;
-    let resident = [before, usage::resident()?];
+    let tenth = order.time / 10;
+    let mut done = pairs(&client, tenth).await?;
+    let before = resident(&client, tenth, &mut done).await?;
+    done += pairs(&client, tenth * 7).await?;
+    let after = resident(&client, tenth, &mut done).await?;
     // The last releases are still on their way to the masters that were not waited for.
     sleep(Duration::from_millis(300)).await;
     Ok(GrowthReport {
-        pairs: first + between,
-        resident,
-        between,
+        pairs: done,
+        resident: [before.0, after.0],
+        between: after.1 - before.1,
     })
+}
+
+/// The median of several samples with pairs between them, and how many had been made at the middle one: what happens
+/// to be under way at one moment counts too.
+async fn resident(client: &Client, time: Duration, done: &mut u64) -> Result<(f64, u64)> {
+    let (mut samples, mut at) = (Vec::new(), Vec::new());
+    for _ in 0..SAMPLES {
+        *done += pairs(client, time / SAMPLES as u32).await?;
+        samples.push(usage::resident()?);
+        at.push(*done);
+    }
+    Ok((median(samples), at[SAMPLES / 2]))
 }
 
 /// Nothing is recorded but their number: what is recorded takes memory.

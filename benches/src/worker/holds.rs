@@ -13,6 +13,9 @@ use crate::cluster::{commands, observers};
 use crate::compare::Beside;
 use crate::usage;
 
+/// For what is still on its way after the last lock was taken or given back.
+const SETTLED: Duration = Duration::from_millis(300);
+
 #[derive(Serialize, Deserialize)]
 pub struct HoldsOrder {
     pub urls: Vec<String>,
@@ -26,10 +29,17 @@ pub struct HoldsOrder {
     pub hang: Option<i32>,
 }
 
+/// Of a process that only takes the holds.
+#[derive(Serialize, Deserialize)]
+pub struct MemoryOrder {
+    pub urls: Vec<String>,
+    pub settings: Settings,
+    pub holds: usize,
+}
+
 #[derive(Serialize, Deserialize)]
 pub struct HoldsReport {
     pub taken_s: f64,
-    pub bytes_per_hold: f64,
     pub cpu_percent: f64,
     pub scripts_per_node_and_period: f64,
     /// How far the least validity that was ever left fell below two thirds of the lease, in
@@ -52,17 +62,16 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     };
     drop(take(200, named("warm")).await?);
     let without = Beside::measure(&clients, order.pairs).await?;
-    sleep(Duration::from_millis(300)).await;
+    sleep(SETTLED).await;
 
-    let (before, begun) = (usage::resident()?, Instant::now());
+    let begun = Instant::now();
     let guards = take(order.holds, named("held")).await?;
     let taken_s = begun.elapsed().as_secs_f64();
-    sleep(Duration::from_millis(200)).await;
+    sleep(SETTLED).await;
     let (cpu, calls) = (usage::cpu(), commands(&servers).await?);
     sleep(period * order.periods).await;
     let cpu = usage::cpu().saturating_sub(cpu);
     let scripts = commands(&servers).await?.since(&calls).scripts();
-    let bytes_per_hold = (usage::resident()? - before) / order.holds as f64;
     let with = Beside::measure(&clients, order.pairs).await?;
     let late_ms = match order.hang {
         None => None,
@@ -80,12 +89,31 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let periods = f64::from(order.periods);
     Ok(HoldsReport {
         taken_s,
-        bytes_per_hold,
         cpu_percent: cpu.as_secs_f64() / (period.as_secs_f64() * periods) * 100.0,
         scripts_per_node_and_period: scripts / periods,
         late_ms,
         pairs: [without, with],
     })
+}
+
+/// Resident bytes that a hold takes.
+pub async fn memory(order: MemoryOrder) -> Result<f64> {
+    let pool = masters(&order.urls, order.settings).connect().await?;
+    let named = |prefix: &'static str| {
+        let pool = &pool;
+        move |number| pool.red_lock(format!("{prefix}-{number:06}")).fenced(false)
+    };
+    drop(take(200, named("warm")).await?);
+    sleep(SETTLED).await;
+    let before = usage::resident()?;
+    let guards = take(order.holds, named("held")).await?;
+    sleep(SETTLED).await;
+    let bytes = (usage::resident()? - before) / guards.len() as f64;
+    ensure!(
+        guards.iter().all(MultiLockGuard::is_valid),
+        "a hold was lost while its memory was read"
+    );
+    Ok(bytes)
 }
 
 /// Watches for so long how little validity is ever left; fails if a hold is lost.

@@ -12,12 +12,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 pub use contend::{Between, ContendOrder, ContendReport};
 pub use growth::{GrowthOrder, GrowthReport};
-pub use holds::{HoldsOrder, HoldsReport};
+pub use holds::{HoldsOrder, HoldsReport, MemoryOrder};
 
 #[derive(Serialize, Deserialize)]
 pub enum Order {
     Contend(ContendOrder),
     Holds(HoldsOrder),
+    Memory(MemoryOrder),
     Growth(GrowthOrder),
 }
 
@@ -25,6 +26,7 @@ pub async fn run(order: &str) -> Result<()> {
     let report = match serde_json::from_str(order).context("an order")? {
         Order::Contend(order) => serde_json::to_string(&contend::run(order).await?)?,
         Order::Holds(order) => serde_json::to_string(&holds::run(order).await?)?,
+        Order::Memory(order) => serde_json::to_string(&holds::memory(order).await?)?,
         Order::Growth(order) => serde_json::to_string(&growth::run(order).await?)?,
     };
     say(&report)

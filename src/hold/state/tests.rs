@@ -19,7 +19,7 @@ fn ends(start: u64) -> Ends {
 }
 
 fn held() -> State {
-    State::new(ends(0), LEASE, None, vec![Vote::Granted])
+    State::new(ends(0), LEASE, at(0), None, vec![Vote::Granted])
 }
 
 fn renewal(seconds_left: u64) -> Upkeep {
@@ -32,41 +32,39 @@ fn renewal(seconds_left: u64) -> Upkeep {
 #[test]
 fn a_lapse_is_terminal() {
     let mut state = held();
-    assert!(state.enter(at(0), AT_ONCE, true).is_some());
+    assert!(state.enter(0, at(0), AT_ONCE, true).is_some());
     assert!(!state.lapse(at(29)));
     assert!(state.lapse(at(30)) && !state.lapse(at(31)));
-    assert!(!state.prolong(ends(31), LEASE, at(31)));
-    assert_eq!(state.enter(at(31), AT_ONCE, true), None);
-    assert_eq!(state.remaining(at(31)), Duration::ZERO);
-    assert_eq!(state.upkeep(at(31), LEASE), Upkeep::CleanUp);
+    assert!(!state.prolong(0, ends(31), LEASE, at(31)));
+    assert_eq!(state.enter(0, at(31), AT_ONCE, true), None);
+    assert_eq!(state.remaining(0, at(31)), Duration::ZERO);
+    assert_eq!(state.upkeep(at(31)), Upkeep::CleanUp);
 }
 
 #[test]
 fn an_extension_is_too_late_once_nothing_is_left() {
     let mut state = held();
-    assert!(state.prolong(ends(29), LEASE, at(29)));
+    assert!(state.prolong(0, ends(29), LEASE, at(29)));
     assert!(!state.lapse(at(58)));
-    assert!(!state.prolong(ends(59), LEASE, at(59)));
+    assert!(!state.prolong(0, ends(59), LEASE, at(59)));
 }
 
 #[test]
 fn the_last_to_leave_gives_it_up() {
     let mut state = held();
     let (inner, outer) = (
-        state.enter(at(0), AT_ONCE, false),
-        state.enter(at(0), AT_ONCE, true),
+        state.enter(0, at(0), AT_ONCE, false),
+        state.enter(0, at(0), AT_ONCE, true),
     );
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
-    assert_eq!(state.upkeep(at(1), at(1).since(at(0))), renewal(29));
+    assert_eq!(state.upkeep(at(1)), renewal(29));
     assert_eq!(state.leave(true), Left::Inside(1));
-    assert_eq!(
-        state.upkeep(at(1), at(1).since(at(0))),
-        Upkeep::Look(Duration::from_secs(29))
-    );
+    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
     assert_eq!(state.leave(false), Left::Last);
-    assert_eq!(state.upkeep(at(1), at(1).since(at(0))), Upkeep::Nothing);
-    assert_eq!(state.remaining(at(1)), Duration::ZERO);
+    assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
+    assert!(state.is_to_release());
+    assert_eq!(state.upkeep(at(1)), Upkeep::Nothing);
     assert!(!state.lose(LossCause::Expired), "what was given up is not lost");
 }
 
@@ -74,14 +72,14 @@ fn the_last_to_leave_gives_it_up() {
 fn nobody_enters_what_only_leaked_guards_are_in() {
     let mut state = held();
     for _ in 0..2 {
-        state.enter(at(0), AT_ONCE, true);
+        state.enter(0, at(0), AT_ONCE, true);
     }
     assert!(!state.leak(true));
     assert_eq!(state.leave(true), Left::Leaked(1));
-    assert_eq!(state.enter(at(0), AT_ONCE, true), None);
-    assert_eq!(state.term(at(0)).left, Duration::ZERO);
+    assert_eq!(state.enter(0, at(0), AT_ONCE, true), None);
+    assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
     assert_ne!(
-        state.remaining(at(0)),
+        state.remaining(0, at(0)),
         Duration::ZERO,
         "it still shuts others out"
     );
@@ -96,11 +94,122 @@ fn it_is_released_once() {
 
 #[test]
 fn renewal_ends_with_the_longest_hold() {
-    let mut state = State::new(ends(0), LEASE, Some(Duration::from_secs(20)), vec![Vote::Granted]);
-    state.enter(at(0), AT_ONCE, true);
-    assert_eq!(state.upkeep(at(19), Duration::from_secs(19)), renewal(11));
-    assert_eq!(
-        state.upkeep(at(20), Duration::from_secs(20)),
-        Upkeep::Look(Duration::from_secs(10))
+    let mut state = State::new(
+        ends(0),
+        LEASE,
+        at(0),
+        Some(Duration::from_secs(20)),
+        vec![Vote::Granted],
     );
+    state.enter(0, at(0), AT_ONCE, true);
+    assert_eq!(state.upkeep(at(19)), renewal(11));
+    assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
+}
+
+fn successor(renew: bool) -> Successor {
+    Successor {
+        ticket: Some(1),
+        begun: at(0),
+        renew,
+        max_hold: Some(Duration::from_secs(20)),
+        at_least: Duration::ZERO,
+    }
+}
+
+#[test]
+fn what_is_kept_counts_from_the_hold() {
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, true);
+    assert_eq!(state.kept(at(1)), Duration::ZERO);
+    state.keep_at_least(0, at(1), Duration::from_secs(10));
+    state.keep_at_least(0, at(2), Duration::from_secs(3));
+    assert_eq!(state.kept(at(4)), Duration::from_secs(7), "the longer one counts");
+    assert_eq!(state.leave(true), Left::Last);
+    assert_eq!(state.kept(at(10)), Duration::from_secs(1));
+    assert_eq!(state.kept(at(11)), Duration::ZERO);
+    assert_eq!(state.pass(at(12), &successor(true)), Some(1));
+    assert_eq!(state.kept(at(12)), Duration::ZERO, "that was the one before");
+    state.keep_at_least(0, at(12), Duration::from_secs(10));
+    assert_eq!(state.kept(at(12)), Duration::ZERO, "it has left");
+    state.keep_at_least(1, at(13), Duration::from_secs(10));
+    assert_eq!(state.kept(at(20)), Duration::from_secs(3));
+    assert!(state.lose(LossCause::Expired));
+    assert_eq!(state.kept(at(20)), Duration::ZERO, "what was lost is another's");
+}
+
+#[test]
+fn what_is_passed_on_is_the_next_holds_alone() {
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, false);
+    assert_eq!(state.pass(at(1), &successor(true)), None, "somebody is in");
+    assert_eq!(state.leave(false), Left::Last);
+    assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
+    assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
+    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
+    assert_eq!(state.pass(at(1), &successor(true)), Some(1));
+    let second = |state: &mut State| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
+    assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
+    assert_eq!(
+        (state.remaining(0, at(2)), state.count(0), state.phase_of(0)),
+        (AT_ONCE, 0, Phase::Left)
+    );
+    assert_eq!(state.enter(0, at(2), AT_ONCE, true), None);
+    assert!(state.take(1, true));
+    assert_eq!(
+        state.upkeep(at(20)),
+        renewal(10),
+        "its longest hold begins with it"
+    );
+    assert_eq!(state.upkeep(at(21)), Upkeep::Look(Duration::from_secs(9)));
+    assert!(!state.prolong(0, ends(2), 2 * LEASE, at(2)), "another's lease");
+    assert!(state.prolong(0, ends(2), LEASE, at(2)), "the tenure's");
+}
+
+#[test]
+fn what_is_not_taken_is_taken_back() {
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, true);
+    state.leave(true);
+    state.pass(at(1), &successor(true));
+    assert_eq!(
+        state.upkeep(at(1)),
+        Upkeep::TakeBack(TAKEN_WITHIN),
+        "not renewed yet"
+    );
+    assert!(!state.take_back(at(1)) && state.take_back(at(2)));
+    assert!(!state.take(1, true), "it comes too late");
+    assert_eq!(
+        (state.remaining(1, at(2)), state.phase_of(1)),
+        (AT_ONCE, Phase::Vacant)
+    );
+    assert_eq!(state.pass(at(2), &successor(false)), Some(2));
+    assert!(!state.take(1, true) && state.take(2, true) && !state.take(2, true));
+    assert!(!state.take_back(at(9)), "it was taken");
+    assert_eq!(state.upkeep(at(9)), renewal(21));
+}
+
+#[test]
+fn a_longer_lease_is_remembered_once_it_was_asked_for() {
+    let mut state = held();
+    state.ask(LEASE);
+    assert!(!state.is_longer());
+    state.ask(LEASE * 2);
+    state.ask(LEASE);
+    assert!(state.is_longer());
+}
+
+#[test]
+fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
+    for lost in [true, false] {
+        let mut state = held();
+        state.enter(0, at(0), AT_ONCE, true);
+        state.leave(true);
+        if lost {
+            assert!(state.lose(LossCause::Closed));
+        } else {
+            assert!(state.is_to_release());
+        }
+        assert_eq!(state.pass(at(1), &successor(true)), None);
+        assert_eq!(state.left(at(1)), AT_ONCE);
+    }
 }

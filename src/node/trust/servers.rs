@@ -135,6 +135,14 @@ impl KnownServers {
         }
     }
 
+    /// The runs of servers to which there are connections.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        let state = self.state();
+        let present = state.servers.iter().filter(|server| server.present);
+        let runs = present.map(|server| server.identity.run_id.clone());
+        runs.filter(|run_id| !run_id.is_empty()).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,6 +16,18 @@ fn replies_are_read() {
     assert_eq!(Reply::acquired(Ok(alone)), granted(true, 0));
     let largest = [Value::Int(3), bulk("9007199254740991")];
     assert_eq!(acquired(&largest), granted(false, (1 << 53) - 1));
+    let behind = Behind {
+        waiting: 2,
+        first: NonZeroU64::new(7),
+    };
+    let others = [Value::Int(2), bulk("7")];
+    for (code, granted) in [
+        (vec![Value::Int(1)], granted(true, 0)),
+        (largest.to_vec(), granted(false, (1 << 53) - 1)),
+    ] {
+        let told = [code, others.to_vec()].concat();
+        assert_eq!(acquired(&told), Reply { behind, ..granted });
+    }
     assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked.into());
     for odd in [Value::Nil, answer(&[Value::Int(2)])] {
         let reply = Reply::acquired(Ok(odd));

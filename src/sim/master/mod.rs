@@ -6,6 +6,7 @@ mod state;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const EPOCH_MS: u64 = 1_700_000_000_000;
 
 /// For how long a master has been up when it is made.
 pub(super) const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How many masters were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// What a restart finds of what was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,8 @@ pub(super) struct Accepted {
 struct Inner {
     node: usize,
     label: Arc<str>,
+    /// Of all masters of the process: those of two clusters are different servers.
+    number: u64,
     born: Instant,
     lua: LuaHost,
     state: Mutex<State>,
@@ -96,6 +102,7 @@ impl Master {
             inner: Arc::new(Inner {
                 node,
                 label: format!("memory-{node}").into(),
+                number: MADE.fetch_add(1, Ordering::Relaxed),
                 born: Instant::now(),
                 lua,
                 state: Mutex::new(state),
@@ -174,7 +181,7 @@ impl Master {
             return Err(NodeError::Unavailable("connection refused".into()));
         }
         let identity = Identity {
-            run_id: format!("{}-{}", self.inner.label, state.runs),
+            run_id: format!("{:08}-{}", self.inner.number, state.runs),
             replication_id: String::new(),
         };
         if let Some(old) = predecessor.filter(|old| old.identity == identity)

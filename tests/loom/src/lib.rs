@@ -1,15 +1,23 @@
-//! The pipe and the inbox, compiled from the crate's own files over loom's locks: a model is run once for every order
-//! in which its threads may take them.
+//! The pipe, the inbox, and the line in which a hold passes from task to task, compiled from the crate's own files over
+//! loom's locks: a model is run once for every order in which its threads may take them.
 
 // The files are a part of a crate that uses all of them.
 #![allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
 // A model says what it finds by a panic, and compares with what may be an error.
 #![allow(clippy::missing_panics_doc, clippy::unnecessary_wraps)]
 
+mod error;
+pub mod hold;
 pub mod inbox;
+mod names;
 mod node;
 mod protocol;
+mod queue;
 mod stream;
+mod time;
+#[path = "../../../src/token.rs"]
+pub mod token;
+mod votes;
 
 pub use node::redis::calls;
 

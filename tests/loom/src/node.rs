@@ -5,7 +5,15 @@ use std::sync::Arc;
 #[path = "../../../src/node/inbox.rs"]
 pub(crate) mod inbox;
 pub(crate) mod redis;
-mod sync;
+pub(crate) mod sync;
+
+/// What comes for a waiter, of which a line needs the number.
+pub(crate) mod waiters {
+    #[derive(Debug)]
+    pub(crate) struct Calls {
+        pub(crate) number: u64,
+    }
+}
 
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 

@@ -1,5 +1,6 @@
 //! Each model by name.
 
+use multilock_loom::hold::passing;
 use multilock_loom::{calls, inbox};
 
 #[test]
@@ -40,4 +41,19 @@ fn giving_up_and_an_answer_are_one_answer() {
 #[test]
 fn an_answer_to_nobody_is_dropped() {
     inbox::an_answer_to_nobody_is_dropped();
+}
+
+#[test]
+fn what_is_passed_on_is_never_lost() {
+    passing::what_is_passed_on_is_never_lost();
+}
+
+#[test]
+fn what_is_lost_is_released_once() {
+    passing::what_is_lost_is_released_once();
+}
+
+#[test]
+fn one_of_two_guards_is_the_last() {
+    passing::one_of_two_guards_is_the_last();
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::{Ask, leave};
 use crate::plan::{Class, ms};
-use crate::scene::{Scene, plan, violated};
+use crate::scene::{Scene, in_time, plan, violated};
 use crate::world::clock_us;
 
 /// Longer than any wait here, so that nobody is saved by its end.
@@ -25,13 +25,6 @@ async fn near(clients: usize) -> Scene {
         master.set_delay(ms(1), ms(1));
     }
     scene
-}
-
-fn in_time(begun: Instant, within: Duration) {
-    let took = begun.elapsed();
-    if took > within {
-        violated("progress", &format!("had it after {took:?} only"));
-    }
 }
 
 fn waiting() -> Ask<'static> {

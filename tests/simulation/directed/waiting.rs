@@ -10,17 +10,10 @@ use tokio::time::{Instant, sleep};
 use crate::ask::{Ask, leave};
 use crate::plan::Class;
 use crate::plan::ms;
-use crate::scene::{Scene, plan, settle, violated};
+use crate::scene::{Scene, in_time, plan, settle, violated};
 
 /// Longer than any wait here, so that nobody is saved by its end.
 const LEASE: Duration = ms(20_000);
-
-fn in_time(begun: Instant, within: Duration) {
-    let took = begun.elapsed();
-    if took > within {
-        violated("progress", &format!("had it after {took:?} only"));
-    }
-}
 
 fn few(scene: &Scene, before: u64, most: u64) {
     let asked = scene.executed("acquire") - before;

@@ -1,6 +1,6 @@
-//! At any instant at most one hold of a name has validity left.
+//! At any instant at most one hold of a name has validity left, and nobody has a name that another one keeps.
 //!
-//! Source: what a lock is; the Redlock page's safety property. Needs clocks that run at the same rate,
+//! Source: what a lock is; the Redlock page's safety property; the documentation of `at_least`. Needs clocks that run at the same rate,
 //! masters that keep what they acknowledged or are in quarantine, one list of masters, no eviction. Who
 //! was forced out by an operator learns of it late, and is left out.
 

@@ -26,9 +26,11 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             } => forced.extend(former.iter().map(|hold| (place, now, *hold))),
             Kind::Seen(sights) => {
                 for sight in sights.iter().filter(|sight| !sight.validity.is_zero()) {
-                    let cut = forced
-                        .iter()
-                        .find(|(_, at, hold)| *hold == sight.hold && now + sight.validity > *at + longest);
+                    // Also where it has passed on to another hold since.
+                    let owner = &holds[sight.hold].owner;
+                    let cut = forced.iter().find(|(_, at, hold)| {
+                        holds[*hold].owner == *owner && now + sight.validity > *at + longest
+                    });
                     if let Some((at, _, hold)) = cut {
                         let what = format!("{} holds on after it was forced out", holds[*hold].owner);
                         return Some((what, vec![*at, place]));

@@ -1,13 +1,14 @@
 //! While somebody waits for a name that nobody holds, calls bring in the next at once: nobody has to wait for a timer.
 //!
 //! Source: the guarantees on waiting. Needs masters that answer and have a vote, so it is judged after the faults, when
-//! every client asks for every name at once; where a master has forgotten, clients may doubt it for the longest lease.
+//! every client asks for every name at once, and counts from when a name is kept no longer; where a master has forgotten, or its clock was set
+//! forward, clients may doubt it for the longest lease.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Case;
-use crate::history::Kind;
+use crate::history::{Event, Kind};
 use crate::run::ASKING;
 
 /// From one turn to the next: some rounds, each with as much delay as there is between clients and masters, and far
@@ -21,17 +22,26 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let events = &case.record.events;
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
     let begun = events.iter().position(|event| begun(&event.kind))?;
-    let forgets = |kind: &Kind| matches!(kind, Kind::Fault { forgets, .. } if !forgets.is_empty());
-    let some_forgot = events.iter().any(|event| forgets(&event.kind));
-    let doubt = some_forgot.then_some(case.record.longest_lease + PAUSE);
+    let shakes = |kind: &Kind| match kind {
+        // Whoever was idle since finds it out only now.
+        Kind::Fault { what, forgets, .. } => !forgets.is_empty() || what.contains("ClockForward"),
+        _ => false,
+    };
+    let some_are_doubted = events.iter().any(|event| shakes(&event.kind));
+    let doubt = some_are_doubted.then_some(case.record.longest_lease + PAUSE);
     let within = HAND_OFF + doubt.unwrap_or_default();
+    let kept_until = |event: &Event| match &event.kind {
+        Kind::Granted { at_least, .. } => event.at + *at_least,
+        _ => Duration::ZERO,
+    };
+    let kept = events.iter().map(kept_until).max().unwrap_or_default();
     let mut last: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, event) in events.iter().enumerate().skip(begun) {
         let Kind::Progress { name, error: None } = &event.kind else {
             continue;
         };
         let before = last.insert(name, place).unwrap_or(begun);
-        let took = event.at.saturating_sub(events[before].at);
+        let took = event.at.saturating_sub(events[before].at.max(kept));
         if took > within {
             let what = format!("nobody had {name} for {took:?}, although all waited for it");
             return Some((what, vec![before, place]));

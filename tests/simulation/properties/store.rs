@@ -36,7 +36,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                         continue;
                     };
                     let slipped = case.slipped(*master, before, place);
-                    let steady = case.class.keeps_assumptions().then_some(slipped);
+                    // A hold that is given up while its names are kept lasts for the rest of that.
+                    let is_steady = case.class.keeps_assumptions() && *script != "retain";
+                    let steady = is_steady.then_some(slipped);
                     let wrong = compared(old, key, event.at, steady);
                     if let Some(wrong) = wrong.or_else(|| fence(old.fence, key.fence, *clock_us)) {
                         let what = format!("{script}: {wrong} at {} on m{master}", key.name);

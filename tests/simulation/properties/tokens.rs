@@ -1,6 +1,6 @@
 //! Fencing tokens are unique, and rise with the order in which grants were had: one that began after
 //! another was complete has the larger token, and where locks exclude each other so has one that only was
-//! complete later. So a resource that checks them rejects every stale write, and no newer one.
+//! complete later. A hold that was passed on began, for that, when the masters were asked. So a resource that checks them rejects every stale write, and no newer one.
 //!
 //! Source: the crate's promise; Kleppmann, "How to do distributed locking". Needs nothing of clocks,
 //! pauses or delays, as long as fewer masters lose their fence keys in between than the quorums have in
@@ -62,7 +62,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
                     let ordered =
                         case.class.keeps_assumptions() && !is_forced(&known.owner) && !is_forced(&new.owner);
-                    let stale = (ordered || old.place < new.began) && known.token >= *token;
+                    let is_passed = known.owner == new.owner;
+                    let stale = (ordered || is_passed || old.place < new.began) && known.token >= *token;
                     if known.token == *token || stale {
                         let what = format!(
                             "{} got token {token} after {} had {}",

@@ -1,0 +1,208 @@
+//! What a guard has of a hold, and how it is given up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::hold::Left;
+use crate::hold::client::Client;
+use crate::hold::release::Release;
+use crate::hold::tenure::{Hold, Tenure};
+use crate::queue::place::Next;
+use crate::queue::{InLine, Turn};
+use crate::round::pool::Pool;
+use crate::time::clock::Moment;
+
+/// One guard's entry in a hold. Dropped, it leaves; the last one to leave passes the tenure on, or releases it in the
+/// background.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) client: Arc<Client>,
+    pub(crate) hold: Hold,
+    /// Whether it wants the hold renewed.
+    renew: bool,
+    /// Whether it still counts in its hold.
+    inside: bool,
+}
+
+/// What leaving came to.
+pub(crate) enum Departure {
+    /// Other guards are still in; this many.
+    StillHeld(u64),
+    /// The next task of this process has it.
+    HandedOn,
+    /// It is to be released.
+    Release(Outgoing),
+    /// It was lost, and somebody else releases it.
+    Lost,
+    /// It was left before, or leaked.
+    NotInside,
+}
+
+/// A release that is to be sent, and whom it lets in; or, while the names are kept, what is sent in its place. Dropped, it is sent in the background.
+pub(crate) struct Outgoing {
+    pool: Arc<Pool>,
+    tenure: Arc<Tenure>,
+    turn: Option<Turn<Hold>>,
+    /// For how much longer the names are kept first.
+    pub(crate) kept: Duration,
+    is_sent: bool,
+}
+
+impl Entry {
+    /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile. Else the
+    /// hold is given back.
+    pub(crate) fn new(
+        client: &Arc<Client>,
+        hold: Hold,
+        now: Moment,
+        min_validity: Duration,
+        renew: bool,
+    ) -> Result<Self, Hold> {
+        let Some(entered) = hold.enter(now, min_validity, renew) else {
+            return Err(hold);
+        };
+        if entered.first_to_renew {
+            client.schedule.watch(&hold.tenure);
+        }
+        Ok(Self {
+            client: Arc::clone(client),
+            hold,
+            renew,
+            inside: true,
+        })
+    }
+
+    /// That of a hold which was passed on, and has one guard in it; none where it was taken back meanwhile.
+    pub(crate) fn passed(client: &Arc<Client>, hold: Hold, renew: bool) -> Option<Self> {
+        if !hold.take(renew) {
+            return None;
+        }
+        if renew {
+            // It is not renewed before it is taken.
+            client.schedule.watch(&hold.tenure);
+        }
+        Some(Self {
+            client: Arc::clone(client),
+            hold,
+            renew,
+            inside: true,
+        })
+    }
+
+    /// Leaves the hold, once.
+    pub(crate) fn leave(&mut self) -> Departure {
+        if !std::mem::take(&mut self.inside) {
+            return Departure::NotInside;
+        }
+        match self.hold.leave(self.renew) {
+            Left::Inside(count) => return Departure::StillHeld(count),
+            Left::Leaked(count) => {
+                self.abandon();
+                return Departure::StillHeld(count);
+            }
+            Left::Last => {}
+        }
+        move_on(&self.client, &self.hold.tenure)
+    }
+
+    /// Stays in for good.
+    pub(crate) fn leak(&mut self) {
+        if std::mem::take(&mut self.inside) && self.hold.leak(self.renew) {
+            self.abandon();
+        }
+    }
+
+    /// Nobody looks after a hold in which only leaked guards are left.
+    fn abandon(&self) {
+        self.client.schedule.forget(&self.hold.tenure);
+        drop(self.hold.tenure.take_turn());
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}
+
+/// Passes a vacant tenure on where that may be, or ends it.
+pub(crate) fn move_on(client: &Arc<Client>, tenure: &Arc<Tenure>) -> Departure {
+    let (pool, kept) = (&client.pool, tenure.kept());
+    // Nobody else is to be let in at this moment?
+    let may_pass = kept.is_zero() && !pool.is_closed() && !pool.topics.courtesy.is_due(&tenure.names);
+    if may_pass && tenure.pass() {
+        return Departure::HandedOn;
+    }
+    let is_mine = tenure.is_to_release();
+    client.schedule.forget(tenure);
+    let turn = tenure.take_turn();
+    if !is_mine {
+        return Departure::Lost;
+    }
+    Departure::Release(Outgoing {
+        pool: Arc::clone(pool),
+        tenure: Arc::clone(tenure),
+        turn,
+        kept,
+        is_sent: false,
+    })
+}
+
+impl Outgoing {
+    /// Sends it, for who waits for what the masters say.
+    pub(crate) fn begin(mut self) -> Release {
+        self.is_sent = true;
+        let (tenure, touched) = (&self.tenure, self.tenure.touched());
+        if !self.kept.is_zero() {
+            return self.keep();
+        }
+        // The next of this process in line asks right behind the release, when the turn falls.
+        Release::begin(&self.pool, tenure.claim(), self.next(), |node| {
+            touched.contains(node)
+        })
+    }
+
+    /// Sends it in the background, and puts a waiter into the queues with it. Not while the names are kept, as an entry
+    /// before this one may have asked.
+    pub(crate) fn give_back(mut self, waiter: Option<InLine>) {
+        if !self.kept.is_zero() {
+            return;
+        }
+        self.is_sent = true;
+        let touched = self.tenure.touched();
+        let next = waiter.map(Next::new);
+        drop(Release::begin(&self.pool, self.tenure.claim(), next, |node| {
+            touched.contains(node)
+        }));
+    }
+
+    fn keep(&self) -> Release {
+        let touched = self.tenure.touched();
+        Release::keep(&self.pool, self.tenure.claim(), self.kept, |node| {
+            touched.contains(node)
+        })
+    }
+
+    /// Whom the release takes along into the queues; nobody where it is the turn of clients of other libraries.
+    fn next(&self) -> Option<Next> {
+        let (courtesy, names) = (&self.pool.topics.courtesy, &self.tenure.names);
+        let turn = self.turn.as_ref().filter(|_| !courtesy.is_due(names))?;
+        turn.line().next(names).map(Next::new)
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if self.is_sent {
+            return;
+        }
+        if self.kept.is_zero() {
+            let (tenure, touched) = (&self.tenure, self.tenure.touched());
+            Release::leave(&self.pool, tenure.claim(), self.next(), |node| {
+                touched.contains(node)
+            });
+        } else {
+            drop(self.keep());
+        }
+    }
+}

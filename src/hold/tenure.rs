@@ -1,0 +1,472 @@
+//! A tenure: what one successful round put on the masters, and the holds that have it one after the other.
+//!
+//! The masters know of one owner field, one lease and one block of tokens. Inside this process the tenure passes from
+//! hold to hold where it may, and they are told nothing: the same process goes on holding. Only one of the holds has
+//! it at any moment, by one lock.
+
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::state::{Entered, Left, Phase, State, TIMER_SLACK, Term, Upkeep};
+use super::succession::{self, Offer};
+use crate::error::LossCause;
+use crate::hold::ends::Ends;
+use crate::hold::vote_record::NodeSet;
+use crate::names::Names;
+use crate::node::sync::{Mutex, MutexGuard};
+use crate::protocol::calls;
+use crate::protocol::claim::Claim;
+use crate::protocol::field::Field;
+use crate::protocol::reply::Behind;
+use crate::queue::{LineRef, Successor, Turn, Wanted};
+use crate::time::clock::{Clock, Moment};
+use crate::token::FencingToken;
+use crate::votes::Vote;
+
+/// What one successful round gave.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pub(crate) names: Names,
+    /// Never used again for another one.
+    pub(crate) field: Field,
+    /// The size of its quorum.
+    pub(crate) needed: usize,
+    /// The first one of its block.
+    pub(crate) token: FencingToken,
+    /// Whether the token is another than that of its acquire, which stored it along with the field.
+    raised: bool,
+    /// Who waited for the names when it was granted.
+    pub(crate) behind: Behind,
+    clock: Clock,
+    /// Before the acquire was sent, and how long it took.
+    begun: Moment,
+    took: Duration,
+    state: Mutex<State>,
+    /// This process's turn at the names, passed on when the tenure ends.
+    turn: Mutex<Option<Turn<Hold>>>,
+    /// Rings when one of its holds ends before its time.
+    changed: Notify,
+}
+
+/// The parts of a new tenure.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) names: Names,
+    pub(crate) field: Field,
+    pub(crate) needed: usize,
+    pub(crate) token: FencingToken,
+    pub(crate) raised: bool,
+    pub(crate) behind: Behind,
+    pub(crate) begun: Moment,
+    pub(crate) took: Duration,
+    pub(crate) ends: Ends,
+    pub(crate) lease: Duration,
+    pub(crate) votes: Vec<Vote>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// One of the holds of a tenure: a local acquisition, shared by every guard that entered it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) tenure: Arc<Tenure>,
+    /// Of those before it in the tenure.
+    pub(crate) number: u32,
+}
+
+impl Tenure {
+    pub(crate) fn new(clock: Clock, granted: Granted) -> Self {
+        Self {
+            names: granted.names,
+            field: granted.field,
+            needed: granted.needed,
+            token: granted.token,
+            raised: granted.raised,
+            behind: granted.behind,
+            clock,
+            begun: granted.begun,
+            took: granted.took,
+            state: Mutex::new(State::new(
+                granted.ends,
+                granted.lease,
+                granted.begun,
+                granted.max_hold,
+                granted.votes,
+            )),
+            turn: Mutex::new(None),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The hold that has it, or had it last.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        Hold {
+            tenure: Arc::clone(self),
+            number: self.state().number(),
+        }
+    }
+
+    /// How many keys it has in an extension.
+    pub(crate) fn extended_keys(&self) -> usize {
+        calls::extended_keys(&self.names, self.token)
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.state().lease
+    }
+
+    /// What is left of it, whoever has it.
+    pub(crate) fn left(&self) -> Duration {
+        self.state().left(self.clock.now())
+    }
+
+    /// How many guards are in, for the masters.
+    pub(crate) fn count(&self) -> u64 {
+        self.state().entries()
+    }
+
+    pub(crate) fn votes(&self) -> Vec<Vote> {
+        self.state().votes.to_vec()
+    }
+
+    /// All that it takes to release it.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim {
+            names: self.names.clone(),
+            field: self.field,
+            token: if self.raised {
+                self.token
+            } else {
+                FencingToken::NONE
+            },
+        }
+    }
+
+    /// The masters that may keep something for it: they granted, or nobody can tell.
+    pub(crate) fn touched(&self) -> NodeSet {
+        self.state().touched
+    }
+
+    /// For how much longer its names are to be kept from everybody, also from the next of this process.
+    pub(crate) fn kept(&self) -> Duration {
+        let mut state = self.state();
+        // Nearly always.
+        if state.keeps_nothing() {
+            return Duration::ZERO;
+        }
+        state.kept(self.clock.now())
+    }
+
+    /// Whether the caller is to release it: the first who asks is. One that was lost is released when that is
+    /// found, and nothing of it is left for its guards to give up.
+    pub(crate) fn is_to_release(&self) -> bool {
+        self.state().is_to_release()
+    }
+
+    /// Notes what a master answered last.
+    pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
+        self.state().votes.set(node, vote);
+    }
+
+    /// A master has confirmed the round that began at `start` after those that were needed.
+    pub(crate) fn confirm(&self, node: usize, start: Moment) {
+        self.state().ends.confirm(node, start);
+    }
+
+    /// Whether a master has kept it without a gap: it has counted for the hold, its end there has not
+    /// come by anything that is known of its clock, and it has said nothing else since.
+    pub(crate) fn is_kept_by(&self, node: usize) -> bool {
+        let state = self.state();
+        state.ends.stand_on(node, self.clock.now())
+            && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
+    }
+
+    /// Does `send` on behalf of it, which will put something of it on a master, unless it has
+    /// ended. What is sent here is sent before its release is.
+    pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64) -> T) -> Option<T> {
+        let mut state = self.state();
+        if state.left(self.clock.now()).is_zero() {
+            return None;
+        }
+        state.touched.insert(node);
+        Some(send(state.entries()))
+    }
+
+    /// What the watchdog is to do with it.
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        self.look(State::upkeep)
+    }
+
+    pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
+        std::mem::replace(&mut self.state().due, due)
+    }
+
+    /// Keeps this process's turn until it ends.
+    fn keep_turn(&self, turn: Turn<Hold>) {
+        let state = self.state();
+        // One that was entered again may have a turn already, at more names than these.
+        let mut kept = self.turn();
+        if state.phase == Phase::Held && kept.is_none() {
+            *kept = Some(turn);
+        }
+    }
+
+    /// Takes the turn out, to be passed on by dropping it.
+    pub(crate) fn take_turn(&self) -> Option<Turn<Hold>> {
+        self.turn().take()
+    }
+
+    /// Takes back what was passed to a task that does not take it; whether it is vacant now.
+    pub(crate) fn take_back(&self) -> bool {
+        let now = self.clock.now();
+        let is_vacant = self.state().take_back(now);
+        if is_vacant {
+            self.changed.notify_waiters();
+        }
+        is_vacant
+    }
+
+    /// Passes a vacant tenure on to the next in line, where it may; whether it did.
+    pub(crate) fn pass(self: &Arc<Self>) -> bool {
+        let line = self.turn().as_ref().map(|turn| turn.line().clone());
+        line.is_some_and(|line: LineRef<Hold>| line.pass(|wanted, next| self.next_hold(wanted, next)))
+    }
+
+    fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &Successor) -> Option<Hold> {
+        // The turn may be another line's, kept by a hold that was entered again.
+        let is_wanted = wanted.names == self.names
+            && wanted.needed == self.needed
+            && wanted.fenced == (self.token != FencingToken::NONE);
+        if !is_wanted {
+            return None;
+        }
+        let now = self.clock.now();
+        let mut state = self.state();
+        let offer = Offer {
+            number: state.number() + 1,
+            left: state.left(now),
+            lease: (!state.is_longer()).then_some(state.lease),
+            begun: self.begun,
+            for_so_long: now.since(self.begun).saturating_sub(self.took),
+            behind: self.behind,
+        };
+        if !succession::may_pass(&offer, wanted, next) {
+            return None;
+        }
+        let number = state.pass(now, next)?;
+        let tenure = Arc::clone(self);
+        Some(Hold { tenure, number })
+    }
+
+    /// What `read` finds in the state now; a hold with no validity left has lapsed.
+    fn look<T>(&self, read: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let lapsed = state.lapse(now);
+        let found = read(&mut state, now);
+        drop(state);
+        if lapsed {
+            self.changed.notify_waiters();
+        }
+        found
+    }
+
+    /// Wakes who waits for the end: it may have come nearer.
+    pub(crate) fn rouse(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Ends the validity before its time; whether it had not ended yet.
+    pub(crate) fn lose(&self, cause: LossCause) -> bool {
+        let held = self.state().lose(cause);
+        if held {
+            self.changed.notify_waiters();
+        }
+        held
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<Turn<Hold>>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hold {
+    /// The first hold of a tenure, which nobody has entered yet.
+    pub(crate) fn first(tenure: Tenure) -> Self {
+        Self {
+            tenure: Arc::new(tenure),
+            number: 0,
+        }
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.tenure.token.of_hold(self.number)
+    }
+
+    /// Validity left; zero when the hold is lost or given up.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.tenure
+            .state()
+            .remaining(self.number, self.tenure.clock.now())
+    }
+
+    /// The same, and the lease, for who has just looked at the clock and wants to enter: nothing is left
+    /// to enter of a leaked hold.
+    pub(crate) fn term(&self, now: Moment) -> Term {
+        self.tenure.state().term(self.number, now)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.tenure.state().count(self.number)
+    }
+
+    /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
+    /// as long as it is in.
+    pub(crate) fn enter(&self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
+        self.tenure.state().enter(self.number, now, min_validity, renew)
+    }
+
+    /// Leaves once, for who is in. The last to leave ends the validity before anything is sent, or passed on.
+    pub(crate) fn leave(&self, renew: bool) -> Left {
+        let left = self.tenure.state().leave(renew);
+        if left == Left::Last {
+            self.tenure.changed.notify_waiters();
+        }
+        left
+    }
+
+    /// Takes it, where it was passed on; not once it was taken back.
+    pub(crate) fn take(&self, renew: bool) -> bool {
+        self.tenure.state().take(self.number, renew)
+    }
+
+    /// Keeps the names for so long after `now`, also where it is given up before.
+    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
+        self.tenure.state().keep_at_least(self.number, now, at_least);
+    }
+
+    /// It will be asked for by this lease.
+    pub(crate) fn ask(&self, lease: Duration) {
+        self.tenure.state().ask(lease);
+    }
+
+    /// One guard stays in for good, and does not want it renewed any more; whether only leaked ones are
+    /// in.
+    pub(crate) fn leak(&self, renew: bool) -> bool {
+        self.tenure.state().leak(renew)
+    }
+
+    /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
+    /// terminal.
+    pub(crate) fn prolong(&self, ends: Ends, lease: Duration) -> bool {
+        let now = self.tenure.clock.now();
+        self.tenure.state().prolong(self.number, ends, lease, now)
+    }
+
+    /// Keeps this process's turn until the tenure ends.
+    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
+        self.tenure.keep_turn(turn);
+    }
+
+    /// Resolves when the hold has ended: why it was lost; `None` when it was given up.
+    ///
+    /// The timer is for the end as it is known, and is set anew only when it has fired: an extension wakes
+    /// nobody. Whatever brings the end forward, and the watchdog after a suspension, rouses who waits.
+    pub(crate) async fn ended(&self) -> Option<LossCause> {
+        loop {
+            let mut changed = pin!(self.tenure.changed.notified());
+            changed.as_mut().enable();
+            let number = self.number;
+            let look = |state: &mut State, now| (state.phase_of(number), state.remaining(number, now));
+            let left = match self.tenure.look(look) {
+                (Phase::Lost(cause), _) => return Some(cause),
+                (Phase::Left | Phase::Vacant, _) => return None,
+                (Phase::Held, left) => left,
+            };
+            tokio::select! {
+                biased;
+                () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// The token of the hold; `watch` is called if it is to be made and somebody has to watch.
+    pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
+        let (token, made) = self.tenure.state().cancellation(self.number);
+        if made {
+            watch(token.clone());
+        }
+        token
+    }
+}
+
+impl PartialEq for Hold {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.tenure, &other.tenure)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::time::steps::Steps;
+    use crate::time::validity::Validity;
+
+    fn ends(start: Moment, lease: Duration) -> Ends {
+        let validity = Validity::of_lease(start, lease, 0.0);
+        let on = NodeSet::of(&[Vote::Granted], |_| true);
+        Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
+    }
+
+    pub(crate) fn hold_on(names: Names, lease: Duration) -> Hold {
+        let now = Clock::Host.now();
+        let granted = Granted {
+            names,
+            field: Field {
+                client: uuid::Uuid::nil(),
+                number: 1,
+            },
+            needed: 1,
+            token: FencingToken::NONE,
+            raised: false,
+            behind: Behind::default(),
+            begun: now,
+            took: Duration::ZERO,
+            ends: ends(now, lease),
+            lease,
+            votes: vec![Vote::Granted],
+            max_hold: None,
+        };
+        Hold::first(Tenure::new(Clock::Host, granted))
+    }
+
+    #[test]
+    fn nothing_is_sent_for_what_has_ended() {
+        let given_up = hold_on("a".into(), Duration::from_secs(30));
+        assert!(given_up.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
+        assert_eq!(given_up.tenure.while_valid(0, |count| count), Some(1));
+        assert_eq!(given_up.leave(true), Left::Last);
+        assert_eq!(
+            given_up.tenure.while_valid(0, |count| count),
+            Some(1),
+            "it may pass on"
+        );
+        assert!(given_up.tenure.is_to_release());
+        assert!(
+            given_up.tenure.while_valid(0, |_| ()).is_none(),
+            "it would come after the release"
+        );
+        let lapsed = hold_on("a".into(), Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(lapsed.tenure.while_valid(0, |_| ()).is_none());
+    }
+}

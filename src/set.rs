@@ -1,0 +1,242 @@
+//! Several locks that are taken together: [`LockSet`].
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::acquire::several::{Part, contend_for_all, try_all};
+use crate::acquire::terms::Terms;
+use crate::config::in_range;
+use crate::error::{InvalidInput, LockError};
+use crate::guard::MultiLockGuard;
+use crate::lock::{MAX_WAIT, MultiLock};
+use crate::owner::Owner;
+use crate::protocol::tally::Obstacle;
+use crate::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
+
+/// Several locks that are taken together or not at all, each with its own masters, names, policy and lease.
+///
+/// Names on the same masters under one policy are better one lock, `masters.red_lock(["a", "b"])`: that is one round, and
+/// each master takes all of them or none.
+///
+/// ```no_run
+/// # async fn transfer(here: multilock::Masters, there: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {
+/// let set = here.red_lock("account:1").and(there.multi_lock("account:2")).lock().await?;
+/// let tokens = set.fencing_tokens();
+/// set.ensure_valid()?;
+/// set.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a set of locks does nothing until one of its verbs is awaited"]
+pub struct LockSet {
+    locks: Vec<MultiLock>,
+    wait: Option<Duration>,
+    owner: Option<Owner>,
+}
+
+/// What taking a [`LockSet`] may answer: why one of its locks was not to be had. None of them is held then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lock {} of the set: {error}", .index + 1)]
+#[non_exhaustive]
+pub struct LockSetError {
+    /// Which one, from 0, in the order in which they were put together.
+    pub index: usize,
+    /// Why.
+    pub error: LockError,
+}
+
+/// What [`LockSet::run`] may answer: the fate of the locks, apart from what the body returned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunSetError<T> {
+    /// The locks were not acquired; the body did not begin.
+    #[error(transparent)]
+    Lock(#[from] LockSetError),
+    /// One of the holds was lost, and the body was dropped at its next await.
+    #[error(transparent)]
+    Lost(SetLoss),
+    /// The body came to its end, but a hold had been lost by then or its release is not confirmed.
+    #[error("the body has ended, but {error}")]
+    Unlock {
+        /// What the body returned.
+        output: T,
+        /// What became of the locks.
+        error: UnlockSetError,
+    },
+}
+
+impl MultiLock {
+    /// This lock and another one, to be taken together or not at all.
+    pub fn and(self, other: Self) -> LockSet {
+        Self::all_of([self, other])
+    }
+
+    /// So many locks, to be taken together or not at all.
+    pub fn all_of(locks: impl IntoIterator<Item = Self>) -> LockSet {
+        LockSet {
+            locks: locks.into_iter().collect(),
+            wait: None,
+            owner: None,
+        }
+    }
+}
+
+impl LockSet {
+    /// One more.
+    pub fn and(mut self, other: MultiLock) -> Self {
+        self.locks.push(other);
+        self
+    }
+
+    /// The longest that [`lock`](Self::lock) may take for all of them. Without it, it waits for as long as it takes. Zero is
+    /// one try.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Who is to hold all of them. It enters those that it holds already, as with [`MultiLock::owner`].
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    /// Tries once, all of them at the same time: as long as the slowest of their rounds takes. As soon as one is refused, the
+    /// others are given back.
+    ///
+    /// # Errors
+    ///
+    /// That of the first lock that was refused, as [`MultiLock::try_lock`] answers; or [`LockError::Invalid`], before any
+    /// master is asked, also where two of them want the same name on the same masters (which
+    /// is known of masters that are connected), or set what is the set's to say:
+    /// `wait`, `owner`, `at_least`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    pub async fn try_lock(&self) -> Result<LockSetGuard, LockSetError> {
+        let guards = try_all(&self.terms()?).await;
+        let guards = guards.map_err(|(index, refusal)| LockSetError {
+            index,
+            error: refusal.error,
+        })?;
+        Ok(LockSetGuard::new(guards))
+    }
+
+    /// Waits until it has all of them, at most the time set by [`wait`](Self::wait).
+    ///
+    /// It stands in the queue of each, and holds none meanwhile. While one is in the way, the others are left to it for a
+    /// second at most (or four node timeouts, if that is longer), so that the oldest of several sets over the same locks
+    /// has its turn first; then it stands for that one alone. Where each of its locks is held by others for longer than that
+    /// at a time, one after the other, it gets in when they happen to be free together.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::lock`], with which lock it was: for [`LockError::TimedOut`] the one that would have been in the way
+    /// for longest. [`LockError::Invalid`] as for [`try_lock`](Self::try_lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    pub async fn lock(&self) -> Result<LockSetGuard, LockSetError> {
+        let terms = self.terms()?;
+        if Handle::try_current().is_err() {
+            return self.try_lock().await;
+        }
+        let begun = Instant::now();
+        let mut last = None;
+        let acquired = match self.wait {
+            Some(Duration::ZERO) => once(&terms, &mut last).await,
+            Some(wait) => timeout_at(begun + wait, contend_for_all(&terms, &mut last))
+                .await
+                .ok(),
+            None => Some(contend_for_all(&terms, &mut last).await),
+        };
+        let acquired = acquired.unwrap_or_else(|| {
+            let (index, last) = last.unzip();
+            let error = LockError::TimedOut {
+                waited: begun.elapsed(),
+                last: last.map(Box::new),
+            };
+            Err((index.unwrap_or(0), error))
+        });
+        let guards = acquired.map_err(|(index, error)| LockSetError { index, error })?;
+        Ok(LockSetGuard::new(guards))
+    }
+
+    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
+    /// dropped at its next await.
+    ///
+    /// # Errors
+    ///
+    /// [`RunSetError::Lock`] when the body never began, [`RunSetError::Lost`] when it was dropped, [`RunSetError::Unlock`] with
+    /// what it returned when it came to its end but one of the locks did not last or its release is not confirmed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, the body is dropped and the locks are released in the background.
+    pub async fn run<T>(&self, body: impl AsyncFnOnce(&LockSetGuard) -> T) -> Result<T, RunSetError<T>> {
+        let guard = self.lock().await?;
+        let output = tokio::select! {
+            // The loss first: no step of the body is taken after it.
+            biased;
+            loss = guard.lost() => return Err(RunSetError::Lost(loss)),
+            output = body(&guard) => output,
+        };
+        match guard.unlock().await {
+            Ok(_) => Ok(output),
+            Err(error) => Err(RunSetError::Unlock { output, error }),
+        }
+    }
+
+    /// The options of all of them, checked. No master has been asked yet.
+    fn terms(&self) -> Result<Vec<Terms>, LockSetError> {
+        let of_lock = |index: usize| move |error: LockError| LockSetError { index, error };
+        if self.locks.is_empty() {
+            return Err(of_lock(0)(InvalidInput::new("locks", 0, "one or more").into()));
+        }
+        if let Some(wait) = self.wait {
+            let wait = in_range("wait", wait, Duration::ZERO, MAX_WAIT);
+            wait.map_err(|invalid| of_lock(0)(invalid.into()))?;
+        }
+        let mut all: Vec<Terms> = Vec::with_capacity(self.locks.len());
+        for (index, lock) in self.locks.iter().enumerate() {
+            let terms = lock.terms_in_a_set(self.owner.as_ref()).map_err(of_lock(index))?;
+            for (other, before) in all.iter().enumerate() {
+                apart(before, other, &terms).map_err(|invalid| of_lock(index)(invalid.into()))?;
+            }
+            all.push(terms);
+        }
+        Ok(all)
+    }
+}
+
+/// Whether two of them can be held at once: they want different names, or ask different servers.
+fn apart(before: &Terms, index: usize, terms: &Terms) -> Result<(), InvalidInput> {
+    match terms.names.shared_with(&before.names) {
+        Some(name) if before.client.pool.shares_a_server(&terms.client.pool) => {
+            let allowed = format!(
+                "names that lock {} of the set does not want on the same masters",
+                index + 1
+            );
+            Err(InvalidInput::new("names", name, allowed))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
+async fn once(
+    terms: &[Terms],
+    last: &mut Option<Part<LockError>>,
+) -> Option<Result<Vec<MultiLockGuard>, Part<LockError>>> {
+    match try_all(terms).await {
+        Err((index, refusal)) if refusal.obstacle != Obstacle::Final => {
+            *last = Some((index, refusal.error));
+            None
+        }
+        settled => Some(settled.map_err(|(index, refusal)| (index, refusal.error))),
+    }
+}

@@ -1,0 +1,8 @@
+//! What the files need of errors.
+
+/// Why a hold was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossCause {
+    Expired,
+    Closed,
+}

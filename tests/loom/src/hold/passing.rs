@@ -1,0 +1,204 @@
+//! A hold that passes from task to task: its guards leave, waiters give up and the tenure is lost in threads of their
+//! own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::future::block_on;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+use super::ends::Ends;
+use super::state::Left;
+use super::tenure::{Granted, Hold, Tenure};
+use super::vote_record::NodeSet;
+use crate::error::LossCause;
+use crate::explore;
+use crate::names::Names;
+use crate::node::waiters::Calls;
+use crate::protocol::field::Field;
+use crate::protocol::reply::Behind;
+use crate::protocol::waiter::Waiter;
+use crate::queue::{Given, InLine, Lines, Standing, Successor, Turn, Wanted};
+use crate::time::clock::{Clock, Moment};
+use crate::time::steps::Steps;
+use crate::time::validity::Validity;
+use crate::token::FencingToken;
+use crate::votes::Vote;
+
+const LEASE: Duration = Duration::from_secs(30);
+const NOW: Moment = Moment(1);
+
+/// A process whose tasks want one name.
+struct Process {
+    lines: Arc<Lines<Hold>>,
+    tenure: Arc<Tenure>,
+    released: AtomicUsize,
+}
+
+fn wanted() -> Wanted {
+    Wanted {
+        names: Names,
+        needed: 1,
+        lease: LEASE,
+        min_validity: Duration::ZERO,
+        fenced: true,
+        fair: false,
+    }
+}
+
+impl Process {
+    /// With a hold that has the turn, and a guard in it.
+    fn new() -> (Arc<Self>, Hold) {
+        let votes = vec![Vote::Granted];
+        let on = NodeSet::of(&votes, |_| true);
+        let validity = Validity::of_lease(NOW, LEASE, 0.0);
+        let granted = Granted {
+            names: Names,
+            field: Field,
+            needed: 1,
+            token: FencingToken(100),
+            raised: false,
+            behind: Behind::default(),
+            begun: NOW,
+            took: Duration::ZERO,
+            ends: Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0),
+            lease: LEASE,
+            votes,
+            max_hold: None,
+        };
+        let hold = Hold::first(Tenure::new(Clock(NOW), granted));
+        let process = Self {
+            lines: Arc::new(Lines::new()),
+            tenure: Arc::clone(&hold.tenure),
+            released: AtomicUsize::new(0),
+        };
+        assert!(hold.enter(NOW, Duration::ZERO, true).is_some());
+        hold.keep_turn(process.join(0).expect("nobody is ahead"));
+        (Arc::new(process), hold)
+    }
+
+    fn join(&self, number: u64) -> Result<Turn<Hold>, Standing<Hold>> {
+        let place = InLine {
+            waiter: Waiter { ticket: number },
+            calls: Arc::new(Calls { number }),
+        };
+        let successor = Successor {
+            ticket: Some(number),
+            begun: NOW,
+            renew: true,
+            max_hold: None,
+            at_least: Duration::ZERO,
+        };
+        self.lines.join(&wanted(), place, successor)
+    }
+
+    fn wait(&self, number: u64) -> Standing<Hold> {
+        self.join(number).expect_err("behind others")
+    }
+
+    /// As a guard does that is given up.
+    fn leave(&self, hold: &Hold) {
+        if hold.leave(true) == Left::Last && !self.tenure.pass() {
+            let turn = self.tenure.take_turn();
+            self.release();
+            drop(turn);
+        }
+    }
+
+    fn release(&self) {
+        if self.tenure.is_to_release() {
+            self.released.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// What one does with what it was given, and the token of the hold.
+    fn use_up(&self, given: Given<Hold>) -> Option<u64> {
+        match given {
+            Given::Turn(turn) => {
+                drop(turn);
+                None
+            }
+            Given::Passed(hold) => {
+                if !hold.take(true) {
+                    return None;
+                }
+                let token = hold.token().get();
+                self.leave(&hold);
+                assert_eq!(hold.remaining(), Duration::ZERO);
+                Some(token)
+            }
+        }
+    }
+
+    fn assert_over(&self) {
+        assert_eq!(self.released.load(Ordering::SeqCst), 1, "released once");
+        assert_eq!(self.tenure.left(), Duration::ZERO);
+        assert!(self.join(9).is_ok(), "the line has ended");
+    }
+}
+
+/// A guard leaves while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
+/// still waits has it or the turn.
+pub fn what_is_passed_on_is_never_lost() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        let (mut gives_up, mut waits) = (process.wait(1), process.wait(2));
+        let leaving = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.leave(&hold))
+        };
+        let giving_up = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || gives_up.leave().and_then(|given| process.use_up(given)))
+        };
+        let token = process.use_up(block_on(waits.given()));
+        leaving.join().expect("no panic");
+        let other = giving_up.join().expect("no panic");
+        match (other, token) {
+            (Some(first), Some(second)) => assert_eq!((first, second), (101, 102)),
+            (one, other) => assert!(one.or(other).is_none_or(|token| token == 101)),
+        }
+        process.assert_over();
+    });
+}
+
+/// The tenure is lost while it changes hands: whoever has it then finds no validity, and it is released once.
+pub fn what_is_lost_is_released_once() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        let mut waits = process.wait(1);
+        let leaving = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.leave(&hold))
+        };
+        let losing = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || {
+                if process.tenure.lose(LossCause::Closed) {
+                    process.release();
+                    drop(process.tenure.take_turn());
+                }
+            })
+        };
+        process.use_up(block_on(waits.given()));
+        leaving.join().expect("no panic");
+        losing.join().expect("no panic");
+        process.assert_over();
+    });
+}
+
+/// Two guards of a hold leave at once: one of them is the last.
+pub fn one_of_two_guards_is_the_last() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        assert!(hold.enter(NOW, Duration::ZERO, true).is_some());
+        let leaving = {
+            let (process, hold) = (Arc::clone(&process), hold.clone());
+            thread::spawn(move || process.leave(&hold))
+        };
+        process.leave(&hold);
+        leaving.join().expect("no panic");
+        process.assert_over();
+    });
+}

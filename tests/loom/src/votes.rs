@@ -1,0 +1,15 @@
+//! What the files need of votes.
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    Granted,
+    Pending,
+    NotHeld,
+    Revoked,
+}
+
+impl Vote {
+    pub(crate) fn may_have_granted(&self) -> bool {
+        *self == Self::Granted
+    }
+}

@@ -1,0 +1,299 @@
+//! Locks for jobs, as their callers see them: names that are kept for a while although the job is done, and one leader
+//! after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use multilock::sim::Cluster;
+use multilock::{
+    Closing, LockError, Masters, MultiLockGuard, NodeState, Owner, RunError, UnlockError, Unlocked,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Apart, connect, connect_leasing, executed, get_ahead, ms, queues, settle, slow_down};
+
+const KEPT: Duration = ms(20_000);
+
+/// Three masters a millisecond away, and two processes.
+async fn two_processes() -> (Cluster, Masters, Masters) {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 1);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    (cluster, here, there)
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_kept_although_the_job_is_done() {
+    let (cluster, here, there) = two_processes().await;
+    let me = Owner::new();
+    let lock = here.red_lock(["a", "b"]).at_least(KEPT);
+    let guard = lock.clone().owner(&me).lock().await.expect("free");
+    let granted = Instant::now();
+    sleep(ms(5000)).await;
+    let unlocked = guard.unlock().await.expect("held");
+    let Unlocked::KeptFor(rest) = unlocked else {
+        panic!("{unlocked:?}");
+    };
+    assert!(rest <= ms(15_000) && rest > ms(14_990), "{rest:?}");
+    assert_eq!(executed(&cluster, "release"), 0);
+    for lock in [
+        there.red_lock("b"),
+        here.red_lock("a"),
+        here.red_lock("a").owner(&me),
+    ] {
+        let refused = lock.try_lock().await.expect_err("kept");
+        assert!(matches!(refused, LockError::Contended { .. }), "{refused}");
+    }
+    let seen = there.red_lock("a").inspect().await.expect("open");
+    let is_held = |state: &NodeState| matches!(state, NodeState::Held { .. });
+    assert!(seen[0].nodes.iter().all(|(_, state)| is_held(state)), "{seen:?}");
+    // Whoever waits is in as soon as it is over, elsewhere and in the same process.
+    let waiters = [there.red_lock("a"), here.red_lock("b")];
+    let waiters = waiters.map(|lock| {
+        tokio::spawn(async move {
+            let guard = lock.lock().await.expect("in the end");
+            let at = Instant::now();
+            guard.unlock().await.expect("held");
+            at
+        })
+    });
+    for waiter in waiters {
+        let waited = waiter.await.expect("no panic") - granted;
+        assert!(waited >= KEPT && waited < KEPT + ms(300), "{waited:?}");
+    }
+    settle().await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+    assert_eq!(queues(&cluster), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lasted_longer_is_released() {
+    let (cluster, here, there) = two_processes().await;
+    let guard = here.multi_lock("a").at_least(ms(50)).lock().await.expect("free");
+    sleep(ms(50)).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    assert_eq!(executed(&cluster, "retain"), 0);
+    drop(there.multi_lock("a").try_lock().await.expect("free"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_matters_not_how_the_guard_goes() {
+    for how in ["dropped", "body", "closed"] {
+        let (cluster, here, there) = two_processes().await;
+        let lock = here.red_lock("a").lease(ms(30_000)).at_least(KEPT);
+        let begun = Instant::now();
+        match how {
+            "dropped" => drop(lock.lock().await.expect("free")),
+            "body" => lock.run(async |_| ()).await.expect("done"),
+            _ => {
+                let guard = lock.lock().await.expect("free");
+                let closed = here.close(Closing::Release).await;
+                assert_eq!((closed.released, closed.unconfirmed, closed.kept), (0, 0, 1));
+                drop(guard);
+            }
+        }
+        settle().await;
+        let refused = there.red_lock("a").try_lock().await.expect_err(how);
+        let LockError::Contended { retry_after, .. } = refused else {
+            panic!("{how}: {refused}");
+        };
+        assert!(retry_after < KEPT + ms(500), "{how}: {retry_after:?}");
+        drop(there.red_lock("a").lock().await.expect("in the end"));
+        assert!(begun.elapsed() >= KEPT, "{how}: {:?}", begun.elapsed());
+        assert_eq!(executed(&cluster, "retain"), 3, "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_leaves_the_names_to_the_lease() {
+    let cluster = Cluster::new(3);
+    get_ahead().await;
+    let begun = Instant::now();
+    let crashed = Apart::after(&cluster, |masters| async move {
+        let me = Owner::new();
+        let lock = masters.red_lock("a").owner(&me);
+        std::mem::forget(lock.clone().lease(ms(2000)).lock().await.expect("free"));
+        sleep(ms(1500)).await;
+        // What is left of the outer hold would not do.
+        std::mem::forget(lock.at_least(ms(3000)).lock().await.expect("its own"));
+    });
+    crashed.kill();
+    let there = connect(&cluster).await;
+    drop(there.red_lock("a").lock().await.expect("in the end"));
+    assert!(begun.elapsed() >= ms(4500), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_the_same_process_wait_as_well() {
+    let (cluster, here, _) = two_processes().await;
+    let lock = here.red_lock("a").at_least(ms(10));
+    let first = lock.lock().await.expect("free");
+    let begun = Instant::now();
+    let next = |lock: multilock::MultiLock| {
+        tokio::spawn(async move { (lock.lock().await.expect("in the end"), Instant::now()) })
+    };
+    let (second, third) = (next(lock.clone()), next(lock));
+    settle().await;
+    assert!(matches!(first.unlock().await, Ok(Unlocked::KeptFor(_))));
+    let (second, at) = second.await.expect("no panic");
+    assert!(at - begun >= ms(10), "{:?}", at - begun);
+    assert_eq!(executed(&cluster, "retain"), 3);
+    // Its time is over; so it goes to the next at once, which counts its own.
+    sleep(ms(10)).await;
+    assert_eq!(second.unlock().await, Ok(Unlocked::HandedOn));
+    let (third, _) = third.await.expect("no panic");
+    assert!(matches!(third.unlock().await, Ok(Unlocked::KeptFor(rest)) if rest > ms(9)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_lost_keeps_nothing() {
+    let cluster = Cluster::new(3);
+    let here = connect_leasing(&cluster, ms(1000)).await;
+    let guard = here.red_lock("a").at_least(ms(1000)).lock().await.expect("free");
+    for master in cluster.iter() {
+        master.freeze();
+    }
+    guard.lost().await;
+    for master in cluster.iter() {
+        master.thaw();
+    }
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(unlocked, Err(UnlockError::WasLost { .. })),
+        "{unlocked:?}"
+    );
+    sleep(ms(100)).await;
+    assert_eq!(executed(&cluster, "retain"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_cannot_be_told_keeps_them_for_the_lease() {
+    let (cluster, here, there) = two_processes().await;
+    let lock = here.red_lock("a").at_least(ms(5000));
+    let guard = lock.lock().await.expect("free");
+    let begun = Instant::now();
+    cluster.master(0).crash();
+    cluster.master(1).freeze();
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
+        "{unlocked:?}"
+    );
+    cluster.master(0).restart(multilock::sim::Keep::Data);
+    cluster.master(1).thaw();
+    // Connected again, nothing of it is released there before its time.
+    sleep(ms(2000)).await;
+    assert_eq!(executed(&cluster, "release"), 0);
+    there.red_lock("a").try_lock().await.expect_err("kept");
+    drop(there.red_lock("a").lock().await.expect("in the end"));
+    assert!(begun.elapsed() >= ms(5000), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_of_an_owners_entries_counts() {
+    let (_, here, there) = two_processes().await;
+    let me = Owner::new();
+    let lock = here.red_lock("a").lease(ms(2000)).owner(&me);
+    let outer = lock.lock().await.expect("free");
+    sleep(ms(1000)).await;
+    let inner = here.red_lock("a").owner(&me).at_least(ms(3000));
+    let inner = inner.lock().await.expect("its own");
+    let begun = Instant::now();
+    assert!(
+        inner.validity() >= ms(3000),
+        "a crash must not free it before its time"
+    );
+    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
+    assert!(matches!(outer.unlock().await, Ok(Unlocked::KeptFor(rest)) if rest > ms(2900)));
+    drop(there.red_lock("a").lock().await.expect("in the end"));
+    assert!(begun.elapsed() >= ms(3000), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_ends_it() {
+    let (_, here, there) = two_processes().await;
+    drop(here.red_lock("a").at_least(KEPT).lock().await.expect("free"));
+    settle().await;
+    there.red_lock("a").force_release().await.expect("a quorum");
+    drop(there.red_lock("a").try_lock().await.expect("free"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_cannot_be_longer_than_the_lease() {
+    let cluster = Cluster::new(1);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a").lease(ms(2000)).at_least(ms(2001));
+    let LockError::Invalid(invalid) = lock.lock().await.expect_err("too long") else {
+        panic!("another error");
+    };
+    assert_eq!((invalid.field, &*invalid.value), ("at_least", "2s 1ms"));
+    assert_eq!(&*invalid.allowed, "0s to 2s");
+    assert_eq!(executed(&cluster, "acquire"), 0, "no master was asked");
+}
+
+/// Counts its terms, and ends at the third.
+async fn lead(masters: Masters, terms: Arc<AtomicU64>) -> Result<u64, RunError<u64>> {
+    let mut last = multilock::FencingToken::NONE;
+    let lock = masters.red_lock("leader");
+    let leading = lock.lead(async move |guard: &MultiLockGuard| {
+        assert!(guard.fencing_token() > last, "every term has a larger token");
+        last = guard.fencing_token();
+        let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
+        if term < 3 {
+            std::future::pending::<()>().await;
+        }
+        term
+    });
+    leading.await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_lost_its_lock_stands_again() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (
+        connect_leasing(&cluster, ms(1000)).await,
+        connect_leasing(&cluster, ms(1000)).await,
+    );
+    let terms = Arc::new(AtomicU64::new(0));
+    let leaders = [&here, &there].map(|masters| tokio::spawn(lead(masters.clone(), Arc::clone(&terms))));
+    for term in 1..3 {
+        sleep(ms(5000)).await;
+        assert_eq!(terms.load(Ordering::Relaxed), term, "one leads, the other waits");
+        for master in cluster.iter().take(2) {
+            master.freeze();
+        }
+        sleep(ms(1100)).await;
+        for master in cluster.iter() {
+            master.thaw();
+        }
+    }
+    let mut last = Vec::new();
+    for leader in leaders {
+        last.push(leader.await.expect("no panic").expect("its body ended"));
+    }
+    last.sort_unstable();
+    assert_eq!(last, [3, 4], "who waited leads after the other's end");
+    settle().await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_never_was_says_why() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let _held = here.red_lock("leader").lock().await.expect("free");
+    let lock = there.red_lock("leader").wait(ms(100));
+    let ended = lock.lead(async |_| ()).await;
+    assert!(
+        matches!(ended, Err(RunError::Lock(LockError::TimedOut { .. }))),
+        "{ended:?}"
+    );
+    here.close(Closing::Release).await;
+    there.close(Closing::Release).await;
+    let ended = lock.lead(async |_| ()).await;
+    assert!(
+        matches!(ended, Err(RunError::Lock(LockError::Closed))),
+        "{ended:?}"
+    );
+}

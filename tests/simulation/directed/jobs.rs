@@ -1,0 +1,116 @@
+//! Names that are kept for a while after the job is done.
+
+use std::time::Duration;
+
+use multilock::sim::Direction;
+use multilock::{Policy, Unlocked};
+use tokio::time::{Instant, sleep};
+
+use crate::ask::Ask;
+use crate::plan::{Class, ms};
+use crate::scene::{Scene, in_time, plan, settle, violated};
+use crate::world::Mine;
+
+const LEASE: Duration = ms(3000);
+const KEPT: Duration = ms(1000);
+
+fn kept() -> Ask<'static> {
+    Ask::new().lease(LEASE).at_least(KEPT)
+}
+
+fn waiting() -> Ask<'static> {
+    Ask::new().lease(LEASE).wait(ms(20_000))
+}
+
+/// Leaves what is to be kept.
+async fn done(scene: &Scene, mine: Option<Mine>) {
+    let left = scene.leave(0, mine).await;
+    if !matches!(left, Some(Ok(Unlocked::KeptFor(_)))) {
+        violated("mutual exclusion", &format!("its names are not kept: {left:?}"));
+    }
+}
+
+/// Whoever waits elsewhere, or comes later, is in when it is over, and not before.
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_in_when_it_is_over() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let begun = Instant::now();
+    let mine = scene.lock(0, kept()).await;
+    let rival = scene.locking(1, waiting());
+    sleep(ms(10)).await;
+    done(&scene, mine).await;
+    let refused = scene.lock(1, Ask::new()).await;
+    assert!(refused.is_none(), "a try is no way in");
+    let mine = rival.await.expect("no panic");
+    in_time(begun, KEPT + ms(100));
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+/// The next task of the same process has waited since before, and would have had it at once.
+#[tokio::test(start_paused = true)]
+async fn it_is_kept_from_the_next_of_the_process() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let mine = scene.lock(0, kept()).await;
+    let next = scene.locking(0, kept().wait(ms(20_000)));
+    sleep(ms(10)).await;
+    done(&scene, mine).await;
+    let mine = next.await.expect("no panic");
+    done(&scene, mine).await;
+    scene.end().await;
+}
+
+/// A guard that is dropped says nothing, and keeps the names all the same.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_keeps_them() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let mine = scene.lock(0, kept().policy(Policy::MultiLock)).await;
+    let mine = mine.expect("free");
+    drop(scene.world.give_up(0, mine, "drop"));
+    settle().await;
+    let rival = scene.lock(1, waiting()).await;
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
+
+/// Two of three masters hear of it only once they have been connected again, and by then must not be told to release it.
+#[tokio::test(start_paused = true)]
+async fn who_was_not_told_keeps_them_for_the_lease() {
+    let scene = Scene::open(plan(Class::Durable, LEASE)).await;
+    let mine = scene.lock(0, kept()).await;
+    for master in [1, 2] {
+        scene.cut(0, master, Direction::ToMaster);
+        scene.master(master).reset_connections();
+    }
+    scene.leave(0, mine).await;
+    for master in [1, 2] {
+        scene.heal(0, master);
+    }
+    sleep(ms(300)).await;
+    let rival = scene.lock(1, waiting()).await;
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
+
+/// A renewal was on its way to two masters when the guard went, and comes when the names are kept already.
+#[tokio::test(start_paused = true)]
+async fn a_late_renewal_does_not_find_what_is_kept() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let begun = Instant::now();
+    let mine = scene.lock(0, Ask::new().at_least(ms(1200))).await;
+    sleep(ms(900)).await;
+    // They forget the script: the renewal is sent once more, behind whatever was sent meanwhile.
+    for master in scene.masters() {
+        master.forget_script("extend");
+        master.set_delay(ms(20), ms(20));
+    }
+    sleep(ms(130)).await;
+    done(&scene, mine).await;
+    for master in scene.masters() {
+        master.set_delay(ms(0), ms(0));
+    }
+    let rival = scene.lock(1, waiting()).await;
+    in_time(begun, ms(1200) + ms(300));
+    scene.leave(1, rival).await;
+    scene.end().await;
+}
