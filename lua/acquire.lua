@@ -1,10 +1,11 @@
 -- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
 -- KEYS  for each name: the name, its revocation mark, its queue; then the charter; for each name: its beats;
---       when fenced, for each name: its fence; and when the master's memory is marked: its marker
+--       when fenced, for each name: its fence; for a read/write lock, for each name: its readers, the owner's
+--       time-out; and when the master's memory is marked: its marker
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
 --       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
---       the token was accepted before, for a hold that is taken again, or 0
+--       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
 --       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
 --       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
 --       microseconds: whoever stands in a queue with a smaller one comes first; 0 passes them all.
@@ -12,7 +13,8 @@
 --   stamp                         granted: the owner's field stands under every name, and the token, if there
 --                                 is one, was accepted: it is above every fence, or was accepted before
 --   {stamp, 1, waiting, first}    the same, and so many wait for the names, the first of them with this ticket
---   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence
+--   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
+--                                 the token that is stored now
 --   {stamp, 0, ms left, causes[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without a
 --                                 TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
 --                                 o a hold of this crate's, h a field that is another library's, s a key of
@@ -28,6 +30,11 @@
 -- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
 -- past it. From then on the floor is above it by five minutes, by which the clock may be set back.
 --
+-- A read/write lock is laid out as Redisson's: beside its owners a name has the mode, write or read, and each reader a
+-- time-out key of its own. Beside that stand the readers of this crate, each by the ms of this master's clock at which
+-- its lease ends. What is read lasts as long as the longest of them. Whoever reads shares the token that is stored; where
+-- there is none, its own or the floor is stored, whichever is larger.
+--
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
 -- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
@@ -39,10 +46,14 @@ local declared = ARGV[10] == '1'
 -- above the clock it may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local marked = ARGV[4] == '1'
-local names = (#KEYS - (marked and 2 or 1)) / (token and 5 or 4)
+local mode = ARGV[token and 11 or 8]
+local names = (#KEYS - (marked and 2 or 1)) / ((token and 5 or 4) + (mode and 2 or 0))
 local last = 3 * names
 local charter = last + 1
 local fences = charter + names
+local shared = mode == 'r'
+-- Before the readers of the first name.
+local readers = fences + (token and names or 0)
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
@@ -50,8 +61,9 @@ local clock = time[1] * 1000000 + time[2]
 local stamp = clock
 if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
--- The largest fence. A token that was accepted before is below the floor at times, and counts all the same.
-local highest = 0
+-- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
+-- counts all the same.
+local highest, absent = 0, false
 for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
   local stored = redis.pcall('get', KEYS[i])
@@ -63,6 +75,7 @@ for i = fences + 1, token and fences + names or fences do
         'FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
     end
   end
+  absent = absent or not stored
   if fence and fence > highest then highest = fence end
 end
 
@@ -72,6 +85,8 @@ end
 local found = call('exists', unpack(KEYS, 1, charter))
 -- How many wait, and the smallest ticket of theirs.
 local waiting, first
+-- The TTL of each name, where it is known.
+local lefts
 if found > 0 then
   local agreed = call('get', KEYS[charter])
   if agreed then
@@ -82,14 +97,20 @@ if found > 0 then
   end
 end
 
-if found == 0 then
-  for i = 1, last, 3 do
-    -- The field first: under OOM the script stops here, before anything is written.
-    call('hset', KEYS[i], owner, count)
-    call('pexpire', KEYS[i], lease)
+-- Who finds nothing but readers goes in beside them.
+if shared and found == names then
+  lefts = {}
+  for n = 1, names do
+    -- pcall: a key of another type is not read.
+    if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
+    lefts[n] = call('pttl', KEYS[3 * n - 2])
   end
-else
-  local queues, now = queues(), time[1] * 1000 + math.floor(time[2] / 1000)
+  if #lefts == names then found = 0 end
+end
+
+local now = (mode or found > 0) and math.floor(clock / 1000)
+if found > 0 then
+  local queues = queues()
   for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
@@ -102,21 +123,27 @@ else
 
   -- The names come free together when the last of them does.
   local causes, refused_for = {}, nil
+  lefts = {}
   local function refuse(left)
     if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
   end
   for n = 1, names do
     local key = KEYS[3 * n - 2]
     local left = call('pttl', key)
-    causes[n] = '-'
-    if left ~= -2 and redis.pcall('hexists', key, owner) ~= 1 then
-      causes[n] = queues.holder(key)
-      refuse(left)
+    causes[n], lefts[n] = '-', left
+    if left ~= -2 then
+      local is_open = shared and queues.is_read(key)
+        or not shared and redis.pcall('hexists', key, owner) == 1 and not queues.is_read(key)
+      if not is_open then
+        causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
+        refuse(left)
+      end
     end
   end
   for n = 1, ticket > 0 and names or 0 do
     -- Where nobody holds, it matters at once whether whoever is ahead is still there.
-    local first, its, beat = queues.head(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
+    local ahead = shared and queues.first_exclusive or queues.head
+    local first, its, beat = ahead(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
     if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
       causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
       refuse(beat - now)
@@ -130,11 +157,13 @@ else
       if waiter ~= '' and (only == 0 or only == n) then
         queues.stand(queue, beats, now, waiter, ARGV[7])
         -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
-        if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter) end
+        if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter, nil, queues.is_read(name)) end
       else
         local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
         if stood then redis.pcall('zrem', beats, waiter) end
-        if is_free and (stood or causes[n] == 'a') then queues.call_head(name, queue, beats, now, '') end
+        if is_free and (stood or causes[n] == 'a') then
+          queues.call_head(name, queue, beats, now, '', nil, queues.is_read(name))
+        end
       end
     end
     local told = table.concat(causes)
@@ -146,27 +175,58 @@ else
     local i = 3 * n - 2
     if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
     -- The one behind has not been told of this lease yet.
-    queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, tonumber(lease))
+    queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, math.max(lefts[n], tonumber(lease)))
+    -- Nobody else would call those who may read, too, after the end of a lease.
+    if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, waiter, nil, true) end
     local behind, its = queues.front(KEYS[i + 2])
     if behind then
       counted = counted + call('zcard', KEYS[i + 2])
       smallest = math.min(smallest or its, its)
     end
-    local left = call('pttl', KEYS[i])
-    if left == -2 then
-      call('hset', KEYS[i], owner, count)
-      call('pexpire', KEYS[i], lease)
-    else
-      -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
-      call('pexpire', KEYS[i], math.max(left, tonumber(lease)))
-      call('hset', KEYS[i], owner, count)
-    end
   end
   if smallest then waiting, first = counted, string.format('%.0f', smallest) end
 end
 
+for n = 1, names do
+  local key = KEYS[3 * n - 2]
+  local left = lefts and lefts[n] or -2
+  if left == -2 then
+    -- The field first: under OOM the script stops here, before anything is written.
+    if mode then
+      call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
+      if shared then call('del', KEYS[readers + 2 * n - 1]) end
+    else
+      call('hset', key, owner, count)
+    end
+    left = tonumber(lease)
+    call('pexpire', key, lease)
+  else
+    -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
+    if left >= 0 or not shared then
+      left = math.max(left, tonumber(lease))
+      call('pexpire', key, left)
+    end
+    call('hset', key, owner, count)
+  end
+  if shared then
+    local its_readers, until_ms = KEYS[readers + 2 * n - 1], now + lease
+    until_ms = math.max(until_ms, tonumber(call('zscore', its_readers, owner) or 0))
+    call('zadd', its_readers, until_ms, owner)
+    call('pexpire', its_readers, math.max(left, until_ms - now))
+    call('set', KEYS[readers + 2 * n], 1, 'px', until_ms - now)
+  end
+end
+
 local granted = waiting and {stamp, 1, waiting, first} or stamp
 if not token then return granted end
+if shared and not declared then
+  if absent then highest = math.max(highest, token) end
+  local told, left = string.format('%.0f', highest), math.ceil((highest + LIFE - clock) / 1000)
+  for i = fences + 1, fences + names do
+    if (tonumber(call('get', KEYS[i]) or 0) or 0) < highest then call('set', KEYS[i], told, 'px', left) end
+  end
+  return {stamp, 3, told, waiting, first}
+end
 if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
 -- Whole milliseconds, none of them too few.
 local left = math.ceil((top + LIFE - clock) / 1000)

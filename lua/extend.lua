@@ -1,21 +1,24 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
--- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...;
---       after them the charter, and when the master's memory is marked: its marker
+-- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
+--       read/write lock: readers 1, the owner's time-out 1, ...; after them the charter, and when the master's memory is marked: its marker
 -- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
 --       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
---       token of its block, 1 to raise the fence or 0 to keep it up
+--       token of its block, 1 to raise the fence or 0 to keep it up, and w or r for a read/write lock or nothing
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
 -- marker: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the
 --                            fence was to be raised, the token was above every fence
 --   3                        continued, but the token was not above every fence, which stay as they are
---   2                        absent: a name is free here; nothing was written
+--   2                        absent: a name is free here, or to be read and read by others; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
 -- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
 -- to so many ms; nothing was written
 -- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
+--
+-- What is to be read and stands here to be written is turned: its downgrade did not get here. Never the other way
+-- round: what a client sent before its downgrade may come after it.
 --
 -- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
 -- may expire between the look and the write. It never creates a hold: one that arrives after the
@@ -70,7 +73,23 @@ local function keep_up(first, last, top)
   end
 end
 
-local function extend(first, names, fences, owner, count, lease, token, top, raise)
+-- Makes a reader's lease last, and tells for how long the name has to. A name that was written until now has been its
+-- own for as long as it lasts.
+local function keep_reading(name, left, readers, timeout, owner, lease)
+  local mine = lease
+  if redis.call('hget', name, 'mode') == 'read' then
+    mine = math.max(mine, (tonumber(redis.call('zscore', readers, owner) or 0)) - math.floor(now))
+  else
+    redis.call('hset', name, 'mode', 'read')
+    redis.call('del', readers)
+    mine = math.max(mine, left)
+  end
+  redis.call('zadd', readers, math.floor(now) + mine, owner)
+  redis.call('pexpire', readers, math.max(left, mine))
+  redis.call('set', timeout, 1, 'px', mine)
+end
+
+local function extend(first, names, fences, owner, count, lease, token, top, raise, mode)
   local last, absent = first + 2 * names - 1, false
   for i = first, last, 2 do
     -- pcall: a key of another type is an answer here, not an error.
@@ -79,7 +98,8 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
     if type(held) ~= 'string' or held == '0' then
       if tonumber(redis.call('zscore', KEYS[i + 1], owner) or 0) > now then return -1 end
       local left = redis.call('pttl', KEYS[i])
-      if left ~= -2 then return {0, left, redis.call('type', KEYS[i])['ok']} end
+      local others_read = mode == 'r' and left ~= -2 and redis.pcall('hget', KEYS[i], 'mode') == 'read'
+      if left ~= -2 and not others_read then return {0, left, redis.call('type', KEYS[i])['ok']} end
       absent = true
     end
   end
@@ -88,8 +108,13 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   if type(higher) == 'table' then return higher end
   for i = first, last, 2 do
     -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
-    if redis.call('pttl', KEYS[i]) < lease then redis.call('pexpire', KEYS[i], lease) end
+    local left = redis.call('pttl', KEYS[i])
+    if left < lease then redis.call('pexpire', KEYS[i], lease) end
     redis.call('hset', KEYS[i], owner, count)
+    if mode ~= '' and (mode == 'r' or redis.call('hget', KEYS[i], 'mode') == 'read') then
+      local at = last + fences + (i - first)
+      keep_reading(KEYS[i], left, KEYS[at + 1], KEYS[at + 2], owner, lease)
+    end
   end
   if not higher then return 3 end
   keep_up(last + 1, last + fences, top)
@@ -97,14 +122,14 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
 end
 
 local answers, first = {stamp}, 1
-for i = 3, #ARGV, 7 do
-  local names, token = tonumber(ARGV[i + 3]), ARGV[i + 4]
+for i = 3, #ARGV, 8 do
+  local names, token, mode = tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 7]
   local fences = token == '0' and 0 or names
   local answer =
-    extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5], ARGV[i + 6])
+    extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5], ARGV[i + 6], mode)
   -- Only a hold that stands alone is to raise its fences.
   if type(answer) == 'table' and answer.err then return answer end
   answers[#answers + 1] = answer
-  first = first + 2 * names + fences
+  first = first + (mode == '' and 2 or 4) * names + fences
 end
 return answers

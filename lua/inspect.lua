@@ -2,8 +2,8 @@
 --
 -- KEYS  for each name: the name, its queue
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, waiters, ...}, followed by
---   field 1, count 1, field 2, count 2, ...  for a hash of at most 1024 fields
+-- report is {type, ms left, waiters, those of them that wait to read, ...}, followed by
+--   field 1, count 1, field 2, count 2, ...  for a hash of at most 1024 fields, or read by at most 8192
 --   the SHA-1 of its value                   for a string: it tells holders apart and gives no secret away
 -- type is 'none' for a free name.
 --
@@ -16,11 +16,19 @@ for i = 1, #KEYS, 2 do
   local kind = redis.call('type', key)['ok']
   -- pcall: a key of another type is nobody's queue.
   local waiting = redis.pcall('zcard', KEYS[i + 1])
-  local report = {kind, redis.call('pttl', key), type(waiting) == 'number' and waiting or 0}
-  if kind == 'hash' and redis.call('hlen', key) <= 1024 then
+  local to_read, most = 0, 1024
+  if type(waiting) == 'number' and waiting > 0 then
+    for _, waiter in ipairs(redis.call('zrange', KEYS[i + 1], 0, most - 1)) do
+      -- As queue.lua writes them.
+      if string.find(waiter, 'r:%d+$') then to_read = to_read + 1 end
+    end
+  end
+  if kind == 'hash' and redis.call('hget', key, 'mode') == 'read' then most = 8192 end
+  local report = {kind, redis.call('pttl', key), type(waiting) == 'number' and waiting or 0, to_read}
+  if kind == 'hash' and redis.call('hlen', key) <= most then
     for _, text in ipairs(redis.call('hgetall', key)) do report[#report + 1] = text end
   elseif kind == 'string' then
-    report[4] = redis.sha1hex(redis.call('get', key))
+    report[5] = redis.sha1hex(redis.call('get', key))
   end
   reports[#reports + 1] = report
 end

@@ -4,7 +4,8 @@
 -- ARGV  waiter
 -- Returns in how many queues it stood.
 --
--- Where it stood and nobody holds the name, the next one is called: the call may have been its own. Where somebody
+-- Where it stood and nobody holds the name, the next one is called: the call may have been its own; and where the name
+-- is read, those are who wait to read and were behind it. Where somebody
 -- does, the next one is told what it would have been told at the head: to ask, behind a client of another library,
 -- whose release only the head listens for; the end of a short lease. Atomic, because a release must not call it in
 -- between.
@@ -17,9 +18,12 @@ for i = 1, #KEYS, 3 do
   if redis.pcall('zrem', queue, ARGV[1]) == 1 then
     stood = stood + 1
     redis.pcall('zrem', beats, ARGV[1])
-    if redis.call('exists', KEYS[i]) == 0 then
-      queues.call_head(KEYS[i], queue, beats, now, '')
-    else
+    local is_read = queues.is_read(KEYS[i])
+    if is_read or redis.call('exists', KEYS[i]) == 0 then
+      -- Where it is read, this is for those who wait to read, too.
+      queues.call_head(KEYS[i], queue, beats, now, '', nil, is_read)
+    end
+    if redis.call('exists', KEYS[i]) == 1 then
       local left = queues.holder(KEYS[i]) == 'o' and redis.call('pttl', KEYS[i]) or 0
       if left >= 0 then queues.tell_head(KEYS[i], queue, beats, now, left) end
     end

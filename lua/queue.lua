@@ -2,8 +2,9 @@
 --
 -- A name has two sorted sets: its queue, of waiters by their tickets, and beats, of the same waiters by the ms of
 -- this master's clock until which their tickets count. A waiter is written <client>:<number>:<ms>, and has so
--- many ms to come once it is called. It is called on the channel of its client, with its number and the name, and
--- between them, after a plus sign, the ms until it is to come, where that is not at once.
+-- many ms to come once it is called. The number of one that waits to read ends in an r: those that stand together at the
+-- front go in together, and also beside others that read. A waiter is called on the channel of its client, with its
+-- number and the name, and between them, after a plus sign, the ms until it is to come, where that is not at once.
 -- The beat of a waiter that has been called, and not asked since, ends in a half.
 --
 -- A waiter that does not come or whose client has hung up is dropped by whoever meets it at the head.
@@ -18,7 +19,7 @@ local function queues()
   local MOST = 512
 
   local function channel_of(waiter)
-    local client = string.match(waiter, '^(.*):%d+:%d+$')
+    local client = string.match(waiter, '^(.*):%d+r?:%d+$')
     return 'multilock:' .. (client or waiter)
   end
 
@@ -26,6 +27,16 @@ local function queues()
   local function has_hung_up(waiter)
     -- pcall: where it is denied, waiters that are gone are dropped when their time is over.
     return redis.pcall('pubsub', 'numsub', channel_of(waiter))[2] == 0
+  end
+
+  local function reads(waiter)
+    return string.find(waiter, 'r:%d+$') ~= nil
+  end
+
+  -- Whether a name is held to read.
+  local function is_read(name)
+    -- pcall: a key of another type is not.
+    return redis.pcall('hget', name, 'mode') == 'read'
   end
 
   local function drop(queue, beats, waiter)
@@ -40,39 +51,77 @@ local function queues()
     return first[1], tonumber(first[2])
   end
 
-  -- The waiter with the smallest ticket that counts, its ticket and its beat. With `here`, who has hung up counts
-  -- no longer, but for `here` itself.
+  -- The beat of a waiter whose ticket counts; else it is dropped. With `here`, who has hung up counts no longer, but
+  -- for `here` itself.
+  local function beat_of(queue, beats, waiter, now, here)
+    local beat = redis.pcall('zscore', beats, waiter)
+    beat = type(beat) == 'string' and tonumber(beat) or 0
+    if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then return beat end
+    drop(queue, beats, waiter)
+  end
+
+  -- The waiter with the smallest ticket that counts, its ticket and its beat.
   local function head(queue, beats, now, here)
     for _ = 1, MOST do
       local waiter, ticket = front(queue)
       if not waiter then return nil end
-      local beat = redis.pcall('zscore', beats, waiter)
-      beat = type(beat) == 'string' and tonumber(beat) or 0
-      if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then
-        return waiter, ticket, beat
-      end
-      drop(queue, beats, waiter)
+      local beat = beat_of(queue, beats, waiter, now, here)
+      if beat then return waiter, ticket, beat end
     end
     -- Who asks next looks at the others.
     local waiter, ticket = front(queue)
     if waiter then return waiter, ticket, now + 1 end
   end
 
+  -- The same of those that do not wait to read.
+  local function first_exclusive(queue, beats, now, here)
+    local at, dropped = 0, 0
+    while true do
+      local some = redis.pcall('zrange', queue, at, at + 63, 'withscores')
+      if not some[1] then return nil end
+      for i = 1, #some, 2 do
+        local waiter, beat = some[i], nil
+        if not reads(waiter) then
+          beat = dropped < MOST and beat_of(queue, beats, waiter, now, here) or dropped >= MOST and now + 1
+          if beat then return waiter, tonumber(some[i + 1]), beat end
+          dropped = dropped + 1
+          at = at - 1
+        end
+      end
+      at = at + #some / 2
+    end
+  end
+
   -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
   local function call(waiter, name, later)
-    local number, ms = string.match(waiter, ':(%d+):(%d+)$')
+    local number, ms = string.match(waiter, ':(%d+r?):(%d+)$')
     local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
     -- pcall: an ACL may deny the channel; waiters then wake by their timers.
     local told = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
     return told and (tonumber(ms) or 0) + (later or 0)
   end
 
-  -- Calls the head, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
-  local function call_head(name, queue, beats, now, here, later)
-    local waiter, _, beat = head(queue, beats, now, here)
-    if not waiter or waiter == here or beat % 1 > 0 then return end
+  -- Calls a waiter, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
+  local function call_one(name, waiter, beat, beats, now, here, later)
+    if waiter == here or beat % 1 > 0 then return end
     local comes_within = call(waiter, name, later)
     if comes_within then redis.pcall('zadd', beats, math.min(beat, now + comes_within) + 0.5, waiter) end
+  end
+
+  -- Calls the head, or all that wait to read up to the first that does not. Where the name is `held` to read, nobody
+  -- else is let in.
+  local function call_head(name, queue, beats, now, here, later, held)
+    local waiter, _, beat = head(queue, beats, now, here)
+    if not waiter then return end
+    if not reads(waiter) then
+      if not held then call_one(name, waiter, beat, beats, now, here, later) end
+      return
+    end
+    for _, other in ipairs(redis.pcall('zrange', queue, 0, 2 * MOST - 1)) do
+      if not reads(other) then return end
+      beat = beat_of(queue, beats, other, now, here)
+      if beat then call_one(name, other, beat, beats, now, here, later) end
+    end
   end
 
   -- Tells the head of a lease that ends before it would ask by itself.
@@ -89,21 +138,27 @@ local function queues()
     redis.pcall('pexpire', beats, TICKET)
   end
 
-  -- Who holds a name: o one of this crate's clients, whose ids are UUIDs of version 8; h another library's; s whoever
-  -- made a key of another type.
-  local function holder(key)
+  -- Who holds a name: o this crate's clients, whose ids are UUIDs of version 8; h another library's; s whoever made a
+  -- key of another type. Very many that read are looked at only by the number of ours among them.
+  local function holder(key, readers)
     -- pcall: a key of another type is an answer here, not an error.
     local fields = redis.pcall('hlen', key)
     if type(fields) ~= 'number' then return 's' end
-    if fields > 64 then return 'h' end
-    for _, field in ipairs(redis.call('hkeys', key)) do
-      if field ~= 'mode' then return string.sub(field, 15, 15) == '8' and 'o' or 'h' end
+    if fields > 64 then
+      return readers and redis.pcall('zcard', readers) == fields - 1 and 'o' or 'h'
     end
-    return 'h'
+    local whose = 'h'
+    for _, field in ipairs(redis.call('hkeys', key)) do
+      if field ~= 'mode' then
+        if string.sub(field, 15, 15) ~= '8' then return 'h' end
+        whose = 'o'
+      end
+    end
+    return whose
   end
 
   return {
-    front = front, head = head, call_head = call_head, tell_head = tell_head, stand = stand, drop = drop,
-    holder = holder,
+    front = front, head = head, first_exclusive = first_exclusive, call_head = call_head, tell_head = tell_head,
+    stand = stand, drop = drop, holder = holder, is_read = is_read,
   }
 end

@@ -1,9 +1,10 @@
 -- release: give up every name that an owner holds here, and call who waits.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its beats; and when it leaves a token, for each name: its fence
--- ARGV  owner field, the last token of its block (0 when it is to leave none), a channel for each name, and where
---       somebody is to stand in the queues: waiter, ticket
+-- KEYS  for each name: the name, its queue, its beats; when it leaves a token, for each name: its fence; and for a
+--       read/write lock, for each name: its readers, the owner's time-out
+-- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 when it
+--       is to leave none), a channel for each name, and where somebody is to stand in the queues: waiter, ticket
 --       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: whose
 --       attempt is rolled back, or who asks next over the same connection.
 -- Returns
@@ -13,24 +14,39 @@
 --
 -- Many holds, of owners who do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, then for each hold: owner field, the last token, number of names, channels
+-- ARGV  0, then for each hold: owner field, the last token, number of names, rw or an empty word, channels
 -- Returns an array: for each hold what it would have returned alone, or its error.
 --
 -- Atomic, because between the look and the delete the name may have passed to somebody else. It
 -- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
 -- The fence is left at the token or above, also on a master that had not accepted it; where the token is so old
 -- that the floor is above it (see acquire.lua), nothing is stored. A hold whose token was not raised needs none: the
--- acquire stored it together with the field. The channels are those on which clients of Redisson's wait.
+-- acquire stored it together with the field. The channels are those on which clients of Redisson's wait. How a name is
+-- given up that is read or written depends on how it stands here: a downgrade may not have got here, or later than this.
 
 -- Beside clients of other libraries, which ask when they hear of a release, ours come so many ms later: theirs have to
 -- ask first, and would never get in before one that is called here.
 local LATER = 2
 
+-- Lets an owner out of a name that it has read or written, whose field is gone already: for how long others read it,
+-- and what its end means to clients of other libraries, if anything.
+local function let_out(name, readers, timeout, owner, left, now)
+  if redis.call('hget', name, 'mode') ~= 'read' then
+    redis.call('del', name)
+    return 0, '1'
+  end
+  redis.call('zrem', readers, owner)
+  redis.call('del', timeout)
+  local still = settle(name, readers, left, now)
+  return still, still < left and '0'
+end
+
 -- The hold's first key, how many names it has, and what stands before its first channel.
-local function release(key, names, channels, owner, top, waiter, ticket)
+local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
+    local left = is_rw and redis.call('pttl', KEYS[at])
     -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
     -- any other error is the answer, for the release to be tried again.
     local gone = redis.pcall('hdel', KEYS[at], owner)
@@ -48,8 +64,15 @@ local function release(key, names, channels, owner, top, waiter, ticket)
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
+      local still, notice = 0, '0'
+      if is_rw then
+        time = time or redis.call('time')
+        local readers = key + (top == '0' and 3 or 4) * names + 2 * n - 2
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+        still, notice = let_out(KEYS[at], KEYS[readers], KEYS[readers + 1], owner, left, now)
+      end
       -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
-      local listeners = redis.pcall('publish', ARGV[channels + n], '0')
+      local listeners = notice and redis.pcall('publish', ARGV[channels + n], notice)
       if type(listeners) == 'number' and listeners > 0 then
         listeners = redis.pcall('pubsub', 'numsub', ARGV[channels + n])[2] or 0
         others = others or listeners > 0
@@ -64,7 +87,11 @@ local function release(key, names, channels, owner, top, waiter, ticket)
             queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket)
           end
         end
-        queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
+        if still == 0 then
+          queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
+        elseif still < left then
+          queue.tell_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, still)
+        end
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
       return gone
@@ -75,15 +102,18 @@ local function release(key, names, channels, owner, top, waiter, ticket)
 end
 
 if ARGV[1] ~= '0' then
-  local names = #KEYS / (ARGV[2] == '0' and 3 or 4)
-  return release(1, names, 2, ARGV[1], ARGV[2], ARGV[3 + names], ARGV[4 + names])
+  local is_rw = ARGV[1] == 'rw'
+  local at = is_rw and 2 or 1
+  local names = #KEYS / ((ARGV[at + 1] == '0' and 3 or 4) + (is_rw and 2 or 0))
+  local behind = at + 1 + names
+  return release(1, names, at + 1, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2])
 end
 
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
-  local top, names = ARGV[at + 1], tonumber(ARGV[at + 2])
-  answers[#answers + 1] = release(key, names, at + 2, ARGV[at], top)
-  key = key + names * (top == '0' and 3 or 4)
-  at = at + 3 + names
+  local top, names, is_rw = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == 'rw'
+  answers[#answers + 1] = release(key, names, at + 3, ARGV[at], top, is_rw)
+  key = key + names * ((top == '0' and 3 or 4) + (is_rw and 2 or 0))
+  at = at + 4 + names
 end
 return answers

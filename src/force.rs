@@ -10,16 +10,13 @@ use futures::future::join_all;
 
 use crate::error::LockError;
 use crate::holder::Holder;
-use crate::inspect::look;
+use crate::inspect::{MODE, look};
 use crate::names::Names;
 use crate::protocol::calls;
 use crate::protocol::reply::{self, Entry, Report};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::{Vote, Votes};
-
-/// Beside its holders, a Redisson read/write lock keeps in which mode it is held.
-const MODE: &str = "mode";
 
 /// What [`force_release`](crate::MultiLock::force_release) did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,22 +1,20 @@
 //! The proof of a hold.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
-use crate::hold::client::Client;
-use crate::hold::entry::{Departure, Entry};
 use crate::hold::extend;
 use crate::hold::tenure::{Hold, Tenure};
 use crate::holder::Holder;
+use crate::mode::{Either, Exclusive, Mode, Shared};
+use crate::owned_entry::{OwnedEntry, Unlocked};
 use crate::owner::Owner;
-use crate::queue::{InLine, Turn};
-use crate::time::clock::Moment;
 use crate::token::FencingToken;
-use crate::votes::{Vote, Votes};
+use crate::votes::Votes;
 
 /// Proof of a hold, valid for as long as [`validity`](Self::validity) says.
 ///
@@ -29,70 +27,26 @@ use crate::votes::{Vote, Votes};
 /// frees the name.
 #[must_use = "a guard that is dropped at once releases its lock at once"]
 #[clippy::has_significant_drop]
-pub struct MultiLockGuard {
-    entry: Entry,
-    /// The one that the call site named.
-    owner: Option<Owner>,
-    /// Made when it is asked for, where none was named: few ask, and a process may hold very many.
-    made: OnceLock<Owner>,
+pub struct MultiLockGuard<M = Exclusive> {
+    inner: OwnedEntry,
+    mode: PhantomData<M>,
 }
 
-/// What a successful [`unlock`](MultiLockGuard::unlock) left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unlocked {
-    /// The names are free: enough masters have confirmed.
-    Released,
-    /// The next task of this process that waited for the same on the same terms has the names now, and no master was
-    /// asked. A process keeps them so for a bounded time, as [`MultiLock::fair`](crate::MultiLock::fair) tells.
-    HandedOn,
-    /// The masters keep the names for so much longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks, and
-    /// then free them by themselves. Nobody holds them meanwhile. A quorum has confirmed it; a master that has not heard
-    /// of it keeps them until the lease ends.
-    KeptFor(Duration),
-    /// The owner entered more often than it has left; so many guards still hold.
-    StillHeld(u64),
-}
-
-impl MultiLockGuard {
-    /// Enters a hold, if more than `min_validity` is left; with `renew` it is renewed meanwhile. Else the
-    /// hold is given back.
-    pub(crate) fn enter(
-        client: &Arc<Client>,
-        hold: Hold,
-        owner: Option<&Owner>,
-        now: Moment,
-        min_validity: Duration,
-        renew: bool,
-    ) -> Result<Self, Hold> {
-        Entry::new(client, hold, now, min_validity, renew).map(|entry| Self::of(entry, owner))
-    }
-
+impl<M: Mode> MultiLockGuard<M> {
     /// For who has entered.
-    pub(crate) fn of(entry: Entry, owner: Option<&Owner>) -> Self {
+    pub(crate) fn of(inner: OwnedEntry) -> Self {
         Self {
-            entry,
-            owner: owner.cloned(),
-            made: OnceLock::new(),
+            inner,
+            mode: PhantomData,
         }
     }
 
     fn hold(&self) -> &Hold {
-        &self.entry.hold
+        self.inner.hold()
     }
 
     fn tenure(&self) -> &Tenure {
-        &self.entry.hold.tenure
-    }
-
-    /// Keeps the names for so long after `now`, also where the guard is given up before.
-    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
-        self.hold().keep_at_least(now, at_least);
-    }
-
-    /// Keeps this process's turn at the names for as long as the hold lasts.
-    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
-        self.hold().keep_turn(turn);
+        self.inner.tenure()
     }
 
     /// Time for which no other guard of these names can be valid, from the clock at this call; zero
@@ -144,18 +98,13 @@ impl MultiLockGuard {
 
     /// The owner, to enter again with.
     pub fn owner(&self) -> &Owner {
-        let make = || {
-            let owner = Owner::new();
-            owner.remember(self.hold());
-            owner
-        };
-        self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
+        self.inner.owner()
     }
 
     /// What every master answered last, to the acquisition or an extension. A minority that failed
     /// shows here and nowhere else.
     pub fn votes(&self) -> Votes {
-        self.entry.client.pool.evidence(&self.tenure().votes())
+        self.inner.votes()
     }
 
     /// Resolves when the hold is lost: at the end of its validity at the latest, whatever any renewal
@@ -182,7 +131,7 @@ impl MultiLockGuard {
     pub fn cancellation_token(&self) -> CancellationToken {
         let token = self.hold().cancellation(|token| {
             let hold = self.hold().clone();
-            self.entry.client.pool.runtime.spawn(async move {
+            self.inner.entry.client.pool.runtime.spawn(async move {
                 if hold.ended().await.is_some() {
                     token.cancel();
                 }
@@ -209,7 +158,7 @@ impl MultiLockGuard {
     ///
     /// Dropped half-way, the hold keeps the validity that it had.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let client = &self.entry.client;
+        let client = &self.inner.entry.client;
         let lease = client.pool.config.checked_lease(lease)?;
         extend::extend(client, self.hold(), lease).await
     }
@@ -227,90 +176,48 @@ impl MultiLockGuard {
     /// # Cancel safety
     ///
     /// Dropped half-way, the release is carried on in the background.
-    pub async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
-        let was_valid = self.is_valid();
-        let (kept, release) = match self.leave() {
-            Departure::StillHeld(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
-            Departure::HandedOn => return Ok(Unlocked::HandedOn),
-            Departure::Release(outgoing) => (outgoing.kept, outgoing.begin()),
-            _ => return Err(UnlockError::WasLost { votes: self.votes() }),
-        };
-        let (pool, tenure) = (&self.entry.client.pool, self.tenure());
-        let (nodes, touched) = (pool.slots.len(), tenure.touched());
-        let spare = nodes - tenure.needed;
-        let mut votes: Vec<Vote> = (0..nodes)
-            .map(|node| {
-                if touched.contains(node) {
-                    Vote::Pending
-                } else {
-                    Vote::NotHeld
-                }
-            })
-            .collect();
-        let (mut pending, mut released) = (touched.len(), 0);
-        let mut gone = nodes - pending;
-        // Where nothing of it is left, its names are free, and nothing keeps them.
-        let done = |released, gone| if kept.is_zero() { released + gone } else { released };
-        let mut release = release.wake_after(tenure.needed);
-        while let Some((node, vote)) = release.next().await {
-            pending -= 1;
-            released += usize::from(vote == Vote::Granted);
-            gone += usize::from(vote == Vote::NotHeld);
-            votes[node] = vote;
-            let confirmed = done(released, gone) >= tenure.needed && gone + pending <= spare;
-            if gone > spare || confirmed {
-                break;
-            }
-        }
-        let evidence = || pool.evidence(&votes);
-        if gone > spare || !was_valid {
-            Err(UnlockError::WasLost { votes: evidence() })
-        } else if done(released, gone) >= tenure.needed {
-            Ok(if kept.is_zero() {
-                Unlocked::Released
-            } else {
-                Unlocked::KeptFor(kept)
-            })
-        } else {
-            Err(UnlockError::Unconfirmed {
-                free_within: tenure.lease(),
-                votes: evidence(),
-            })
-        }
+    pub async fn unlock(self) -> Result<Unlocked, UnlockError> {
+        self.inner.unlock().await
     }
 
     /// Gives the guard up and keeps the hold until its lease ends. Once all other guards of the hold
     /// have left or were leaked too, it is renewed no longer, and its owner is shut out like anybody
     /// else until then.
-    pub fn leak(mut self) {
-        self.entry.leak();
-    }
-
-    /// Gives it back at once for one that goes on waiting, which stands in the queues in its place from then on.
-    pub(crate) fn give_back(mut self, waiter: Option<InLine>) {
-        if let Departure::Release(outgoing) = self.leave() {
-            outgoing.give_back(waiter);
-        }
-    }
-
-    /// Leaves the hold, once.
-    fn leave(&mut self) -> Departure {
-        let departure = self.entry.leave();
-        let is_over = !matches!(departure, Departure::StillHeld(_) | Departure::NotInside);
-        if is_over && let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
-            owner.forget(self.hold());
-        }
-        departure
+    pub fn leak(self) {
+        self.inner.leak();
     }
 }
 
-impl Drop for MultiLockGuard {
-    fn drop(&mut self) {
-        drop(self.leave());
+impl MultiLockGuard<Exclusive> {
+    /// Goes on holding only to read, and lets others in that read: the guard of a [`write`](crate::MultiLock::write) lock
+    /// gives up what it has for itself before anything is sent, so no writer comes in between. It cannot fail: a master that
+    /// is not told keeps readers out until the hold is renewed there. Where the owner has other guards of it that write, the hold
+    /// is shared when the last of these goes. The token and the validity stay as they are; a hold that was lost stays lost.
+    ///
+    /// The guard of a lock that is not read/write stays the only one: it just does not say so any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, the guard is dropped too, and leaves the hold.
+    pub async fn downgrade(mut self) -> MultiLockGuard<Shared> {
+        self.inner.downgrade().await;
+        MultiLockGuard::of(self.inner)
     }
 }
 
-impl fmt::Debug for MultiLockGuard {
+impl From<MultiLockGuard<Exclusive>> for MultiLockGuard<Either> {
+    fn from(guard: MultiLockGuard<Exclusive>) -> Self {
+        Self::of(guard.inner)
+    }
+}
+
+impl From<MultiLockGuard<Shared>> for MultiLockGuard<Either> {
+    fn from(guard: MultiLockGuard<Shared>) -> Self {
+        Self::of(guard.inner)
+    }
+}
+
+impl<M: Mode> fmt::Debug for MultiLockGuard<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MultiLockGuard")
             .field("names", &self.tenure().names)

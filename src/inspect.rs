@@ -14,6 +14,9 @@ use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::Vote;
 
+/// Beside its holders, a read/write lock keeps in which mode it is held.
+pub(crate) const MODE: &str = "mode";
+
 /// What one master keeps under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,7 +32,23 @@ pub enum NodeState {
         /// Time until it expires unless renewed; `None` when the key has no expiry.
         remaining: Option<Duration>,
     },
-    /// A key that is no reentrant lock: another library's, or a Redisson read/write lock.
+    /// Written under a read/write lock, of this crate or of Redisson.
+    Write {
+        /// Whose it is.
+        holder: Holder,
+        /// How often it was entered, as last told to this master.
+        count: u64,
+        /// Time until it expires unless renewed; `None` when the key has no expiry.
+        remaining: Option<Duration>,
+    },
+    /// Read under a read/write lock, of this crate or of Redisson.
+    Read {
+        /// Who reads. Whose lease has ended stays among them until somebody else comes or leaves.
+        holders: Vec<Holder>,
+        /// Time until the last of them has to be gone unless renewed; `None` when the key has no expiry.
+        remaining: Option<Duration>,
+    },
+    /// A key that is no lock of these kinds: another library's; or read by more than 8,192.
     Foreign {
         /// Its Redis type.
         kind: String,
@@ -50,9 +69,13 @@ pub struct Inspection {
     pub nodes: Vec<(Arc<str>, NodeState)>,
     /// The holder that enough masters agree on for the policy of the lock that was inspected.
     pub agreed: Option<Holder>,
+    /// Those who read it, as far as enough masters agree on each.
+    pub readers: Vec<Holder>,
     /// How many wait for it, by the master that has most of them in its queue. Of each process only one task in front
     /// of its line counts. Who has just gone may still be among them.
     pub waiting: u64,
+    /// How many of these wait to read. Of a process's only one does, until it has been let in.
+    pub waiting_to_read: u64,
     /// The masters that have no vote at the moment because they may have forgotten who holds, and for
     /// how much longer.
     pub quarantined: Vec<(Arc<str>, Duration)>,
@@ -80,19 +103,19 @@ pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> V
         sights.iter().map(state).collect()
     };
     let waiting = |index: usize| {
-        let reports = sights.iter().flatten();
-        reports
-            .map(|report| report.entries[index].waiting)
-            .max()
-            .unwrap_or(0)
+        let entries = sights.iter().flatten().map(|report| &report.entries[index]);
+        let most = entries.max_by_key(|entry| entry.waiting);
+        most.map_or((0, 0), |entry| (entry.waiting, entry.waiting_to_read))
     };
     let quarantined = quarantined(pool);
     names
         .iter()
         .enumerate()
         .map(|(index, name)| (name, states(index), waiting(index)))
-        .map(|(name, states, waiting)| Inspection {
+        .map(|(name, states, (waiting, waiting_to_read))| Inspection {
             waiting,
+            waiting_to_read,
+            readers: readers(&states, needed),
             name: pool.config.namespace.own(name).to_owned(),
             quarantined: quarantined.clone(),
             agreed: agreed(&states, needed),
@@ -118,34 +141,68 @@ fn quarantined(pool: &Pool) -> Vec<(Arc<str>, Duration)> {
 
 fn read(entry: &Entry) -> NodeState {
     let remaining = entry.remaining;
-    match entry.fields.as_slice() {
-        _ if entry.kind == "none" => NodeState::Free,
-        [(owner, count)] if entry.kind == "hash" => match count.parse() {
-            Ok(count) => NodeState::Held {
-                holder: Holder(owner.as_str().into()),
-                count,
-                remaining,
-            },
-            Err(_) => NodeState::Foreign {
-                kind: entry.kind.clone(),
-                remaining,
-            },
-        },
-        _ => NodeState::Foreign {
-            kind: entry.kind.clone(),
+    let foreign = || NodeState::Foreign {
+        kind: entry.kind.clone(),
+        remaining,
+    };
+    let mode = entry.fields.iter().find(|(field, _)| field == MODE);
+    let owners = || entry.fields.iter().filter(|(field, _)| field != MODE);
+    let of = |owner: &str| Holder(owner.into());
+    let only = || {
+        let mut owners = owners();
+        let (Some((owner, count)), None) = (owners.next(), owners.next()) else {
+            return None;
+        };
+        Some((of(owner), count.parse().ok()?))
+    };
+    if entry.kind != "hash" {
+        return if entry.kind == "none" {
+            NodeState::Free
+        } else {
+            foreign()
+        };
+    }
+    match mode.map(|(_, mode)| mode.as_str()) {
+        Some("read") => NodeState::Read {
+            holders: owners().map(|(owner, _)| of(owner)).collect(),
             remaining,
         },
+        Some("write") => only().map_or_else(foreign, |(holder, count)| NodeState::Write {
+            holder,
+            count,
+            remaining,
+        }),
+        Some(_) => foreign(),
+        None => only().map_or_else(foreign, |(holder, count)| NodeState::Held {
+            holder,
+            count,
+            remaining,
+        }),
     }
 }
 
 fn agreed(states: &[NodeState], needed: usize) -> Option<Holder> {
-    let holders = || {
-        states.iter().filter_map(|state| match state {
-            NodeState::Held { holder, .. } => Some(holder),
-            _ => None,
-        })
-    };
-    holders()
-        .find(|candidate| holders().filter(|holder| holder == candidate).count() >= needed)
-        .cloned()
+    let holders = states.iter().filter_map(|state| match state {
+        NodeState::Held { holder, .. } | NodeState::Write { holder, .. } => Some(holder),
+        _ => None,
+    });
+    on_enough(holders.collect(), needed).next()
+}
+
+fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
+    let holders = states.iter().flat_map(|state| match state {
+        NodeState::Read { holders, .. } => holders.as_slice(),
+        _ => &[],
+    });
+    on_enough(holders.collect(), needed).collect()
+}
+
+/// Those that are on so many masters.
+fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> impl Iterator<Item = Holder> {
+    holders.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    let same = holders
+        .chunk_by(|one, other| one == other)
+        .filter(|same| same.len() >= needed);
+    let held: Vec<Holder> = same.map(|same| same[0].clone()).collect();
+    held.into_iter()
 }

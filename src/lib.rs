@@ -19,9 +19,12 @@ mod holder;
 mod inspect;
 mod lock;
 mod masters;
+mod mode;
 mod names;
 mod namespace;
 mod node;
+mod options;
+mod owned_entry;
 mod owner;
 mod policy;
 mod protocol;
@@ -43,12 +46,14 @@ pub use error::{
     Unchartered, Unfit, UnlockError,
 };
 pub use force::{Forced, Spared};
-pub use guard::{MultiLockGuard, Unlocked};
+pub use guard::MultiLockGuard;
 pub use holder::Holder;
 pub use inspect::{Inspection, NodeState};
 pub use lock::MultiLock;
 pub use masters::Masters;
+pub use mode::{Either, Exclusive, Mode, Shared};
 pub use names::Names;
+pub use owned_entry::Unlocked;
 pub use owner::Owner;
 pub use policy::Policy;
 pub use set::{LockSet, LockSetError, RunSetError};

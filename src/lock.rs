@@ -1,45 +1,29 @@
 //! A lock and the options of its call site: [`MultiLock`].
 
-use std::sync::Arc;
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
-
-use crate::acquire::enter::acquire;
-use crate::acquire::terms::Terms;
-use crate::acquire::wait::contend;
-use crate::config::in_range;
-use crate::error::{InvalidInput, LockError, RunError};
-use crate::force::{self, Forced};
+use crate::error::{LockError, RunError};
+use crate::force::Forced;
 use crate::guard::MultiLockGuard;
-use crate::inspect::{self, Inspection};
+use crate::inspect::Inspection;
 use crate::masters::Masters;
+use crate::mode::{Exclusive, Mode, Shared};
 use crate::names::Names;
+use crate::options::Options;
 use crate::owner::Owner;
 use crate::policy::Policy;
-use crate::protocol::tally::Obstacle;
-
-/// Longer than any process waits or holds.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+use crate::protocol::kind::Kind;
 
 /// A lock on one or more names under one policy: set options by value, then await one verb.
 ///
-/// Making one asks nobody anything; it can be kept and used any number of times.
+/// Making one asks nobody anything; it can be kept and used any number of times. What it gives is an [`Exclusive`] guard,
+/// or, after [`read`](Self::read), a [`Shared`] one.
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until one of its verbs is awaited"]
-pub struct MultiLock {
-    masters: Masters,
-    names: Names,
-    policy: Policy,
-    lease: Option<Duration>,
-    wait: Option<Duration>,
-    min_validity: Duration,
-    max_hold: Option<Duration>,
-    at_least: Duration,
-    fenced: bool,
-    fair: bool,
-    owner: Option<Owner>,
+pub struct MultiLock<M = Exclusive> {
+    options: Options,
+    mode: PhantomData<M>,
 }
 
 impl Masters {
@@ -58,48 +42,48 @@ impl Masters {
     /// A lock under any policy.
     pub fn lock(&self, names: impl Into<Names>, policy: Policy) -> MultiLock {
         MultiLock {
-            masters: self.clone(),
-            names: self.client.pool.config.namespace.within(names.into()),
-            policy,
-            lease: None,
-            wait: None,
-            min_validity: Duration::ZERO,
-            max_hold: None,
-            at_least: Duration::ZERO,
-            fenced: true,
-            fair: false,
-            owner: None,
+            options: Options::new(self, names.into(), policy),
+            mode: PhantomData,
         }
     }
 }
 
 impl MultiLock {
-    /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
-    /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
-    /// lives. Counted in whole milliseconds.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
+    /// To read: any number of owners hold the names at once, while nobody writes them.
+    ///
+    /// Laid out as Redisson's `RReadWriteLock`, and excludes its locks, as long as no lease is longer than its
+    /// `lockWatchdogTimeout` (30 s). Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
+    /// nor a reader by later writers, and readers that stand together go in together. A lease ends by itself, however long
+    /// others go on reading. Readers share a fencing token that is not smaller than that of any writer before them, and
+    /// smaller than that of any writer after them.
+    ///
+    /// ```no_run
+    /// # async fn job(masters: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {
+    /// let catalogue = masters.red_lock("catalogue");
+    /// let reading = catalogue.clone().read().lock().await?;
+    /// reading.unlock().await?;
+    /// let writing = catalogue.write().lock().await?;
+    /// // The writer stays in, and lets readers in beside it.
+    /// let reading = writing.downgrade().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn read(self) -> MultiLock<Shared> {
+        MultiLock {
+            options: Options {
+                kind: Kind::Read,
+                ..self.options
+            },
+            mode: PhantomData,
+        }
     }
 
-    /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes. Zero
-    /// is one try that may take as long as [`try_lock`](Self::try_lock) does.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
-        self
-    }
-
-    /// Refuses a hold that would begin with this much validity or less. Zero by default.
-    pub fn min_validity(mut self, min: Duration) -> Self {
-        self.min_validity = min;
-        self
-    }
-
-    /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
-    /// it is renewed for as long as its guard lives. It belongs to the hold: who enters one again
-    /// shares what it began with.
-    pub fn max_hold(mut self, max: Duration) -> Self {
-        self.max_hold = Some(max);
+    /// To write: one owner alone holds the names, and nobody reads them. Use it where others [`read`](Self::read) the
+    /// names, here or by Redisson's `RReadWriteLock`; a lock that is neither does not
+    /// keep that one's clients out.
+    ///
+    /// Its owner may enter again to read. Who reads and asks to write gets [`LockError::Upgrade`].
+    pub fn write(mut self) -> Self {
+        self.options.kind = Kind::Write;
         self
     }
 
@@ -111,14 +95,7 @@ impl MultiLock {
     /// is over, its owner and its process included. Whoever crashes before leaves the names to the lease, which counts from before the
     /// masters were asked. [`force_release`](Self::force_release) ends it at once.
     pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.at_least = at_least;
-        self
-    }
-
-    /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
-    /// masters one key per name. Every lock on a name should have it on, or none.
-    pub fn fenced(mut self, fenced: bool) -> Self {
-        self.fenced = fenced;
+        self.options.at_least = at_least;
         self
     }
 
@@ -128,97 +105,8 @@ impl MultiLock {
     /// the last one; else any, for 30 ms and one hold. With it, of these only those that are older than all who waited.
     /// Call sites may differ in it.
     pub fn fair(mut self) -> Self {
-        self.fair = true;
+        self.options.fair = true;
         self
-    }
-
-    /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
-    /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
-    /// is never shortened.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
-        self
-    }
-
-    /// Tries once, without waiting for whoever holds: one round; a second one where a master has seen a larger
-    /// fencing token or tells of longer leases.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
-    /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Closed`] and [`LockError::Invalid`]
-    /// as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
-    pub async fn try_lock(&self) -> Result<MultiLockGuard, LockError> {
-        acquire(&self.terms()?).await.map_err(|refusal| refusal.error)
-    }
-
-    /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
-    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
-    /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
-    pub async fn lock(&self) -> Result<MultiLockGuard, LockError> {
-        let terms = self.terms()?;
-        if Handle::try_current().is_err() {
-            return self.try_lock().await;
-        }
-        let begun = Instant::now();
-        let mut last = None;
-        let acquired = match self.wait {
-            Some(Duration::ZERO) => once(&terms, &mut last).await,
-            Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
-            None => Some(contend(&terms, &mut last).await),
-        };
-        acquired.unwrap_or_else(|| {
-            Err(LockError::TimedOut {
-                waited: begun.elapsed(),
-                last: last.map(Box::new),
-            })
-        })
-    }
-
-    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If the hold is lost
-    /// meanwhile, the body is dropped at its next await.
-    ///
-    /// ```no_run
-    /// # async fn charge() -> u32 { 7 }
-    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<u32>> {
-    /// let receipt = masters.red_lock("invoice:42").run(async |_guard| charge().await).await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Lock`] when the body never began, as always outside of a tokio runtime, [`RunError::Lost`] when it was dropped,
-    /// [`RunError::Unlock`] with what it returned when it came to its end but the lock did not last
-    /// or its release is not confirmed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped at any point, the body is dropped and the lock released in the background.
-    pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
-        let guard = self.lock().await?;
-        let output = tokio::select! {
-            // The loss first: no step of the body is taken after it.
-            biased;
-            loss = guard.lost() => return Err(RunError::Lost(loss)),
-            output = body(&guard) => output,
-        };
-        match guard.unlock().await {
-            Ok(_) => Ok(output),
-            Err(error) => Err(RunError::Unlock { output, error }),
-        }
     }
 
     /// Has one process of many do a job that never ends, and another one as soon as that one fails: acquires as
@@ -250,9 +138,122 @@ impl MultiLock {
     pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
         loop {
             match self.run(&mut body).await {
-                Err(RunError::Lost(loss)) => tracing::warn!(names = %self.names, %loss, "no longer leading"),
+                Err(RunError::Lost(loss)) => {
+                    tracing::warn!(names = %self.options.names, %loss, "no longer leading");
+                }
                 ended => return ended,
             }
+        }
+    }
+}
+
+impl<M: Mode> MultiLock<M> {
+    /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
+    /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
+    /// lives. Counted in whole milliseconds.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options.lease = Some(lease);
+        self
+    }
+
+    /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes. Zero
+    /// is one try that may take as long as [`try_lock`](Self::try_lock) does.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.options.wait = Some(wait);
+        self
+    }
+
+    /// Refuses a hold that would begin with this much validity or less. Zero by default.
+    pub fn min_validity(mut self, min: Duration) -> Self {
+        self.options.min_validity = min;
+        self
+    }
+
+    /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
+    /// it is renewed for as long as its guard lives. It belongs to the hold: who enters one again
+    /// shares what it began with.
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.options.max_hold = Some(max);
+        self
+    }
+
+    /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
+    /// masters one key per name. Every lock on a name should have it on, or none.
+    pub fn fenced(mut self, fenced: bool) -> Self {
+        self.options.fenced = fenced;
+        self
+    }
+
+    /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
+    /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
+    /// is never shortened.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.options.owner = Some(owner.clone());
+        self
+    }
+
+    /// Tries once, without waiting for whoever holds: one round; a second one where a master has seen a larger
+    /// fencing token or tells of longer leases.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
+    /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
+    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Closed`] and [`LockError::Invalid`]
+    /// as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    pub async fn try_lock(&self) -> Result<MultiLockGuard<M>, LockError> {
+        self.options.try_lock().await.map(MultiLockGuard::of)
+    }
+
+    /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
+    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
+    /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    pub async fn lock(&self) -> Result<MultiLockGuard<M>, LockError> {
+        self.options.lock().await.map(MultiLockGuard::of)
+    }
+
+    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If the hold is lost
+    /// meanwhile, the body is dropped at its next await.
+    ///
+    /// ```no_run
+    /// # async fn charge() -> u32 { 7 }
+    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<u32>> {
+    /// let receipt = masters.red_lock("invoice:42").run(async |_guard| charge().await).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Lock`] when the body never began, as always outside of a tokio runtime, [`RunError::Lost`] when it was dropped,
+    /// [`RunError::Unlock`] with what it returned when it came to its end but the lock did not last
+    /// or its release is not confirmed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped at any point, the body is dropped and the lock released in the background.
+    pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T) -> Result<T, RunError<T>> {
+        let guard = self.lock().await?;
+        let output = tokio::select! {
+            // The loss first: no step of the body is taken after it.
+            biased;
+            loss = guard.lost() => return Err(RunError::Lost(loss)),
+            output = body(&guard) => output,
+        };
+        match guard.unlock().await {
+            Ok(_) => Ok(output),
+            Err(error) => Err(RunError::Unlock { output, error }),
         }
     }
 
@@ -267,8 +268,7 @@ impl MultiLock {
     ///
     /// It changes nothing, so it can be dropped at any point.
     pub async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
-        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
-        Ok(inspect::inspect(pool, &self.names, terms.needed).await)
+        self.options.inspect().await
     }
 
     /// An operator's verb: looks who holds the names, takes them away from these, and wakes who
@@ -288,81 +288,11 @@ impl MultiLock {
     ///
     /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
-        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
-        force::force(pool, &self.names, terms.needed).await
+        self.options.force_release().await
     }
 
-    /// The options of a lock that is taken together with others, checked.
-    pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<Terms, LockError> {
-        let allowed = |what: &str| format!("none on a lock of a set: {what}");
-        if let Some(wait) = self.wait {
-            let allowed = allowed("LockSet::wait counts for all of them");
-            return Err(InvalidInput::new("wait", humantime::format_duration(wait), allowed).into());
-        }
-        if self.owner.is_some() {
-            let allowed = allowed("LockSet::owner holds all of them");
-            return Err(InvalidInput::new("owner", "set", allowed).into());
-        }
-        if !self.at_least.is_zero() {
-            let at_least = humantime::format_duration(self.at_least);
-            let allowed = allowed("what is won while another one is refused is given back at once");
-            return Err(InvalidInput::new("at_least", at_least, allowed).into());
-        }
-        let terms = self.terms()?;
-        Ok(Terms {
-            owner: owner.cloned(),
-            ..terms
-        })
-    }
-
-    /// The options, checked. No master has been asked yet.
-    fn terms(&self) -> Result<Terms, LockError> {
-        self.names.check()?;
-        let config = &self.masters.client.pool.config;
-        let lease = match self.lease {
-            Some(lease) => config.checked_lease(lease)?,
-            // Checked when the masters were connected.
-            None => config.default_lease(),
-        };
-        if !self.min_validity.is_zero() {
-            config.checked_min_validity(self.min_validity, lease)?;
-        }
-        if let Some(wait) = self.wait {
-            in_range("wait", wait, Duration::ZERO, MAX_WAIT)?;
-        }
-        if let Some(max) = self.max_hold {
-            in_range("max_hold", max, lease, MAX_WAIT)?;
-        }
-        if !self.at_least.is_zero() {
-            in_range("at_least", self.at_least, Duration::ZERO, lease)?;
-        }
-        if self.masters.client.pool.is_closed() {
-            return Err(LockError::Closed);
-        }
-        Ok(Terms {
-            client: Arc::clone(&self.masters.client),
-            names: self.names.clone(),
-            policy: self.policy,
-            needed: self.policy.checked(self.masters.len())?,
-            lease,
-            renew: self.lease.is_none(),
-            max_hold: self.max_hold,
-            at_least: self.at_least,
-            fenced: self.fenced,
-            min_validity: self.min_validity,
-            owner: self.owner.clone(),
-            fair: self.fair,
-        })
-    }
-}
-
-/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
-async fn once(terms: &Terms, last: &mut Option<LockError>) -> Option<Result<MultiLockGuard, LockError>> {
-    match acquire(terms).await {
-        Err(refusal) if refusal.obstacle != Obstacle::Final => {
-            *last = Some(refusal.error);
-            None
-        }
-        settled => Some(settled.map_err(|refusal| refusal.error)),
+    /// As one lock of a set, whatever it gives.
+    pub(crate) fn into_options(self) -> Options {
+        self.options
     }
 }

@@ -71,9 +71,9 @@ impl Names {
                     format!("1 to {MAX_BYTES} bytes"),
                 ));
             }
-            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) || name.contains(TIMEOUT) {
                 let allowed = format!(
-                    "names that do not begin as the keys beside locks do: {}",
+                    "names that do not begin as the keys beside locks do: {}; nor have {TIMEOUT} in them",
                     RESERVED.join(", ")
                 );
                 return Err(InvalidInput::new("name", format!("{name:?}"), allowed));
@@ -149,7 +149,15 @@ impl<S: AsRef<str>> FromIterator<S> for Names {
 }
 
 /// How the keys and channels begin that belong to names. A name that begins so could be one of them.
-const RESERVED: [&str; 3] = ["multilock_", "redisson_lock__channel", "redisson_lock_token"];
+const RESERVED: [&str; 4] = [
+    "multilock_",
+    "redisson_lock__channel",
+    "redisson_lock_token",
+    "redisson_rwlock",
+];
+
+/// What stands in the keys that tell how long somebody reads a name.
+pub(crate) const TIMEOUT: &str = ":rwlock_timeout:";
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,10 @@ use crate::acquire::several::{Part, contend_for_all, try_all};
 use crate::acquire::terms::Terms;
 use crate::config::in_range;
 use crate::error::{InvalidInput, LockError};
-use crate::guard::MultiLockGuard;
-use crate::lock::{MAX_WAIT, MultiLock};
+use crate::lock::MultiLock;
+use crate::mode::Mode;
+use crate::options::{MAX_WAIT, Options};
+use crate::owned_entry::OwnedEntry;
 use crate::owner::Owner;
 use crate::protocol::tally::Obstacle;
 use crate::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
@@ -31,7 +33,7 @@ use crate::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 #[derive(Clone, Debug)]
 #[must_use = "a set of locks does nothing until one of its verbs is awaited"]
 pub struct LockSet {
-    locks: Vec<MultiLock>,
+    locks: Vec<Options>,
     wait: Option<Duration>,
     owner: Option<Owner>,
 }
@@ -67,16 +69,16 @@ pub enum RunSetError<T> {
     },
 }
 
-impl MultiLock {
+impl<M: Mode> MultiLock<M> {
     /// This lock and another one, to be taken together or not at all.
-    pub fn and(self, other: Self) -> LockSet {
-        Self::all_of([self, other])
+    pub fn and<N: Mode>(self, other: MultiLock<N>) -> LockSet {
+        Self::all_of([self]).and(other)
     }
 
     /// So many locks, to be taken together or not at all.
     pub fn all_of(locks: impl IntoIterator<Item = Self>) -> LockSet {
         LockSet {
-            locks: locks.into_iter().collect(),
+            locks: locks.into_iter().map(Self::into_options).collect(),
             wait: None,
             owner: None,
         }
@@ -85,8 +87,8 @@ impl MultiLock {
 
 impl LockSet {
     /// One more.
-    pub fn and(mut self, other: MultiLock) -> Self {
-        self.locks.push(other);
+    pub fn and<N: Mode>(mut self, other: MultiLock<N>) -> Self {
+        self.locks.push(other.into_options());
         self
     }
 
@@ -231,7 +233,7 @@ fn apart(before: &Terms, index: usize, terms: &Terms) -> Result<(), InvalidInput
 async fn once(
     terms: &[Terms],
     last: &mut Option<Part<LockError>>,
-) -> Option<Result<Vec<MultiLockGuard>, Part<LockError>>> {
+) -> Option<Result<Vec<OwnedEntry>, Part<LockError>>> {
     match try_all(terms).await {
         Err((index, refusal)) if refusal.obstacle != Obstacle::Final => {
             *last = Some((index, refusal.error));

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::future::{join_all, select_all};
 
 use crate::error::{Loss, Lost, UnlockError};
-use crate::guard::{MultiLockGuard, Unlocked};
+use crate::guard::MultiLockGuard;
+use crate::mode::Either;
+use crate::owned_entry::{OwnedEntry, Unlocked};
 use crate::token::FencingToken;
 
 /// Proof of several holds, valid for as long as all of them are.
@@ -15,7 +17,7 @@ use crate::token::FencingToken;
 #[must_use = "a guard that is dropped at once releases its locks at once"]
 #[clippy::has_significant_drop]
 pub struct LockSetGuard {
-    guards: Vec<MultiLockGuard>,
+    guards: Vec<MultiLockGuard<Either>>,
 }
 
 /// The loss of one of several holds, as [`LockSetGuard::lost`] reports it.
@@ -53,17 +55,18 @@ impl fmt::Display for Failed<'_> {
 }
 
 impl LockSetGuard {
-    pub(crate) fn new(guards: Vec<MultiLockGuard>) -> Self {
+    pub(crate) fn new(entries: Vec<OwnedEntry>) -> Self {
+        let guards = entries.into_iter().map(MultiLockGuard::of).collect();
         Self { guards }
     }
 
     /// One for each lock, in the order in which they were put together.
-    pub fn guards(&self) -> &[MultiLockGuard] {
+    pub fn guards(&self) -> &[MultiLockGuard<Either>] {
         &self.guards
     }
 
     /// Takes them apart, to be given up one by one, in the order in which they were put together.
-    pub fn into_guards(self) -> Vec<MultiLockGuard> {
+    pub fn into_guards(self) -> Vec<MultiLockGuard<Either>> {
         self.guards
     }
 

@@ -33,6 +33,22 @@ impl FencingToken {
         }
     }
 
+    /// The block that begins with this one, for a hold that alone has it.
+    pub(crate) const fn block(self) -> Block {
+        Block {
+            first: self,
+            last: self.last_of_block(),
+        }
+    }
+
+    /// This one alone, for one that shares it.
+    pub(crate) const fn single(self) -> Block {
+        Block {
+            first: self,
+            last: self,
+        }
+    }
+
     /// That of a hold in a block that begins with this one.
     pub(crate) fn of_hold(self, number: u32) -> Self {
         if self == Self::NONE {
@@ -45,6 +61,20 @@ impl FencingToken {
     /// The number.
     pub const fn get(self) -> u64 {
         self.0
+    }
+}
+
+/// The tokens that one acquire takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) first: FencingToken,
+    /// What the fences are left at.
+    pub(crate) last: FencingToken,
+}
+
+impl Block {
+    pub(crate) fn is_none(self) -> bool {
+        self.first == FencingToken::NONE
     }
 }
 

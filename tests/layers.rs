@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 15] = [
+const LAYERS: [&[&str]; 17] = [
     &["time", "votes", "token", "holder"],
     &["error"],
     &["config", "names", "namespace", "policy"],
@@ -15,9 +15,11 @@ const LAYERS: [&[&str]; 15] = [
     &["queue"],
     &["hold"],
     &["owner", "inspect", "force", "masters", "closing"],
+    &["mode", "owned_entry"],
     &["guard", "builder", "env"],
     &["set_guard"],
     &["acquire", "sim"],
+    &["options"],
     &["lock"],
     &["set"],
     &["fuzzing", "crate"],

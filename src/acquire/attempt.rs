@@ -12,11 +12,11 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::{Deferred, Rollback};
 use crate::acquire::terms::Terms;
 use crate::error::LockError;
-use crate::guard::MultiLockGuard;
 use crate::hold::ends::Ends;
 use crate::hold::tenure::{Granted, Hold, Tenure};
 use crate::hold::vote_record::NodeSet;
-use crate::protocol::calls::{self, Fencing, Renewal};
+use crate::owned_entry::OwnedEntry;
+use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::field::Field;
@@ -36,19 +36,44 @@ use crate::votes::Vote;
 /// Where very many wait, their questions come in bursts, and a master may be a few milliseconds behind.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
+/// As whom an attempt asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker<'a> {
+    /// One that waits, and is let into the queues where it is refused.
+    Waiter(&'a InLine),
+    /// One that reads and has this ticket, beside another of its process that waits for both.
+    Beside(u64),
+    /// One that does not wait.
+    Try,
+}
+
+impl<'a> Asker<'a> {
+    /// As a waiter, if there is one.
+    pub(crate) fn of(waiting: Option<&'a InLine>) -> Self {
+        waiting.map_or(Self::Try, Self::Waiter)
+    }
+
+    fn waiter(self) -> Option<&'a InLine> {
+        match self {
+            Self::Waiter(waiting) => Some(waiting),
+            _ => None,
+        }
+    }
+}
+
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
 pub(crate) async fn attempt(
     terms: &Terms,
-    waiting: Option<&InLine>,
+    asker: Asker<'_>,
     clocks: Option<Clocks>,
-) -> Result<MultiLockGuard, Refusal> {
-    let mut acquisition = Acquisition::begin(terms, waiting, clocks);
+) -> Result<OwnedEntry, Refusal> {
+    let mut acquisition = Acquisition::begin(terms, asker, clocks);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
     }
-    if terms.fenced && acquisition.tally.accepted() < terms.needed && !acquisition.raise().await {
+    if terms.fenced && acquisition.accepted() < terms.needed && !acquisition.raise().await {
         return Err(Refusal::unfenced(terms, acquisition.rollback.votes.clone()));
     }
     acquisition.settle()
@@ -68,40 +93,43 @@ struct Acquisition<'a> {
     behind: Behind,
     round: Round,
     rollback: Rollback,
-    /// Who waits; none for a try.
+    /// Who waits, if it does.
     waiting: Option<InLine>,
 }
 
 impl<'a> Acquisition<'a> {
     /// Asks every master.
-    fn begin(terms: &'a Terms, waiting: Option<&InLine>, clocks: Option<Clocks>) -> Self {
+    fn begin(terms: &'a Terms, asking: Asker<'_>, clocks: Option<Clocks>) -> Self {
         let (client, pool) = (&terms.client, &terms.client.pool);
         let (field, proposal) = (client.fresh_field(), Proposal::new(terms, clocks));
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
-        let (waiting, token) = (waiting.cloned(), (proposal.token, Fencing::Proposed));
-        let precedence = match &waiting {
-            Some(waiting) => {
+        let precedence = match asking {
+            Asker::Waiter(waiting) => {
                 waiting.calls.stand();
                 Precedence::Queued(waiting.waiter)
             }
-            None => Precedence::Tried,
+            Asker::Beside(ticket) => Precedence::Ticketed(ticket),
+            Asker::Try => Precedence::Tried,
         };
-        let owner = field.text();
-        let request = calls::acquire(
-            &terms.names,
-            &owner,
-            1,
-            terms.lease,
-            token,
+        let waiting = asking.waiter().cloned();
+        let told = Acquire {
+            names: &terms.names,
+            kind: terms.kind,
+            owner: &field.text(),
+            count: 1,
+            lease: terms.lease,
+            tokens: proposal.tokens(),
+            fencing: Fencing::Proposed,
             precedence,
-            pool.context(),
-        );
+        };
+        let request = calls::acquire(&told, pool.context());
         let mut tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
             field,
-            token: FencingToken::NONE,
+            kind: terms.kind,
+            fence: FencingToken::NONE,
         };
         let in_queues = waiting.clone().map(|InLine { waiter, calls }| (waiter, calls));
         let mut rollback = Rollback::new(pool, claim, in_queues);
@@ -131,7 +159,7 @@ impl<'a> Acquisition<'a> {
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
             let reply = Reply::acquired(answer);
-            self.proposal.saw(reply.highest);
+            self.proposal.saw(&reply);
             self.tally.count(&reply);
             self.obstruction.add(reply.causes.as_deref().unwrap_or_default());
             self.behind.add(reply.behind);
@@ -167,21 +195,37 @@ impl<'a> Acquisition<'a> {
         refusal
     }
 
-    /// Asks the masters that granted to accept a larger token; whether a quorum did. A token counts only
-    /// where grant and acceptance met, so the others are not asked.
+    /// How many masters of the quorum have the token.
+    fn accepted(&mut self) -> usize {
+        if self.terms.kind.is_shared() {
+            self.proposal.take_told()
+        } else {
+            self.tally.accepted()
+        }
+    }
+
+    /// Asks the masters that granted to accept a larger token, or to store what one that reads has taken; whether a
+    /// quorum did. A token counts only where grant and acceptance met, so the others are not asked.
     async fn raise(&mut self) -> bool {
         let (terms, pool) = (self.terms, &self.terms.client.pool);
         let votes = &self.rollback.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
-        self.proposal.raise(granted);
+        let fencing = if terms.kind.is_shared() {
+            self.proposal.write_back();
+            Fencing::Declared
+        } else {
+            self.proposal.raise(granted);
+            Fencing::Proposed
+        };
         let renewal = Renewal {
             names: &terms.names,
+            kind: terms.kind,
             owner: self.field.text(),
             count: 1,
             lease: terms.lease,
-            token: self.proposal.token,
+            tokens: self.proposal.tokens(),
         };
-        let request = calls::extend(&[renewal], Fencing::Proposed, pool.context());
+        let request = calls::extend(&[renewal], fencing, pool.context());
         let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = round.until(self.round.deadline());
         let mut accepted = 0;
@@ -195,7 +239,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Makes a hold of what a quorum granted, and enters it.
-    fn settle(self) -> Result<MultiLockGuard, Refusal> {
+    fn settle(self) -> Result<OwnedEntry, Refusal> {
         let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
         if pool.reckoning.longest_lease() != self.reckoned {
             // Votes are judged by what is known when they are counted, and these were judged by less.
@@ -251,6 +295,7 @@ impl<'a> Acquisition<'a> {
             needed: terms.needed,
             token: self.proposal.token,
             raised: self.proposal.raised,
+            kind: terms.kind,
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),

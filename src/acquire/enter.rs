@@ -1,35 +1,38 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
-use crate::acquire::attempt::attempt;
+use crate::acquire::attempt::{Asker, attempt};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::terms::Terms;
 use crate::error::{ExtendError, InvalidInput, LockError};
-use crate::guard::MultiLockGuard;
 use crate::hold::Term;
 use crate::hold::extend::extend;
 use crate::hold::tenure::Hold;
 use crate::names::Names;
+use crate::owned_entry::OwnedEntry;
 use crate::owner::Standing;
+use crate::protocol::kind::Kind;
 use crate::protocol::tally::Obstacle;
-use crate::queue::InLine;
 use crate::round::clocks::Clocks;
 use crate::token::FencingToken;
 
 /// Tries once.
-pub(crate) async fn acquire(terms: &Terms) -> Result<MultiLockGuard, Refusal> {
-    acquire_as(terms, None, None).await
+pub(crate) async fn acquire(terms: &Terms) -> Result<OwnedEntry, Refusal> {
+    acquire_as(terms, Asker::Try, None).await
 }
 
-/// Asks once, as a waiter or as somebody who tries; by the masters' clocks where they have just been looked at.
+/// Asks once; by the masters' clocks where they have just been looked at.
 pub(crate) async fn acquire_as(
     terms: &Terms,
-    waiting: Option<&InLine>,
+    asker: Asker<'_>,
     clocks: Option<Clocks>,
-) -> Result<MultiLockGuard, Refusal> {
+) -> Result<OwnedEntry, Refusal> {
     if terms.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
     match terms.standing() {
+        Standing::Inside(hold, term) if !term.kind.includes(terms.kind) => {
+            return Err(of_another_kind(terms, &hold, term.kind));
+        }
         Standing::Inside(hold, term) => {
             if let Some(guard) = reenter(terms, hold, term).await? {
                 return Ok(guard);
@@ -41,10 +44,10 @@ pub(crate) async fn acquire_as(
     terms.client.pool.chartered(terms.lease)?;
     terms.client.pool.relief(terms.needed).await;
     let reckoned = terms.client.pool.reckoning.longest_lease();
-    let mut attempted = attempt(terms, waiting, clocks).await;
+    let mut attempted = attempt(terms, asker, clocks).await;
     if attempted.is_err() && terms.client.pool.reckoning.longest_lease() != reckoned {
         // Too little was reckoned with. With what the masters have told, it is tried anew at once.
-        attempted = attempt(terms, waiting, None).await;
+        attempted = attempt(terms, asker, None).await;
     }
     attempted
 }
@@ -60,8 +63,9 @@ async fn reenter(
         at: mut now,
         left,
         lease,
+        ..
     }: Term,
-) -> Result<Option<MultiLockGuard>, Refusal> {
+) -> Result<Option<OwnedEntry>, Refusal> {
     // The hold was granted, and is renewed, by so many masters only.
     if terms.needed > hold.tenure.needed {
         let allowed = format!(
@@ -104,12 +108,28 @@ async fn reenter(
             Ok(Some(guard))
         }
         Ok(guard) => Ok(Some(guard)),
+        Err(hold) if !hold.tenure.kind().includes(terms.kind) => {
+            Err(of_another_kind(terms, &hold, hold.tenure.kind()))
+        }
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => {
             Err(Refusal::too_late(terms, hold.remaining(), hold.tenure.votes()))
         }
         Err(_) => Ok(None),
     }
+}
+
+/// The owner holds for something else. Two that read and want to write would wait for each other for ever.
+fn of_another_kind(terms: &Terms, hold: &Hold, its: Kind) -> Refusal {
+    let names = &hold.tenure.names;
+    if (its, terms.kind) == (Kind::Read, Kind::Write) {
+        return LockError::Upgrade {
+            held: names.to_string(),
+        }
+        .into();
+    }
+    let allowed = format!("{its}, as the owner holds {names}");
+    InvalidInput::new("kind", terms.kind, allowed).into()
 }
 
 fn overlapping(terms: &Terms, held: &Names) -> InvalidInput {

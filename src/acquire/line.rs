@@ -20,6 +20,8 @@ pub(super) struct LinePlace<'a> {
 pub(super) enum Got {
     /// It is the one to ask the masters.
     Turn(Turn<Hold>),
+    /// It may ask beside others that want the same.
+    Open,
     /// A hold that the one ahead has left; none if that has gone on meanwhile.
     Entry(Option<Entry>),
 }
@@ -38,6 +40,7 @@ impl LinePlace<'_> {
     fn got(&self, given: Given<Hold>) -> Got {
         match given {
             Given::Turn(turn) => Got::Turn(turn),
+            Given::Open => Got::Open,
             Given::Passed(hold) => Got::Entry(Entry::passed(self.client, hold, self.renew)),
         }
     }

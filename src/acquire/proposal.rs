@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::acquire::terms::Terms;
+use crate::protocol::reply::Reply;
 use crate::round::clocks::{self, Clocks};
 use crate::time::rounded::Rounded;
-use crate::token::FencingToken;
+use crate::token::{Block, FencingToken};
 use crate::votes::Vote;
 
 /// A token, and the masters' clocks that it was made from; none for a lock that is not fenced.
@@ -13,6 +14,8 @@ pub(super) struct Proposal<'a> {
     terms: &'a Terms,
     pub(super) token: FencingToken,
     pub(super) raised: bool,
+    /// The largest token that masters have told to one that reads, and how many of them.
+    told: (u64, usize),
     clocks: Option<Clocks>,
 }
 
@@ -29,7 +32,17 @@ impl<'a> Proposal<'a> {
             terms,
             token,
             raised: false,
+            told: (0, 0),
             clocks,
+        }
+    }
+
+    /// What an acquire takes of it.
+    pub(super) fn tokens(&self) -> Block {
+        if self.terms.kind.is_shared() {
+            self.token.single()
+        } else {
+            self.token.block()
         }
     }
 
@@ -51,11 +64,31 @@ impl<'a> Proposal<'a> {
         objections
     }
 
-    /// Takes note of the largest fence of these names that a master told.
-    pub(super) fn saw(&self, highest: u64) {
+    /// Who reads takes the largest token that a master of its quorum has told; how many have it.
+    pub(super) fn take_told(&mut self) -> usize {
+        let (token, masters) = self.told;
+        self.token = FencingToken(token);
+        masters
+    }
+
+    /// Takes note of the largest fence of these names that a master told with its vote.
+    pub(super) fn saw(&mut self, reply: &Reply) {
+        let highest = reply.highest;
+        if reply.vote == Vote::Granted {
+            self.told = match self.told {
+                (told, masters) if told == highest => (told, masters + 1),
+                (told, _) if told < highest => (highest, 1),
+                told => told,
+            };
+        }
         if let Some(shown) = self.clocks.as_ref().and_then(Clocks::median_us) {
             self.terms.client.tokens.saw(&self.terms.names, highest, shown);
         }
+    }
+
+    /// Has what it has taken stored where less is.
+    pub(super) fn write_back(&mut self) {
+        self.raised = true;
     }
 
     /// Proposes a larger one: above the first, and above the clocks of those that are to accept it.

@@ -36,7 +36,7 @@ pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Ref
     let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
     if is_first && told.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
-        waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names).await);
+        waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names, terms.kind).await);
         return;
     }
     let timer = match refusal.obstacle {

@@ -11,6 +11,7 @@ use futures::future::{join, maybe_done, select_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
@@ -18,7 +19,7 @@ use crate::acquire::terms::Terms;
 use crate::acquire::wait::{after, be_courteous};
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
-use crate::guard::MultiLockGuard;
+use crate::owned_entry::OwnedEntry;
 use crate::protocol::tally::Obstacle;
 use crate::round::clocks::Clocks;
 
@@ -26,7 +27,7 @@ use crate::round::clocks::Clocks;
 pub(crate) type Part<E> = (usize, E);
 
 /// Asks once for all of them, each in a round of its own; the first that is lost ends the others.
-pub(crate) async fn try_all(all: &[Terms]) -> Result<Vec<MultiLockGuard>, Part<Refusal>> {
+pub(crate) async fn try_all(all: &[Terms]) -> Result<Vec<OwnedEntry>, Part<Refusal>> {
     let attempt = |(index, terms)| async move { (index, acquire(terms).await) };
     let mut attempts: FuturesUnordered<_> = all.iter().enumerate().map(attempt).collect();
     let mut won = Vec::with_capacity(all.len());
@@ -47,7 +48,7 @@ pub(crate) async fn try_all(all: &[Terms]) -> Result<Vec<MultiLockGuard>, Part<R
 pub(crate) async fn contend_for_all(
     all: &[Terms],
     last: &mut Option<Part<LockError>>,
-) -> Result<Vec<MultiLockGuard>, Part<LockError>> {
+) -> Result<Vec<OwnedEntry>, Part<LockError>> {
     let mut members: Vec<Member<'_>> = all.iter().map(Member::begin).collect();
     let mut blocked: Option<Blocked> = None;
     let agreed = agree(&mut members);
@@ -84,7 +85,7 @@ pub(crate) async fn contend_for_all(
 
 /// What became of a round: all of the guards, or who was refused.
 enum Round {
-    Won(Vec<MultiLockGuard>),
+    Won(Vec<OwnedEntry>),
     Lost(Vec<Option<Refusal>>),
 }
 
@@ -95,7 +96,7 @@ async fn ask_all(members: &mut [Member<'_>], is_reserved: bool) -> Result<Round,
         .iter_mut()
         .map(|member| member.waiting.clocks.take())
         .collect();
-    let mut won: Vec<Option<MultiLockGuard>> = members.iter().map(|_| None).collect();
+    let mut won: Vec<Option<OwnedEntry>> = members.iter().map(|_| None).collect();
     let mut refused: Vec<Option<Refusal>> = members.iter().map(|_| None).collect();
     let attempts = members.iter().zip(clocks).enumerate();
     let mut attempts: FuturesUnordered<_> = attempts
@@ -131,12 +132,8 @@ async fn ask_all(members: &mut [Member<'_>], is_reserved: bool) -> Result<Round,
     Ok(Round::Lost(refused))
 }
 
-async fn ask(
-    index: usize,
-    member: &Member<'_>,
-    clocks: Option<Clocks>,
-) -> Part<Result<MultiLockGuard, Refusal>> {
-    let attempted = acquire_as(member.terms, member.waiting.place(), clocks).await;
+async fn ask(index: usize, member: &Member<'_>, clocks: Option<Clocks>) -> Part<Result<OwnedEntry, Refusal>> {
+    let attempted = acquire_as(member.terms, Asker::of(member.waiting.place()), clocks).await;
     let attempted = attempted.and_then(|guard| still_good(member.terms, &guard).map(|()| guard));
     (index, attempted)
 }
@@ -259,7 +256,7 @@ fn agree(members: &mut [Member<'_>]) -> Option<u64> {
 }
 
 /// Rounds of others may have taken long.
-fn still_good(terms: &Terms, guard: &MultiLockGuard) -> Result<(), Refusal> {
+fn still_good(terms: &Terms, guard: &OwnedEntry) -> Result<(), Refusal> {
     let left = guard.validity();
     if left > terms.min_validity {
         return Ok(());

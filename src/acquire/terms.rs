@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guard::MultiLockGuard;
 use crate::hold::client::Client;
 use crate::hold::entry::Entry;
 use crate::hold::tenure::Hold;
 use crate::names::Names;
+use crate::owned_entry::OwnedEntry;
 use crate::owner::{Owner, Standing};
 use crate::policy::Policy;
+use crate::protocol::kind::Kind;
 use crate::queue::Wanted;
 use crate::time::clock::Moment;
 
@@ -18,6 +19,7 @@ use crate::time::clock::Moment;
 pub(crate) struct Terms {
     pub(crate) client: Arc<Client>,
     pub(crate) names: Names,
+    pub(crate) kind: Kind,
     pub(crate) policy: Policy,
     pub(crate) needed: usize,
     pub(crate) lease: Duration,
@@ -44,6 +46,7 @@ impl Terms {
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted {
             names: self.names.clone(),
+            kind: self.kind,
             needed: self.needed,
             lease: self.lease,
             min_validity: self.min_validity,
@@ -60,7 +63,7 @@ impl Terms {
     }
 
     /// Takes over a hold that was passed on; `None`, and it goes on, where too little of it is left by now.
-    pub(crate) fn take_over(&self, entry: Entry) -> Option<MultiLockGuard> {
+    pub(crate) fn take_over(&self, entry: Entry) -> Option<OwnedEntry> {
         if entry.hold.remaining() <= self.min_validity {
             return None;
         }
@@ -68,19 +71,19 @@ impl Terms {
             owner.remember(&entry.hold);
         }
         tracing::debug!(names = %self.names, "hold taken over");
-        let guard = MultiLockGuard::of(entry, self.owner.as_ref());
+        let guard = OwnedEntry::of(entry, self.owner.as_ref());
         self.keep(&guard, self.client.pool.clock.now());
         Some(guard)
     }
 
     /// Enters a hold, if at `now` it has more validity left than is wanted; else gives it back.
-    pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<MultiLockGuard, Hold> {
-        let owner = self.owner.as_ref();
-        MultiLockGuard::enter(&self.client, hold, owner, now, self.min_validity, self.renew)
+    pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<OwnedEntry, Hold> {
+        let entry = Entry::new(&self.client, hold, now, self.min_validity, self.renew, self.kind)?;
+        Ok(OwnedEntry::of(entry, self.owner.as_ref()))
     }
 
     /// Has a hold that is handed out at `now` last as long as is wanted.
-    pub(crate) fn keep(&self, guard: &MultiLockGuard, now: Moment) {
+    pub(crate) fn keep(&self, guard: &OwnedEntry, now: Moment) {
         if !self.at_least.is_zero() {
             guard.keep_at_least(now, self.at_least);
         }

@@ -8,16 +8,17 @@ use std::pin::pin;
 
 use tokio::time::{sleep, sleep_until};
 
+use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::line::{Got, LinePlace};
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rest::rest;
 use crate::acquire::terms::Terms;
-use crate::acquire::waiting::{Asked, Waiting};
+use crate::acquire::waiting::{Asked, InLineAs, Waiting};
 use crate::error::LockError;
-use crate::guard::MultiLockGuard;
 use crate::hold::tenure::Hold;
+use crate::owned_entry::OwnedEntry;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
 use crate::queue::Turn;
@@ -26,10 +27,7 @@ use crate::queue::Turn;
 /// in `last`, for the caller whose patience ends.
 ///
 /// Dropped at any point, it leaves the line and the queues, and rolls back.
-pub(crate) async fn contend(
-    terms: &Terms,
-    last: &mut Option<LockError>,
-) -> Result<MultiLockGuard, LockError> {
+pub(crate) async fn contend(terms: &Terms, last: &mut Option<LockError>) -> Result<OwnedEntry, LockError> {
     let mut waiting = Waiting::begin(terms);
     let turn = match line_up(terms, &mut waiting, last).await? {
         ControlFlow::Continue(turn) => turn,
@@ -39,7 +37,11 @@ pub(crate) async fn contend(
         be_courteous(terms, &mut waiting).await?;
         let asked = waiting.prepare();
         let clocks = waiting.clocks.take();
-        let refusal = match acquire_as(terms, waiting.place(), clocks).await {
+        let refusal = match acquire_as(terms, Asker::of(waiting.place()), clocks).await {
+            Ok(guard) if terms.kind.is_shared() => {
+                turn.open();
+                return Ok(guard);
+            }
             Ok(guard) => {
                 guard.keep_turn(turn);
                 return Ok(guard);
@@ -47,6 +49,7 @@ pub(crate) async fn contend(
             Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
+        turn.refused();
         *last = Some(refusal.error.clone());
         after(terms, &mut waiting, &refusal, &asked).await?;
     }
@@ -95,13 +98,13 @@ async fn line_up(
     terms: &Terms,
     waiting: &mut Waiting<'_>,
     last: &mut Option<LockError>,
-) -> Result<ControlFlow<MultiLockGuard, Turn<Hold>>, LockError> {
+) -> Result<ControlFlow<OwnedEntry, Turn<Hold>>, LockError> {
     loop {
-        let place = match waiting.join_line() {
-            Ok(turn) => return Ok(ControlFlow::Continue(turn)),
-            Err(place) => place,
+        let got = match waiting.join_line() {
+            InLineAs::Front(turn) => return Ok(ControlFlow::Continue(turn)),
+            InLineAs::Beside => Some(Got::Open),
+            InLineAs::Behind(place) => unless_closed(terms, turn(terms, place)).await?,
         };
-        let got = unless_closed(terms, turn(terms, place)).await?;
         // They have gone on meanwhile.
         waiting.clocks = None;
         match got {
@@ -111,6 +114,17 @@ async fn line_up(
                     return Ok(ControlFlow::Break(guard));
                 }
                 // It came too late, and has gone on to the next one.
+                continue;
+            }
+            Some(Got::Open) => {
+                be_courteous(terms, waiting).await?;
+                let asker = waiting.beside();
+                match acquire_as(terms, asker, waiting.clocks.take()).await {
+                    Ok(guard) => return Ok(ControlFlow::Break(guard)),
+                    Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
+                    // Whoever stands in front has been told the same, or is about to be.
+                    Err(refusal) => *last = Some(refusal.error),
+                }
                 continue;
             }
             None => {}

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::acquire::attempt::Asker;
 use crate::acquire::line::LinePlace;
 use crate::acquire::pauses::Pauses;
 use crate::acquire::refusal::Refusal;
@@ -15,7 +16,7 @@ use crate::node::waiters::Heard;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
 use crate::queue::subscription::{self, NoticeCounts, Subscription};
-use crate::queue::{InLine, Successor, Turn};
+use crate::queue::{InLine, Joined, Successor, Turn};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::votes::Vote;
@@ -27,6 +28,14 @@ pub(super) struct Asked {
     pub(super) noticed: Option<NoticeCounts>,
     /// Whether it asked as one that stands in the queues.
     pub(super) stood: bool,
+}
+
+/// Its place in the line of this process.
+pub(super) enum InLineAs<'a> {
+    Front(Turn<Hold>),
+    /// It may ask without a place.
+    Beside,
+    Behind(LinePlace<'a>),
 }
 
 /// Dropped, it leaves every queue.
@@ -63,6 +72,7 @@ impl<'a> Waiting<'a> {
             ticket: 0,
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
+            reads: terms.kind.is_shared(),
         };
         let mut waiting = Self {
             terms,
@@ -84,7 +94,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Joins the line of this process.
-    pub(super) fn join_line(&self) -> Result<Turn<Hold>, LinePlace<'a>> {
+    pub(super) fn join_line(&self) -> InLineAs<'a> {
         let (client, renew) = (&self.terms.client, self.terms.renew);
         let successor = Successor {
             ticket: Some(self.place.waiter.ticket).filter(|ticket| *ticket > 0),
@@ -96,11 +106,25 @@ impl<'a> Waiting<'a> {
         let joined = client
             .lines
             .join(&self.terms.wanted(), self.place.clone(), successor);
-        joined.map_err(|standing| LinePlace {
-            client,
-            standing,
-            renew,
-        })
+        match joined {
+            Joined::Turn(turn) => InLineAs::Front(turn),
+            Joined::Beside => InLineAs::Beside,
+            Joined::Behind(standing) => InLineAs::Behind(LinePlace {
+                client,
+                standing,
+                renew,
+            }),
+        }
+    }
+
+    /// As whom to ask beside others.
+    pub(super) fn beside(&mut self) -> Asker<'static> {
+        self.draw_ticket();
+        if self.has_ticket {
+            Asker::Beside(self.place.waiter.ticket)
+        } else {
+            Asker::Try
+        }
     }
 
     /// Makes ready for the next attempt.

@@ -88,6 +88,13 @@ pub enum LockError {
         /// What every master answered.
         votes: Votes,
     },
+    /// The owner reads these names and asks to write them. Two that did so would wait for each other for ever, so no
+    /// master was asked: leave first, or ask to write from the beginning.
+    #[error("the owner holds {held} to read, which it has to give up before it may write")]
+    Upgrade {
+        /// The names that it reads.
+        held: String,
+    },
     /// The lease is not in force yet. [`lock`](crate::MultiLock::lock) waits for it.
     #[error(transparent)]
     Unchartered(#[from] Unchartered),
@@ -117,7 +124,7 @@ impl LockError {
     /// What every master answered on the last round, where there was one.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Invalid(_) | Self::Unchartered(_) | Self::Closed => None,
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Unchartered(_) | Self::Closed => None,
             Self::Contended { votes, .. }
             | Self::Unreachable { votes }
             | Self::Unfenced { votes }

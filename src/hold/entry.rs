@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::hold::Left;
 use crate::hold::client::Client;
+use crate::hold::downgrade::Downgrade;
 use crate::hold::release::Release;
 use crate::hold::tenure::{Hold, Tenure};
+use crate::protocol::kind::Kind;
 use crate::queue::place::Next;
 use crate::queue::{InLine, Turn};
 use crate::round::pool::Pool;
@@ -20,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) hold: Hold,
     /// Whether it wants the hold renewed.
     renew: bool,
+    /// Whether it lets others in beside it that read.
+    is_shared: bool,
     /// Whether it still counts in its hold.
     inside: bool,
 }
@@ -28,6 +32,8 @@ pub(crate) struct Entry {
 pub(crate) enum Departure {
     /// Other guards are still in; this many.
     StillHeld(u64),
+    /// Other guards are still in, and only read: the masters are being told.
+    Downgraded(Downgrade),
     /// The next task of this process has it.
     HandedOn,
     /// It is to be released.
@@ -57,8 +63,9 @@ impl Entry {
         now: Moment,
         min_validity: Duration,
         renew: bool,
+        kind: Kind,
     ) -> Result<Self, Hold> {
-        let Some(entered) = hold.enter(now, min_validity, renew) else {
+        let Some(entered) = hold.enter(now, min_validity, renew, kind) else {
             return Err(hold);
         };
         if entered.first_to_renew {
@@ -68,6 +75,7 @@ impl Entry {
             client: Arc::clone(client),
             hold,
             renew,
+            is_shared: kind.is_shared(),
             inside: true,
         })
     }
@@ -85,8 +93,16 @@ impl Entry {
             client: Arc::clone(client),
             hold,
             renew,
+            is_shared: false,
             inside: true,
         })
+    }
+
+    /// Lets others in beside it that read. What the masters are told, if anything.
+    pub(crate) fn downgrade(&mut self) -> Option<Downgrade> {
+        let was_shared = std::mem::replace(&mut self.is_shared, true);
+        let is_told = !was_shared && self.hold.give_up_exclusive();
+        is_told.then(|| Downgrade::begin(&self.client.pool, &self.hold.tenure))
     }
 
     /// Leaves the hold, once.
@@ -94,8 +110,11 @@ impl Entry {
         if !std::mem::take(&mut self.inside) {
             return Departure::NotInside;
         }
-        match self.hold.leave(self.renew) {
+        match self.hold.leave(self.renew, self.is_shared) {
             Left::Inside(count) => return Departure::StillHeld(count),
+            Left::Downgraded => {
+                return Departure::Downgraded(Downgrade::begin(&self.client.pool, &self.hold.tenure));
+            }
             Left::Leaked(count) => {
                 self.abandon();
                 return Departure::StillHeld(count);

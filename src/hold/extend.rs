@@ -14,7 +14,7 @@ use crate::hold::client::Client;
 use crate::hold::ends::Ends;
 use crate::hold::tenure::{Hold, Tenure};
 use crate::hold::vote_record::NodeSet;
-use crate::protocol::calls::{self, Fencing, Renewal};
+use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::Reply;
@@ -56,10 +56,11 @@ impl Extended {
     fn renewal(&self) -> Renewal<'_> {
         Renewal {
             names: &self.hold.tenure.names,
+            kind: self.hold.tenure.kind(),
             owner: self.hold.tenure.field.text(),
             count: self.hold.tenure.count(),
             lease: self.lease,
-            token: self.hold.tenure.token,
+            tokens: self.hold.tenure.tokens(),
         }
     }
 }
@@ -199,17 +200,18 @@ impl Extension {
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
         let tenure = &hold.tenure;
-        let round = tenure.while_valid(node, |count| {
-            let declared = (tenure.token, Fencing::Declared);
-            let request = calls::acquire(
-                &tenure.names,
-                &tenure.field.text(),
+        let round = tenure.while_valid(node, |count, kind| {
+            let acquire = Acquire {
+                names: &tenure.names,
+                kind,
+                owner: &tenure.field.text(),
                 count,
-                *lease,
-                declared,
-                Precedence::Resumed,
-                self.client.pool.context(),
-            );
+                lease: *lease,
+                tokens: tenure.tokens(),
+                fencing: Fencing::Declared,
+                precedence: Precedence::Resumed,
+            };
+            let request = calls::acquire(&acquire, self.client.pool.context());
             Round::begin(
                 &self.client.pool,
                 &request,

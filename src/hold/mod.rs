@@ -5,6 +5,7 @@
 //! when a hold passes to the next task of this process that waits for the same: what they know is the tenure.
 
 pub(crate) mod client;
+pub(crate) mod downgrade;
 pub(crate) mod ends;
 pub(crate) mod entry;
 pub(crate) mod extend;

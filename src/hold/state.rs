@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::ends::Ends;
 use super::vote_record::{NodeSet, VoteRecord};
 use crate::error::LossCause;
+use crate::protocol::kind::Kind;
 use crate::queue::Successor;
 use crate::time::clock::Moment;
 use crate::votes::Vote;
@@ -24,6 +25,8 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) phase: Phase,
+    /// What it is now: one that was to write may come to read.
+    pub(super) kind: Kind,
     pub(super) ends: Ends,
     pub(super) lease: Duration,
     /// Whether some master may keep it for longer than that.
@@ -33,8 +36,9 @@ pub(super) struct State {
     since: Moment,
     /// Whether its task has it, to which it may have been passed.
     is_taken: bool,
-    /// How many guards are in.
+    /// How many guards are in, and how many of these are exclusive.
     count: u64,
+    exclusive: u64,
     /// How many of these were leaked, and never leave.
     leaked: u64,
     /// How many of its guards want it renewed, and for how long at the most.
@@ -72,6 +76,7 @@ pub(crate) struct Term {
     /// Validity that is left.
     pub(crate) left: Duration,
     pub(crate) lease: Duration,
+    pub(crate) kind: Kind,
 }
 
 /// What entering a hold changed.
@@ -88,6 +93,8 @@ pub(crate) enum Left {
     Inside(u64),
     /// The same, and all of them were leaked.
     Leaked(u64),
+    /// The same, and all of them only read, from now on.
+    Downgraded,
     /// That was the last one.
     Last,
 }
@@ -110,6 +117,7 @@ pub(crate) enum Upkeep {
 impl State {
     /// A tenure whose first hold nobody has entered yet.
     pub(super) fn new(
+        kind: Kind,
         ends: Ends,
         lease: Duration,
         since: Moment,
@@ -118,6 +126,7 @@ impl State {
     ) -> Self {
         Self {
             phase: Phase::Held,
+            kind,
             ends,
             lease,
             is_longer: false,
@@ -125,6 +134,7 @@ impl State {
             since,
             is_taken: true,
             count: 0,
+            exclusive: 0,
             leaked: 0,
             renewing: 0,
             max_hold,
@@ -179,6 +189,7 @@ impl State {
             at: now,
             left,
             lease: self.lease,
+            kind: self.kind,
         }
     }
 
@@ -192,29 +203,35 @@ impl State {
         self.count.max(1)
     }
 
-    /// One more guard is in, if more than `min_validity` is left at `now`.
+    /// One more guard is in, if more than `min_validity` is left at `now` and the hold allows what it is for.
     pub(super) fn enter(
         &mut self,
         number: u32,
         now: Moment,
         min_validity: Duration,
         renew: bool,
+        kind: Kind,
     ) -> Option<Entered> {
-        if self.is_leaked() || self.remaining(number, now) <= min_validity {
+        if self.is_leaked() || self.remaining(number, now) <= min_validity || !self.kind.includes(kind) {
             return None;
         }
         let first_to_renew = renew && self.renewing == 0;
         self.count += 1;
+        self.exclusive += u64::from(!kind.is_shared());
         self.renewing += u64::from(renew);
         Some(Entered { first_to_renew })
     }
 
-    /// One guard of the hold leaves; the last one leaves it vacant.
-    pub(super) fn leave(&mut self, renew: bool) -> Left {
+    /// One guard of the hold leaves; the last one leaves it vacant, and the last one that is exclusive to those that
+    /// read.
+    pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> Left {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
+        let is_downgraded = !is_shared && self.give_up_exclusive();
         if self.count > 0 {
-            return if self.is_leaked() {
+            return if is_downgraded {
+                Left::Downgraded
+            } else if self.is_leaked() {
                 Left::Leaked(self.count)
             } else {
                 Left::Inside(self.count)
@@ -226,6 +243,16 @@ impl State {
         Left::Last
     }
 
+    /// One guard is exclusive no longer; whether the hold has to tell so.
+    pub(super) fn give_up_exclusive(&mut self) -> bool {
+        self.exclusive = self.exclusive.saturating_sub(1);
+        let is_downgraded = self.exclusive == 0 && self.count > 0 && self.kind == Kind::Write;
+        if is_downgraded {
+            self.kind = Kind::Read;
+        }
+        is_downgraded && self.phase == Phase::Held && !self.released
+    }
+
     /// The next hold begins, with one guard in it, if there is a vacant tenure to have; its number.
     pub(super) fn pass(&mut self, now: Moment, successor: &Successor) -> Option<u32> {
         if self.phase != Phase::Vacant {
@@ -235,6 +262,7 @@ impl State {
         self.number += 1;
         self.since = now;
         self.count = 1;
+        self.exclusive = 1;
         self.leaked = 0;
         // Not before it is taken: nobody may ever poll who it was passed to.
         self.renewing = 0;
@@ -262,6 +290,7 @@ impl State {
         let is_late = self.phase == Phase::Held && !self.is_taken && now.since(self.since) >= TAKEN_WITHIN;
         if is_late {
             self.count = 0;
+            self.exclusive = 0;
             self.phase = Phase::Vacant;
         }
         is_late

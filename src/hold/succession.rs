@@ -66,6 +66,7 @@ fn is_in_turn(offer: &Offer, wanted: &Wanted, next: &Successor) -> bool {
 mod tests {
     use super::*;
     use crate::names::Names;
+    use crate::protocol::kind::Kind;
 
     const LEASE: Duration = Duration::from_secs(30);
 
@@ -90,6 +91,7 @@ mod tests {
             min_validity: Duration::ZERO,
             fenced: true,
             fair: false,
+            kind: Kind::Plain,
         };
         let mut next = Successor {
             ticket: Some(500),

@@ -22,10 +22,11 @@ use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
+use crate::protocol::kind::Kind;
 use crate::protocol::reply::Behind;
 use crate::queue::{LineRef, Successor, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
-use crate::token::FencingToken;
+use crate::token::{Block, FencingToken};
 use crate::votes::Vote;
 
 /// What one successful round gave.
@@ -40,6 +41,8 @@ pub(crate) struct Tenure {
     pub(crate) token: FencingToken,
     /// Whether the token is another than that of its acquire, which stored it along with the field.
     raised: bool,
+    /// What its round asked for.
+    granted: Kind,
     /// Who waited for the names when it was granted.
     pub(crate) behind: Behind,
     clock: Clock,
@@ -61,6 +64,7 @@ pub(crate) struct Granted {
     pub(crate) needed: usize,
     pub(crate) token: FencingToken,
     pub(crate) raised: bool,
+    pub(crate) kind: Kind,
     pub(crate) behind: Behind,
     pub(crate) begun: Moment,
     pub(crate) took: Duration,
@@ -86,11 +90,13 @@ impl Tenure {
             needed: granted.needed,
             token: granted.token,
             raised: granted.raised,
+            granted: granted.kind,
             behind: granted.behind,
             clock,
             begun: granted.begun,
             took: granted.took,
             state: Mutex::new(State::new(
+                granted.kind,
                 granted.ends,
                 granted.lease,
                 granted.begun,
@@ -112,7 +118,21 @@ impl Tenure {
 
     /// How many keys it has in an extension.
     pub(crate) fn extended_keys(&self) -> usize {
-        calls::extended_keys(&self.names, self.token)
+        calls::extended_keys(&self.names, self.granted, self.tokens())
+    }
+
+    /// What it is now.
+    pub(crate) fn kind(&self) -> Kind {
+        self.state().kind
+    }
+
+    /// Its tokens; who reads shares the one that is there.
+    pub(crate) fn tokens(&self) -> Block {
+        if self.granted.is_shared() {
+            self.token.single()
+        } else {
+            self.token.block()
+        }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -138,8 +158,9 @@ impl Tenure {
         Claim {
             names: self.names.clone(),
             field: self.field,
-            token: if self.raised {
-                self.token
+            kind: self.granted,
+            fence: if self.raised {
+                self.tokens().last
             } else {
                 FencingToken::NONE
             },
@@ -187,13 +208,13 @@ impl Tenure {
 
     /// Does `send` on behalf of it, which will put something of it on a master, unless it has
     /// ended. What is sent here is sent before its release is.
-    pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64) -> T) -> Option<T> {
+    pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64, Kind) -> T) -> Option<T> {
         let mut state = self.state();
         if state.left(self.clock.now()).is_zero() {
             return None;
         }
         state.touched.insert(node);
-        Some(send(state.entries()))
+        Some(send(state.entries(), state.kind))
     }
 
     /// What the watchdog is to do with it.
@@ -238,7 +259,8 @@ impl Tenure {
 
     fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &Successor) -> Option<Hold> {
         // The turn may be another line's, kept by a hold that was entered again.
-        let is_wanted = wanted.names == self.names
+        let is_wanted = wanted.kind == self.granted
+            && wanted.names == self.names
             && wanted.needed == self.needed
             && wanted.fenced == (self.token != FencingToken::NONE);
         if !is_wanted {
@@ -246,6 +268,9 @@ impl Tenure {
         }
         let now = self.clock.now();
         let mut state = self.state();
+        if state.kind != wanted.kind || wanted.kind.is_shared() {
+            return None;
+        }
         let offer = Offer {
             number: state.number() + 1,
             left: state.left(now),
@@ -330,17 +355,31 @@ impl Hold {
 
     /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
     /// as long as it is in.
-    pub(crate) fn enter(&self, now: Moment, min_validity: Duration, renew: bool) -> Option<Entered> {
-        self.tenure.state().enter(self.number, now, min_validity, renew)
+    pub(crate) fn enter(
+        &self,
+        now: Moment,
+        min_validity: Duration,
+        renew: bool,
+        kind: Kind,
+    ) -> Option<Entered> {
+        self.tenure
+            .state()
+            .enter(self.number, now, min_validity, renew, kind)
     }
 
     /// Leaves once, for who is in. The last to leave ends the validity before anything is sent, or passed on.
-    pub(crate) fn leave(&self, renew: bool) -> Left {
-        let left = self.tenure.state().leave(renew);
+    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> Left {
+        let left = self.tenure.state().leave(renew, is_shared);
         if left == Left::Last {
             self.tenure.changed.notify_waiters();
         }
         left
+    }
+
+    /// One guard is exclusive no longer; whether the masters are to be told. Nothing that lets in those who read is sent
+    /// before this.
+    pub(crate) fn give_up_exclusive(&self) -> bool {
+        self.tenure.state().give_up_exclusive()
     }
 
     /// Takes it, where it was passed on; not once it was taken back.
@@ -438,6 +477,7 @@ pub(crate) mod tests {
             needed: 1,
             token: FencingToken::NONE,
             raised: false,
+            kind: Kind::Plain,
             behind: Behind::default(),
             begun: now,
             took: Duration::ZERO,
@@ -452,21 +492,25 @@ pub(crate) mod tests {
     #[test]
     fn nothing_is_sent_for_what_has_ended() {
         let given_up = hold_on("a".into(), Duration::from_secs(30));
-        assert!(given_up.enter(Clock::Host.now(), Duration::ZERO, true).is_some());
-        assert_eq!(given_up.tenure.while_valid(0, |count| count), Some(1));
-        assert_eq!(given_up.leave(true), Left::Last);
+        assert!(
+            given_up
+                .enter(Clock::Host.now(), Duration::ZERO, true, Kind::Plain)
+                .is_some()
+        );
+        assert_eq!(given_up.tenure.while_valid(0, |count, _| count), Some(1));
+        assert_eq!(given_up.leave(true, false), Left::Last);
         assert_eq!(
-            given_up.tenure.while_valid(0, |count| count),
+            given_up.tenure.while_valid(0, |count, _| count),
             Some(1),
             "it may pass on"
         );
         assert!(given_up.tenure.is_to_release());
         assert!(
-            given_up.tenure.while_valid(0, |_| ()).is_none(),
+            given_up.tenure.while_valid(0, |_, _| ()).is_none(),
             "it would come after the release"
         );
         let lapsed = hold_on("a".into(), Duration::from_millis(5));
         std::thread::sleep(Duration::from_millis(5));
-        assert!(lapsed.tenure.while_valid(0, |_| ()).is_none());
+        assert!(lapsed.tenure.while_valid(0, |_, _| ()).is_none());
     }
 }

@@ -145,12 +145,13 @@ impl Keeper {
     /// Takes waiters that do not wait any more out of the queues whose heads they are.
     fn leave(&self, link: &Link, strays: Vec<Stray>) {
         let comes_within = Waiter::comes_within(self.context.node_timeout);
-        for Stray { number, name } in strays {
+        for Stray { number, reads, name } in strays {
             let waiter = Waiter {
                 number,
                 ticket: 0,
                 comes_within,
                 only: None,
+                reads,
             };
             let request = calls::leave(&Names::from(name), self.context.client, &waiter.text());
             let (_, reply) = Inbox::single();

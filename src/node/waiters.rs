@@ -42,6 +42,7 @@ pub(crate) struct Calls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stray {
     pub(crate) number: u64,
+    pub(crate) reads: bool,
     pub(crate) name: Box<str>,
 }
 
@@ -79,6 +80,7 @@ impl Waiters {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
             return Some(Stray {
                 number: call.number,
+                reads: call.reads,
                 name: call.name.into(),
             });
         };
@@ -205,6 +207,7 @@ mod tests {
         let before = one.heard();
         let call = |number| Call {
             number,
+            reads: false,
             later: None,
             name: "a",
         };
@@ -217,6 +220,7 @@ mod tests {
         waiters.leave(one.number);
         let stray = Stray {
             number: one.number,
+            reads: false,
             name: "a".into(),
         };
         assert_eq!(waiters.call(1, call(one.number)), Some(stray));

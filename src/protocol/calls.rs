@@ -9,17 +9,20 @@ use uuid::Uuid;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
-use crate::protocol::keys::{CHARTER, Key, MARKER, MASTERS, beats, channel, fence, queue, revocation_mark};
+use crate::protocol::keys::{
+    self, CHARTER, Key, MARKER, MASTERS, beats, fence, queue, revocation_mark, timeout,
+};
+use crate::protocol::kind::Kind;
 use crate::protocol::reckoning::Agreed;
 use crate::protocol::waiter::{Precedence, Waiter};
-use crate::token::FencingToken;
+use crate::token::{Block, FencingToken};
 
 macro_rules! script {
-    ($constant:ident, $name:literal $(, behind $shared:literal)?) => {
+    ($constant:ident, $name:literal $(, behind $shared:literal)*) => {
         static $constant: Script = Script::new(
             $name,
             concat!(
-                $(include_str!(concat!("../../lua/", $shared, ".lua")), "\n",)?
+                $(include_str!(concat!("../../lua/", $shared, ".lua")), "\n",)*
                 include_str!(concat!("../../lua/", $name, ".lua"))
             ),
             || redis::Script::new($constant.source).get_hash().to_owned(),
@@ -29,18 +32,20 @@ macro_rules! script {
 
 script!(ACQUIRE, "acquire", behind "queue");
 script!(EXTEND, "extend");
-script!(RELEASE, "release", behind "queue");
+script!(RELEASE, "release", behind "queue", behind "readers");
+script!(DOWNGRADE, "downgrade", behind "queue");
 script!(RETAIN, "retain", behind "queue");
 script!(LEAVE, "leave", behind "queue");
 script!(INSPECT, "inspect");
-script!(FORCE, "force", behind "queue");
+script!(FORCE, "force", behind "queue", behind "readers");
 script!(CHARTER_SCRIPT, "charter");
 
 /// All scripts, to be loaded when a connection is set up.
-pub(crate) static ALL: [&Script; 8] = [
+pub(crate) static ALL: [&Script; 9] = [
     &ACQUIRE,
     &EXTEND,
     &RELEASE,
+    &DOWNGRADE,
     &RETAIN,
     &LEAVE,
     &INSPECT,
@@ -85,6 +90,27 @@ fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = K
     names.iter().take(wanted).map(fence)
 }
 
+/// How many keys more a name has than those of a plain lock.
+const READ_WRITE_KEYS: usize = 2;
+
+fn read_write_keys(kind: Kind, names: &Names) -> usize {
+    if kind.is_read_write() {
+        READ_WRITE_KEYS * names.len()
+    } else {
+        0
+    }
+}
+
+/// Who reads each name, and what tells how long the owner does; nothing for a plain lock.
+fn readers(call: &mut Encoder, kind: Kind, names: &Names, owner: &str) {
+    if kind.is_read_write() {
+        for name in names.iter() {
+            call.keys([keys::readers(name)]);
+            call.word(&timeout(name, owner));
+        }
+    }
+}
+
 /// How masters are to take a fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
@@ -122,18 +148,30 @@ impl CallContext {
     }
 }
 
-/// `lua/acquire.lua`: a hold that begins, or one that is taken again where it was forgotten.
-pub(crate) fn acquire(
-    names: &Names,
-    owner: &str,
-    count: u64,
-    lease: Duration,
-    (token, fencing): (FencingToken, Fencing),
-    precedence: Precedence,
-    CallContext { marking, reckoned }: CallContext,
-) -> Arc<Request> {
-    let fences = fences(names, token);
-    let keys = 4 * names.len() + 1 + fences.len() + usize::from(marking.key().is_some());
+/// What `lua/acquire.lua` is told: of a hold that begins, or one that is taken again where it was forgotten.
+#[derive(Debug)]
+pub(crate) struct Acquire<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) kind: Kind,
+    pub(crate) owner: &'a str,
+    pub(crate) count: u64,
+    pub(crate) lease: Duration,
+    pub(crate) tokens: Block,
+    pub(crate) fencing: Fencing,
+    pub(crate) precedence: Precedence,
+}
+
+/// `lua/acquire.lua`.
+pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: CallContext) -> Arc<Request> {
+    let Acquire {
+        names, kind, owner, ..
+    } = *acquire;
+    let fences = fences(names, acquire.tokens.first);
+    let keys = 4 * names.len()
+        + 1
+        + fences.len()
+        + read_write_keys(kind, names)
+        + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
@@ -142,22 +180,24 @@ pub(crate) fn acquire(
     call.word(CHARTER);
     call.keys(names.iter().map(beats));
     call.keys(fences);
+    readers(&mut call, kind, names, owner);
     call.words(marking.key());
     call.word(owner);
-    call.number(count);
-    call.ms(lease);
+    call.number(acquire.count);
+    call.ms(acquire.lease);
     call.flag(marking == Marking::Marked);
     call.ms(reckoned);
-    match precedence.waiter() {
+    match acquire.precedence.waiter() {
         Some(waiter) => call.word(&waiter.placed()),
         None => call.word(""),
     }
-    call.number(precedence.ticket());
-    if token != FencingToken::NONE {
-        call.number(token.get());
-        call.number(token.last_of_block().get());
-        call.flag(fencing == Fencing::Declared);
+    call.number(acquire.precedence.ticket());
+    if !acquire.tokens.is_none() {
+        call.number(acquire.tokens.first.get());
+        call.number(acquire.tokens.last.get());
+        call.flag(acquire.fencing == Fencing::Declared);
     }
+    call.words(kind.mode());
     call.done()
 }
 
@@ -165,27 +205,27 @@ pub(crate) fn acquire(
 #[derive(Debug)]
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
+    pub(crate) kind: Kind,
     pub(crate) owner: String,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
-    /// The first one of its block.
-    pub(crate) token: FencingToken,
+    pub(crate) tokens: Block,
 }
 
 /// How many keys a hold has in `lua/extend.lua`.
-pub(crate) fn extended_keys(names: &Names, token: FencingToken) -> usize {
-    let fenced = token != FencingToken::NONE;
-    names.len() * if fenced { 3 } else { 2 }
+pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
+    names.len() * if tokens.is_none() { 2 } else { 3 } + read_write_keys(kind, names)
 }
 
 /// `lua/extend.lua`, for any number of holds.
 pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallContext) -> Arc<Request> {
-    let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.token);
+    let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.kind, renewal.tokens);
     let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
-        call.keys(fences(renewal.names, renewal.token));
+        call.keys(fences(renewal.names, renewal.tokens.first));
+        readers(&mut call, renewal.kind, renewal.names, &renewal.owner);
     }
     call.words(context.keys());
     call.flag(context.marking == Marking::Marked);
@@ -195,25 +235,32 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
         call.number(renewal.count);
         call.ms(renewal.lease);
         call.number(renewal.names.len() as u64);
-        call.number(renewal.token.get());
-        call.number(renewal.token.last_of_block().get());
+        call.number(renewal.tokens.first.get());
+        call.number(renewal.tokens.last.get());
         call.flag(fencing == Fencing::Proposed);
+        call.word(renewal.kind.mode().unwrap_or_default());
     }
     call.done()
 }
 
 /// How many keys a hold has in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
-    claim.names.len() * if claim.token == FencingToken::NONE { 3 } else { 4 }
+    let each = if claim.fence == FencingToken::NONE { 3 } else { 4 };
+    claim.names.len() * each + read_write_keys(claim.kind, &claim.names)
 }
+
+/// As `lua/release.lua` has the layout of a read/write lock, whoever holds it.
+const READ_WRITE: &str = "rw";
 
 /// `lua/release.lua`, for one hold; `here` is a waiter that needs no call.
 pub(crate) fn release(claim: &Claim, here: Option<Waiter>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
-    keys_to_release(&mut call, claim);
-    call.word(&claim.field.text());
-    call.number(claim.token.last_of_block().get());
-    call.keys(claim.names.iter().map(channel));
+    let owner = claim.field.text();
+    keys_to_release(&mut call, claim, &owner);
+    call.words(claim.kind.is_read_write().then_some(READ_WRITE));
+    call.word(&owner);
+    call.number(claim.fence.get());
+    channels(&mut call, claim);
     if let Some(waiter) = here {
         call.word(&waiter.placed());
         call.number(waiter.ticket);
@@ -231,31 +278,58 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     let keys = claims.clone().map(released_keys).sum();
     let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|claim| &claim.names));
     for claim in claims.clone() {
-        keys_to_release(&mut call, claim);
+        keys_to_release(&mut call, claim, &claim.field.text());
     }
     call.number(0);
     for claim in claims {
         call.word(&claim.field.text());
-        call.number(claim.token.last_of_block().get());
+        call.number(claim.fence.get());
         call.number(claim.names.len() as u64);
-        call.keys(claim.names.iter().map(channel));
+        call.word(if claim.kind.is_read_write() {
+            READ_WRITE
+        } else {
+            ""
+        });
+        channels(&mut call, claim);
     }
+    call.done()
+}
+
+/// `lua/downgrade.lua`: what a hold has written it reads from now on.
+pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
+    let (names, owner) = (&claim.names, claim.field.text());
+    let mut call = Encoder::new(&DOWNGRADE, 5 * names.len(), once(names));
+    for name in names.iter() {
+        call.word(name);
+        call.keys([queue(name), beats(name), keys::readers(name)]);
+        call.word(&timeout(name, &owner));
+    }
+    call.word(&owner);
+    call.ms(lease);
+    channels(&mut call, claim);
     call.done()
 }
 
 /// `lua/retain.lua`: what a hold has is left as it is for so much longer.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
-    keys_to_release(&mut call, claim);
-    call.word(&claim.field.text());
-    call.number(claim.token.last_of_block().get());
+    let owner = claim.field.text();
+    keys_to_release(&mut call, claim, &owner);
+    call.word(&owner);
+    call.number(claim.fence.get());
     call.ms(rest);
     call.done()
 }
 
-fn keys_to_release(call: &mut Encoder, claim: &Claim) {
+/// Where clients of other libraries hear of a release.
+fn channels(call: &mut Encoder, claim: &Claim) {
+    call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
+}
+
+fn keys_to_release(call: &mut Encoder, claim: &Claim, owner: &str) {
     queues(call, claim.names.iter());
-    call.keys(fences(&claim.names, claim.token));
+    call.keys(fences(&claim.names, claim.fence));
+    readers(call, claim.kind, &claim.names, owner);
 }
 
 /// Names and, after each, who waits for it.
@@ -292,14 +366,21 @@ pub(crate) fn force(
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
 ) -> Arc<Request> {
-    let mut call = Encoder::new(&FORCE, 4 * names.len(), once(names));
+    let mut call = Encoder::new(&FORCE, 5 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([revocation_mark(name), queue(name), beats(name)]);
+        call.keys([
+            revocation_mark(name),
+            queue(name),
+            beats(name),
+            keys::readers(name),
+        ]);
     }
     call.number(latest_us);
     call.ms(mark_lifetime);
-    call.keys(names.iter().map(channel));
+    for name in names.iter() {
+        call.keys([Kind::Plain.channel(name), Kind::Write.channel(name)]);
+    }
     for holders in holders {
         call.number(holders.len() as u64);
         call.words(holders.iter().map(AsRef::as_ref));
@@ -335,8 +416,7 @@ mod tests {
 
     #[test]
     fn keys_come_before_arguments() {
-        let fenced = (FencingToken(5), Fencing::Proposed);
-        let (name, second) = ("a".into(), Duration::from_secs(1));
+        let (names, second) = ("a".into(), Duration::from_secs(1));
         let context = |marking| CallContext {
             marking,
             reckoned: Duration::from_secs(30),
@@ -346,14 +426,23 @@ mod tests {
             ticket: 99,
             comes_within: second,
             only: None,
+            reads: false,
         };
-        let (queued, unmarked) = (Precedence::Queued(waiter), context(Marking::Unmarked));
-        let request = acquire(&name, "me:1", 1, second, fenced, queued, unmarked);
         let words = |request: &Request| -> Vec<String> {
             let texts = request.words().into_iter().map(String::from_utf8);
             texts.collect::<Result<_, _>>().expect("text")
         };
-        let said = words(&request);
+        let mut call = Acquire {
+            names: &names,
+            kind: Kind::Plain,
+            owner: "me:1",
+            count: 1,
+            lease: second,
+            tokens: FencingToken(5).block(),
+            fencing: Fencing::Proposed,
+            precedence: Precedence::Queued(waiter),
+        };
+        let said = words(&acquire(&call, context(Marking::Unmarked)));
         let own = [
             "6",
             "a",
@@ -366,14 +455,19 @@ mod tests {
         assert_eq!(said[8], "multilock_fence:{a}");
         let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "68", "0"];
         assert_eq!(said[9..], told);
-        let unfenced = (FencingToken::NONE, Fencing::Proposed);
-        let (tried, marked) = (Precedence::Tried, context(Marking::Marked));
-        let request = acquire(&name, "me:1", 1, second, unfenced, tried, marked);
-        assert_eq!(words(&request)[2..8], own);
-        assert_eq!(words(&request)[8], "multilock_marker");
+        call.precedence = Precedence::Tried;
+        call.tokens = FencingToken::NONE.block();
+        let said = words(&acquire(&call, context(Marking::Marked)));
+        assert_eq!(said[2..8], own);
+        assert_eq!(said[8], "multilock_marker");
+        let told = ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"];
+        assert_eq!(said[9..], told);
+        call.kind = Kind::Read;
+        let said = words(&acquire(&call, context(Marking::Unmarked)));
         assert_eq!(
-            words(&request)[9..],
-            ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"]
+            said[8..10],
+            ["multilock_readers:{a}", "{a}:me:1:rwlock_timeout:1"]
         );
+        assert_eq!(said.last().map(String::as_str), Some("r"));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::names::Names;
 use crate::protocol::field::Field;
+use crate::protocol::kind::Kind;
 use crate::token::FencingToken;
 
 /// Names under an owner field: all that it takes to release them.
@@ -9,6 +10,7 @@ use crate::token::FencingToken;
 pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
-    /// The first one of the block whose last its release leaves at the fences; none where no master that has the field can be without the token.
-    pub(crate) token: FencingToken,
+    pub(crate) kind: Kind,
+    /// What its release leaves at the fences; none where no master that has the field can be without the token.
+    pub(crate) fence: FencingToken,
 }

@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::names::TIMEOUT;
+
 /// The key under which the clients of a set of masters agree upon long leases.
 pub(crate) const CHARTER: &str = "multilock_charter";
 
@@ -13,10 +15,12 @@ pub(crate) const MARKER: &str = "multilock_marker";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";
+const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
 const FENCE: &str = "multilock_fence";
 const REVOCATION: &str = "multilock_revoked";
 const QUEUE: &str = "multilock_queue";
 const BEATS: &str = "multilock_beats";
+const READERS: &str = "multilock_readers";
 
 /// How the channel begins on which a client is called (`lua/queue.lua`).
 const CALLS: &str = "multilock:";
@@ -71,6 +75,11 @@ pub(crate) fn channel(name: &str) -> Key<'_> {
     Key::shared(CHANNEL, name)
 }
 
+/// The same for a read/write lock.
+pub(crate) fn read_write_channel(name: &str) -> Key<'_> {
+    Key::shared(READ_WRITE_CHANNEL, name)
+}
+
 /// The owner fields that an operator forced out of the name, by when each mark ends.
 pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
     Key::own(REVOCATION, name)
@@ -91,6 +100,17 @@ pub(crate) fn beats(name: &str) -> Key<'_> {
     Key::own(BEATS, name)
 }
 
+/// Who reads the name, by when the lease of each ends.
+pub(crate) fn readers(name: &str) -> Key<'_> {
+    Key::own(READERS, name)
+}
+
+/// What lives for as long as one reader of the name, as Redisson names it.
+pub(crate) fn timeout(name: &str, field: &str) -> String {
+    let (open, close) = if name.contains('{') { ("", "") } else { ("{", "}") };
+    format!("{open}{name}{close}:{field}{TIMEOUT}1")
+}
+
 /// The channel on which the waiters of a client are called.
 pub(crate) fn calls(client: Uuid) -> String {
     format!("{CALLS}{client}")
@@ -107,6 +127,9 @@ mod tests {
     fn keys_as_redisson_lays_them_out() {
         assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
         assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
+        assert_eq!(read_write_channel("order").text(), "redisson_rwlock:{order}");
+        assert_eq!(timeout("order", "me:1"), "{order}:me:1:rwlock_timeout:1");
+        assert_eq!(timeout("{order}:1", "me:1"), "{order}:1:me:1:rwlock_timeout:1");
     }
 
     #[test]
@@ -124,7 +147,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark, queue, beats] {
+            for key in [fence, revocation_mark, queue, beats, readers] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
@@ -145,9 +168,19 @@ mod tests {
         for key in [CHARTER, MASTERS, MARKER] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
-        for key in [channel, fence, revocation_mark, queue, beats] {
+        for key in [
+            channel,
+            read_write_channel,
+            fence,
+            revocation_mark,
+            queue,
+            beats,
+            readers,
+        ] {
             let key = key("a").text();
             assert!(Names::from(&key).check().is_err(), "{key}");
         }
+        let key = timeout("a", "me:1");
+        assert!(Names::from(&key).check().is_err(), "{key}");
     }
 }

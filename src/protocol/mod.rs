@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod field;
 pub(crate) mod keys;
+pub(crate) mod kind;
 pub(crate) mod obstruction;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;

@@ -173,8 +173,9 @@ pub(crate) struct Report {
 pub(crate) struct Entry {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
-    /// How many wait for it.
+    /// How many wait for it, and how many of these to read.
     pub(crate) waiting: u64,
+    pub(crate) waiting_to_read: u64,
     /// Of a hash, with their values.
     pub(crate) fields: Vec<(String, String)>,
     /// Of a string's value.
@@ -327,7 +328,14 @@ fn parse_entry(value: &Value) -> Option<Entry> {
     let Value::Array(parts) = value else {
         return None;
     };
-    let [kind, Value::Int(left), Value::Int(waiting), parts @ ..] = parts.as_slice() else {
+    let [
+        kind,
+        Value::Int(left),
+        Value::Int(waiting),
+        Value::Int(to_read),
+        parts @ ..,
+    ] = parts.as_slice()
+    else {
         return None;
     };
     let fields = parts
@@ -342,6 +350,7 @@ fn parse_entry(value: &Value) -> Option<Entry> {
         kind: text(kind)?,
         remaining: milliseconds(*left),
         waiting: u64::try_from(*waiting).ok()?,
+        waiting_to_read: u64::try_from(*to_read).ok()?,
         fields,
         digest,
     })

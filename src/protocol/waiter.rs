@@ -7,6 +7,9 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// What stands behind the number of one that waits to read.
+const READS: &str = "r";
+
 /// A ticket behind all others, in digits that a server's numbers keep.
 const LAST: u64 = (1 << 53) - 1;
 
@@ -21,6 +24,8 @@ pub(crate) struct Waiter {
     pub(crate) comes_within: Duration,
     /// The one of several names in whose queue alone it stands, by its index.
     pub(crate) only: Option<usize>,
+    /// Whether it waits to read, and goes in together with others that do.
+    pub(crate) reads: bool,
 }
 
 impl Waiter {
@@ -31,7 +36,8 @@ impl Waiter {
 
     /// What follows its client's id on the masters.
     pub(crate) fn text(&self) -> String {
-        format!("{}:{}", self.number, self.comes_within.as_millis())
+        let reads = if self.reads { READS } else { "" };
+        format!("{}{reads}:{}", self.number, self.comes_within.as_millis())
     }
 
     /// The same, with the name in whose queue alone it stands.
@@ -48,6 +54,8 @@ impl Waiter {
 pub(crate) enum Precedence {
     /// It waits, and is let into the queues where it is refused.
     Queued(Waiter),
+    /// It has a ticket, and does not wait: where it is refused, somebody stands in the queues for it.
+    Ticketed(u64),
     /// It does not wait, and comes behind everybody who does.
     Tried,
     /// It goes past them all: the names are its own already.
@@ -66,6 +74,7 @@ impl Precedence {
     pub(crate) fn ticket(self) -> u64 {
         match self {
             Self::Queued(waiter) => waiter.ticket,
+            Self::Ticketed(ticket) => ticket,
             Self::Tried => LAST,
             Self::Resumed => 0,
         }
@@ -76,6 +85,8 @@ impl Precedence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call<'a> {
     pub(crate) number: u64,
+    /// Whether it waits to read.
+    pub(crate) reads: bool,
     /// When it is to ask, if not at once.
     pub(crate) later: Option<Duration>,
     pub(crate) name: &'a str,
@@ -88,8 +99,13 @@ impl<'a> Call<'a> {
             Some((number, ms)) => (number, Some(Duration::from_millis(ms.parse().ok()?))),
             None => (number, None),
         };
-        let number = number.parse().ok()?;
-        Some(Self { number, later, name })
+        let reads = number.strip_suffix(READS);
+        Some(Self {
+            number: reads.unwrap_or(number).parse().ok()?,
+            reads: reads.is_some(),
+            later,
+            name,
+        })
     }
 }
 
@@ -104,11 +120,15 @@ mod tests {
             ticket: 3,
             comes_within: Waiter::comes_within(Duration::from_millis(50)),
             only: None,
+            reads: false,
         };
         assert_eq!(
             (waiter.text(), waiter.placed()),
             ("7:1000".into(), "7:1000".into())
         );
+        waiter.reads = true;
+        assert_eq!(waiter.text(), "7r:1000");
+        waiter.reads = false;
         waiter.only = Some(1);
         assert_eq!(
             (waiter.text(), waiter.placed()),
@@ -127,12 +147,20 @@ mod tests {
     fn a_call_names_the_waiter_and_the_name() {
         let call = Call {
             number: 12,
+            reads: false,
             later: None,
             name: "the till",
         };
         assert_eq!(Call::parse("12 the till"), Some(call));
         let later = Some(Duration::from_millis(400));
         assert_eq!(Call::parse("12+400 the till"), Some(Call { later, ..call }));
+        assert_eq!(Call::parse("12r the till"), Some(Call { reads: true, ..call }));
+        let both = Call {
+            later,
+            reads: true,
+            ..call
+        };
+        assert_eq!(Call::parse("12r+400 the till"), Some(both));
         assert_eq!(Call::parse("12+x the till"), None);
         assert_eq!((Call::parse("12"), Call::parse("x a")), (None, None));
     }

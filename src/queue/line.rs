@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::names::Names;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::node::waiters::Calls;
+use crate::protocol::kind::Kind;
 use crate::protocol::waiter::Waiter;
 use crate::time::clock::Moment;
 
@@ -19,6 +21,7 @@ use crate::time::clock::Moment;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) names: Names,
+    pub(crate) kind: Kind,
     /// Masters that have to grant.
     pub(crate) needed: usize,
     pub(crate) lease: Duration,
@@ -68,6 +71,8 @@ impl<T> Eq for LineByWanted<T> {}
 #[derive(Debug)]
 struct Line<T> {
     wanted: Wanted,
+    /// Whether its front one has been refused, so that nobody else has to ask.
+    is_shut: AtomicBool,
     /// Behind whoever has the turn, the next one first. Changed by whoever has the lines locked.
     behind: Mutex<VecDeque<Queued<T>>>,
 }
@@ -101,11 +106,24 @@ pub(crate) struct Successor {
     pub(crate) at_least: Duration,
 }
 
+/// Where one stands that joins a line.
+#[derive(Debug)]
+pub(crate) enum Joined<T> {
+    /// In front.
+    Turn(Turn<T>),
+    /// Behind others.
+    Behind(Standing<T>),
+    /// Beside others that get what they want together, and have not been refused: each asks by itself.
+    Beside,
+}
+
 /// What one in a line gets.
 #[derive(Debug)]
 pub(crate) enum Given<T> {
     /// The turn to ask.
     Turn(Turn<T>),
+    /// The one ahead was let in, and whoever wants the same may be, too: each asks by itself.
+    Open,
     /// What whoever was ahead had.
     Passed(T),
 }
@@ -135,13 +153,8 @@ impl<T> Lines<T> {
         }
     }
 
-    /// Joins the line of those who want the same; the turn, if nobody is ahead.
-    pub(crate) fn join(
-        self: &Arc<Self>,
-        wanted: &Wanted,
-        place: InLine,
-        successor: Successor,
-    ) -> Result<Turn<T>, Standing<T>> {
+    /// Joins the line of those who want the same.
+    pub(crate) fn join(self: &Arc<Self>, wanted: &Wanted, place: InLine, successor: Successor) -> Joined<T> {
         let mut lines = self.lines();
         let at = |line: &Arc<Line<T>>| LineRef {
             lines: Arc::clone(self),
@@ -150,12 +163,16 @@ impl<T> Lines<T> {
         let Some(LineByWanted(line)) = lines.get(wanted) else {
             let line = Arc::new(Line {
                 wanted: wanted.clone(),
+                is_shut: AtomicBool::new(false),
                 behind: Mutex::new(VecDeque::new()),
             });
             let turn = Turn(at(&line));
             lines.insert(LineByWanted(line));
-            return Ok(turn);
+            return Joined::Turn(turn);
         };
+        if wanted.kind.is_shared() && !line.is_shut.load(Ordering::Relaxed) {
+            return Joined::Beside;
+        }
         let (give, given) = oneshot::channel();
         let standing = Standing {
             at: at(line),
@@ -177,7 +194,7 @@ impl<T> Lines<T> {
         };
         behind.insert(index, new);
         drop(behind);
-        Err(standing)
+        Joined::Behind(standing)
     }
 
     fn lines(&self) -> MutexGuard<'_, HashSet<LineByWanted<T>>> {
@@ -271,6 +288,23 @@ impl<T> Turn<T> {
     pub(crate) fn line(&self) -> &LineRef<T> {
         &self.0
     }
+
+    /// It has been refused, so those who come stand behind it.
+    pub(crate) fn refused(&self) {
+        self.0.line.is_shut.store(true, Ordering::Relaxed);
+    }
+
+    /// It was let in beside others: whoever stands behind it asks, too, and the line ends.
+    pub(crate) fn open(self) {
+        let lines = self.0.lines.lines();
+        let behind = std::mem::take(&mut *self.0.line.behind());
+        let refused: Vec<_> = behind
+            .into_iter()
+            .map(|next| next.given.send(Given::Open))
+            .collect();
+        drop(lines);
+        drop(refused);
+    }
 }
 
 impl<T> Drop for Turn<T> {
@@ -311,6 +345,7 @@ mod tests {
             min_validity: Duration::ZERO,
             fenced: true,
             fair: false,
+            kind: Kind::Plain,
         }
     }
 
@@ -321,6 +356,7 @@ mod tests {
             ticket,
             comes_within: Duration::from_secs(1),
             only: None,
+            reads: false,
         };
         InLine { waiter, calls }
     }
@@ -336,13 +372,17 @@ mod tests {
             max_hold: None,
             at_least: Duration::ZERO,
         };
-        lines.join(wanted, place, successor)
+        match lines.join(wanted, place, successor) {
+            Joined::Turn(turn) => Ok(turn),
+            Joined::Behind(standing) => Err(standing),
+            Joined::Beside => panic!("not where only one gets it"),
+        }
     }
 
     fn turn(given: Given<u32>) -> Turn<u32> {
         match given {
             Given::Turn(turn) => turn,
-            Given::Passed(number) => panic!("passed {number}"),
+            given => panic!("{given:?}"),
         }
     }
 
@@ -414,5 +454,37 @@ mod tests {
         let mut fourth = standing(11);
         drop(first);
         turn(fourth.given().await);
+    }
+
+    #[tokio::test]
+    async fn who_reads_asks_beside_others_until_one_is_refused() {
+        let (lines, waiters) = (Arc::new(Lines::<u32>::new()), Waiters::default());
+        let reading = Wanted {
+            kind: Kind::Read,
+            ..wanted("a")
+        };
+        let join = |ticket| {
+            let successor = Successor {
+                ticket: Some(ticket),
+                begun: Clock::Host.now(),
+                renew: true,
+                max_hold: None,
+                at_least: Duration::ZERO,
+            };
+            lines.join(&reading, new(&waiters, ticket), successor)
+        };
+        let Joined::Turn(first) = join(5) else {
+            panic!("nobody is ahead");
+        };
+        assert!(matches!(join(6), Joined::Beside));
+        first.refused();
+        let (Joined::Behind(mut second), Joined::Behind(mut third)) = (join(7), join(8)) else {
+            panic!("behind one that was refused");
+        };
+        first.open();
+        assert!(matches!(second.given().await, Given::Open));
+        assert!(matches!(third.given().await, Given::Open));
+        assert!(lines.lines().is_empty());
+        assert!(matches!(join(9), Joined::Turn(_)));
     }
 }

@@ -6,6 +6,9 @@
 //! carries the next in line along: the masters put it into their queues with its ticket, and call another process only
 //! if that comes first. The next one asks over the same connections, right behind the release.
 //!
+//! Tasks that read get what they want together. So they ask each by itself until one of them is refused; then those who
+//! come stand behind that one, and all of them ask as soon as it is let in.
+//!
 //! Tasks on different terms have lines of their own: one that cannot win, for want of a master or because it wants
 //! more than there is, is in nobody's way who could; and what passes on was granted on the terms of who gets it.
 
@@ -13,4 +16,4 @@ pub(crate) mod line;
 pub(crate) mod place;
 pub(crate) mod subscription;
 
-pub(crate) use self::line::{Given, InLine, LineRef, Lines, Standing, Successor, Turn, Wanted};
+pub(crate) use self::line::{Given, InLine, Joined, LineRef, Lines, Standing, Successor, Turn, Wanted};

@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::node::Inbox;
 use crate::node::channels::Topic;
 use crate::protocol::fault::Class;
-use crate::protocol::keys::channel;
+use crate::protocol::kind::Kind;
 use crate::round::pool::Pool;
 
 /// Listens to the channel on which this process's waiters are called, from the first of them on.
@@ -64,14 +64,14 @@ impl NoticeCounts {
 impl Subscription {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
-    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names) -> Self {
+    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names, kind: Kind) -> Self {
         let mut subscription = Self {
             pool: Arc::clone(pool),
             topics: Vec::with_capacity(names.len()),
         };
         let mut calls = Vec::new();
         for name in names.iter() {
-            let channel = channel(name).text();
+            let channel = kind.channel(name).text();
             let topic = pool
                 .topics
                 .join(&channel, || calls.extend(subscribe(pool, &channel)));

@@ -14,6 +14,7 @@ mod late_masters;
 mod late_messages;
 mod namespace;
 mod quarantine;
+mod read_write;
 mod reentry;
 mod renewal;
 mod runtimes;

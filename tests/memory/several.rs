@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use multilock::sim::{Cluster, Master};
 use multilock::{
-    Closing, FencingToken, LockError, LockSet, LockSetError, LossCause, Masters, MultiLock, Owner, Policy,
-    RunSetError, Unlocked,
+    Closing, Exclusive, FencingToken, LockError, LockSet, LockSetError, LossCause, Masters, MultiLock, Owner,
+    Policy, RunSetError, Unlocked,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -353,7 +353,7 @@ async fn what_cannot_be_is_told_before_anybody_is_asked() {
     let (masters, again) = (process(&clusters).await, process(&clusters).await);
     let (here, there) = (&masters[0], &masters[2]);
     let one = || here.red_lock(["a", "b"]);
-    let told = invalid(MultiLock::all_of([])).await;
+    let told = invalid(MultiLock::<Exclusive>::all_of([])).await;
     assert_eq!(told.2, "locks: 0 is not allowed; allowed: one or more");
     for (lock, field) in [
         (there.red_lock("a").wait(ms(1)), "wait"),

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::{Closing, ExtendError, LockError, MultiLock, MultiLockGuard, Owner, RunError, Unlocked};
+use multilock::{
+    Closing, Either, ExtendError, LockError, MultiLock, MultiLockGuard, Owner, RunError, Unlocked,
+};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -15,7 +17,7 @@ use crate::client::Seat;
 use crate::client_plan::{Alike, Pace};
 use crate::history::Kind;
 use crate::plan::{Class, ms, ms_of, pick};
-use crate::world::{Mine, Terms, World};
+use crate::world::{Mine, Terms, Told, World};
 
 pub(crate) struct Actor {
     world: Arc<World>,
@@ -227,7 +229,7 @@ impl Actor {
             Some(after) => timeout(after, asking).await.ok(),
             None => Some(asking.await),
         };
-        self.take(terms, &names, answer);
+        self.take(terms, &names, answer.map(|answer| answer.map(Into::into)));
     }
 
     /// Two names as a set of two locks, each under a policy of its own, which are then given up one by one.
@@ -279,7 +281,12 @@ impl Actor {
     }
 
     /// What a lock's verb answered; `None` when it was dropped.
-    fn take(&mut self, terms: Terms, names: &[String], answer: Option<Result<MultiLockGuard, LockError>>) {
+    fn take(
+        &mut self,
+        terms: Terms,
+        names: &[String],
+        answer: Option<Result<MultiLockGuard<Either>, LockError>>,
+    ) {
         let client = self.seat.place;
         match answer {
             None => {
@@ -342,7 +349,7 @@ impl Actor {
         } else {
             Some(lock.lock().await)
         };
-        self.take(terms, &names, answer);
+        self.take(terms, &names, answer.map(|answer| answer.map(Into::into)));
         match self.rng.random_range(0..20) {
             // It goes on as anybody would.
             0 => return,
@@ -374,7 +381,7 @@ impl Actor {
                 *lent.lock().expect("not poisoned") = Some(hold);
                 for _ in 0..turns {
                     sleep(pause).await;
-                    world.look(Some((hold, guard)));
+                    world.look(Some((hold, Told::by(guard))));
                 }
                 // The guard is given up right after this.
                 *lent.lock().expect("not poisoned") = None;

@@ -100,12 +100,13 @@ impl Observer for Tap {
         let failed = reply.is_err();
         let owner = match call.script {
             "extend" => call.args.get(2),
-            "acquire" | "release" | "retain" => call.args.first(),
+            "release" if call.args[0] == "rw" => call.args.get(1),
+            "acquire" | "release" | "retain" | "downgrade" => call.args.first(),
             _ => None,
         };
         let owner = match (call.script, reply) {
             ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
-                let mut rest = call.args.iter().skip(2 + call.keys.len() / 4);
+                let mut rest = call.args.iter().skip(2 + 2 * (call.keys.len() / 5));
                 let mut marked = Vec::new();
                 while let Some(count) = rest.next() {
                     let holders = rest.by_ref().take(count.parse().expect("a number"));
@@ -213,12 +214,12 @@ fn pairs(words: Vec<String>) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, and as
-/// many channels.
+/// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, its
+/// layout, and as many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
     let mut rest = &args[1..];
-    while let [owner, _, names, channels @ ..] = rest {
+    while let [owner, _, names, _, channels @ ..] = rest {
         owners.push(shortened(owner));
         rest = &channels[names.parse().expect("a number")..];
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master, Network};
-use multilock::{MultiLockGuard, Vote};
+use multilock::{Either, Mode, MultiLockGuard, Vote};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,15 +23,15 @@ const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
 pub(crate) struct Mine {
     pub(crate) hold: HoldId,
     pub(crate) names: Vec<String>,
-    pub(crate) guard: Arc<MultiLockGuard>,
+    pub(crate) guard: Arc<MultiLockGuard<Either>>,
 }
 
 /// What is known of a hold that somebody has a guard of.
 #[derive(Default)]
 struct Out {
-    guards: Vec<Weak<MultiLockGuard>>,
+    guards: Vec<Weak<MultiLockGuard<Either>>>,
     /// Those of them that have it renewed.
-    renewing: Vec<Weak<MultiLockGuard>>,
+    renewing: Vec<Weak<MultiLockGuard<Either>>>,
     /// Guards that are in although nobody has them: leaked, or lent to a body.
     unseen: u64,
     /// Until when nobody else may have it although nobody has it any more: it was leaked, or its names are kept.
@@ -98,9 +98,9 @@ impl World {
         client: usize,
         terms: Terms,
         names: &[String],
-        guard: MultiLockGuard,
+        guard: impl Into<MultiLockGuard<Either>>,
     ) -> Mine {
-        let guard = Arc::new(guard);
+        let guard = Arc::new(guard.into());
         let hold = self.note_grant(client, terms, names, &guard);
         self.out(|out| {
             let out = out.entry(hold).or_default();
@@ -120,16 +120,16 @@ impl World {
     }
 
     /// As [`granted`](Self::granted), for a guard that is lent.
-    pub(crate) fn lent(
+    pub(crate) fn lent<M: Mode>(
         self: &Arc<Self>,
         client: usize,
         terms: Terms,
         names: &[String],
-        guard: &MultiLockGuard,
+        guard: &MultiLockGuard<M>,
     ) -> HoldId {
         let hold = self.note_grant(client, terms, names, guard);
         self.out(|out| out.entry(hold).or_default().unseen += 1);
-        self.look(Some((hold, guard)));
+        self.look(Some((hold, Told::by(guard))));
         hold
     }
 
@@ -145,12 +145,12 @@ impl World {
         });
     }
 
-    fn note_grant(
+    fn note_grant<M: Mode>(
         self: &Arc<Self>,
         client: usize,
         terms: Terms,
         names: &[String],
-        guard: &MultiLockGuard,
+        guard: &MultiLockGuard<M>,
     ) -> HoldId {
         let owner = guard.holder().to_string();
         let token = guard.fencing_token().get();
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// Takes note that a guard is about to be given up; the guard itself.
-    pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> MultiLockGuard {
+    pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> MultiLockGuard<Either> {
         let Mine { hold, guard, .. } = mine;
         let last = self.out(|out| {
             let entry = out.get_mut(&hold).expect("given out");
@@ -245,23 +245,23 @@ impl World {
     }
 
     /// Looks at every guard that is out; the shortest validity that is left anywhere.
-    pub(crate) fn look(&self, lent: Option<(HoldId, &MultiLockGuard)>) -> Option<Duration> {
+    pub(crate) fn look(&self, lent: Option<(HoldId, Told)>) -> Option<Duration> {
         let now = self.history.now();
         let mut sights = Vec::new();
         self.out(|out| {
             for (hold, entry) in &mut *out {
                 let guards: Vec<_> = entry.guards.iter().filter_map(Weak::upgrade).collect();
-                let guard = guards.first().map(AsRef::as_ref);
-                let guard = guard.or_else(|| lent.filter(|(lent, _)| lent == hold).map(|(_, guard)| guard));
+                let told = guards.first().map(|guard| Told::by(guard));
+                let told = told.or_else(|| lent.filter(|(lent, _)| lent == hold).map(|(_, told)| told));
                 let count = guards.len() as u64 + entry.unseen;
-                if let Some(guard) = guard {
+                if let Some(told) = told {
                     sights.push(Sight {
                         hold: *hold,
-                        validity: guard.validity(),
-                        signalled: guard.cancellation_token().is_cancelled(),
-                        count: guard.hold_count(),
+                        validity: told.validity,
+                        signalled: told.signalled,
+                        count: told.count,
                         expected: count,
-                        against: against(guard),
+                        against: told.against,
                         renewed: entry.renewing.iter().any(|guard| guard.strong_count() > 0),
                         on: 0,
                     });
@@ -369,8 +369,28 @@ fn close(out: &mut BTreeMap<HoldId, Out>, hold: HoldId, now: Duration, is_valid:
     }
 }
 
+/// What a guard says of its hold.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    validity: Duration,
+    signalled: bool,
+    count: u64,
+    against: usize,
+}
+
+impl Told {
+    pub(crate) fn by<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
+        Self {
+            validity: guard.validity(),
+            signalled: guard.cancellation_token().is_cancelled(),
+            count: guard.hold_count(),
+            against: against(guard),
+        }
+    }
+}
+
 /// How many masters answered last that they do not keep a guard's hold.
-fn against(guard: &MultiLockGuard) -> usize {
+fn against<M: Mode>(guard: &MultiLockGuard<M>) -> usize {
     let votes = guard.votes();
     let denies = |vote: &Vote| matches!(vote, Vote::NotHeld | Vote::Refused { .. } | Vote::Revoked);
     votes.iter().filter(|node| denies(&node.vote)).count()

@@ -19,7 +19,7 @@ fn ends(start: u64) -> Ends {
 }
 
 fn held() -> State {
-    State::new(ends(0), LEASE, at(0), None, vec![Vote::Granted])
+    State::new(Kind::Plain, ends(0), LEASE, at(0), None, vec![Vote::Granted])
 }
 
 fn renewal(seconds_left: u64) -> Upkeep {
@@ -32,11 +32,11 @@ fn renewal(seconds_left: u64) -> Upkeep {
 #[test]
 fn a_lapse_is_terminal() {
     let mut state = held();
-    assert!(state.enter(0, at(0), AT_ONCE, true).is_some());
+    assert!(state.enter(0, at(0), AT_ONCE, true, Kind::Plain).is_some());
     assert!(!state.lapse(at(29)));
     assert!(state.lapse(at(30)) && !state.lapse(at(31)));
     assert!(!state.prolong(0, ends(31), LEASE, at(31)));
-    assert_eq!(state.enter(0, at(31), AT_ONCE, true), None);
+    assert_eq!(state.enter(0, at(31), AT_ONCE, true, Kind::Plain), None);
     assert_eq!(state.remaining(0, at(31)), Duration::ZERO);
     assert_eq!(state.upkeep(at(31)), Upkeep::CleanUp);
 }
@@ -53,15 +53,15 @@ fn an_extension_is_too_late_once_nothing_is_left() {
 fn the_last_to_leave_gives_it_up() {
     let mut state = held();
     let (inner, outer) = (
-        state.enter(0, at(0), AT_ONCE, false),
-        state.enter(0, at(0), AT_ONCE, true),
+        state.enter(0, at(0), AT_ONCE, false, Kind::Plain),
+        state.enter(0, at(0), AT_ONCE, true, Kind::Plain),
     );
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
     assert_eq!(state.upkeep(at(1)), renewal(29));
-    assert_eq!(state.leave(true), Left::Inside(1));
+    assert_eq!(state.leave(true, false), Left::Inside(1));
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
-    assert_eq!(state.leave(false), Left::Last);
+    assert_eq!(state.leave(false, false), Left::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert!(state.is_to_release());
     assert_eq!(state.upkeep(at(1)), Upkeep::Nothing);
@@ -72,11 +72,11 @@ fn the_last_to_leave_gives_it_up() {
 fn nobody_enters_what_only_leaked_guards_are_in() {
     let mut state = held();
     for _ in 0..2 {
-        state.enter(0, at(0), AT_ONCE, true);
+        state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
     }
     assert!(!state.leak(true));
-    assert_eq!(state.leave(true), Left::Leaked(1));
-    assert_eq!(state.enter(0, at(0), AT_ONCE, true), None);
+    assert_eq!(state.leave(true, false), Left::Leaked(1));
+    assert_eq!(state.enter(0, at(0), AT_ONCE, true, Kind::Plain), None);
     assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
     assert_ne!(
         state.remaining(0, at(0)),
@@ -95,13 +95,14 @@ fn it_is_released_once() {
 #[test]
 fn renewal_ends_with_the_longest_hold() {
     let mut state = State::new(
+        Kind::Plain,
         ends(0),
         LEASE,
         at(0),
         Some(Duration::from_secs(20)),
         vec![Vote::Granted],
     );
-    state.enter(0, at(0), AT_ONCE, true);
+    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
     assert_eq!(state.upkeep(at(19)), renewal(11));
     assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
 }
@@ -119,12 +120,12 @@ fn successor(renew: bool) -> Successor {
 #[test]
 fn what_is_kept_counts_from_the_hold() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, true);
+    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
     assert_eq!(state.kept(at(1)), Duration::ZERO);
     state.keep_at_least(0, at(1), Duration::from_secs(10));
     state.keep_at_least(0, at(2), Duration::from_secs(3));
     assert_eq!(state.kept(at(4)), Duration::from_secs(7), "the longer one counts");
-    assert_eq!(state.leave(true), Left::Last);
+    assert_eq!(state.leave(true, false), Left::Last);
     assert_eq!(state.kept(at(10)), Duration::from_secs(1));
     assert_eq!(state.kept(at(11)), Duration::ZERO);
     assert_eq!(state.pass(at(12), &successor(true)), Some(1));
@@ -140,9 +141,9 @@ fn what_is_kept_counts_from_the_hold() {
 #[test]
 fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, false);
+    state.enter(0, at(0), AT_ONCE, false, Kind::Plain);
     assert_eq!(state.pass(at(1), &successor(true)), None, "somebody is in");
-    assert_eq!(state.leave(false), Left::Last);
+    assert_eq!(state.leave(false, false), Left::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
@@ -153,7 +154,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
         (state.remaining(0, at(2)), state.count(0), state.phase_of(0)),
         (AT_ONCE, 0, Phase::Left)
     );
-    assert_eq!(state.enter(0, at(2), AT_ONCE, true), None);
+    assert_eq!(state.enter(0, at(2), AT_ONCE, true, Kind::Plain), None);
     assert!(state.take(1, true));
     assert_eq!(
         state.upkeep(at(20)),
@@ -168,8 +169,8 @@ fn what_is_passed_on_is_the_next_holds_alone() {
 #[test]
 fn what_is_not_taken_is_taken_back() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, true);
-    state.leave(true);
+    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+    state.leave(true, false);
     state.pass(at(1), &successor(true));
     assert_eq!(
         state.upkeep(at(1)),
@@ -202,8 +203,8 @@ fn a_longer_lease_is_remembered_once_it_was_asked_for() {
 fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
     for lost in [true, false] {
         let mut state = held();
-        state.enter(0, at(0), AT_ONCE, true);
-        state.leave(true);
+        state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+        state.leave(true, false);
         if lost {
             assert!(state.lose(LossCause::Closed));
         } else {
@@ -212,4 +213,28 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
         assert_eq!(state.pass(at(1), &successor(true)), None);
         assert_eq!(state.left(at(1)), AT_ONCE);
     }
+}
+
+#[test]
+fn a_writer_may_come_to_read_and_never_back() {
+    let mut state = State::new(Kind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    let enter = |state: &mut State, kind| state.enter(0, at(0), AT_ONCE, true, kind).is_some();
+    assert!(
+        enter(&mut state, Kind::Write) && enter(&mut state, Kind::Read) && enter(&mut state, Kind::Write)
+    );
+    assert!(!enter(&mut state, Kind::Plain));
+    assert_eq!(state.leave(true, false), Left::Inside(2), "another one writes");
+    assert_eq!(state.leave(true, false), Left::Downgraded);
+    assert_eq!(state.kind, Kind::Read);
+    assert!(!enter(&mut state, Kind::Write) && enter(&mut state, Kind::Read));
+    assert_eq!(state.leave(true, true), Left::Inside(1));
+    assert_eq!(state.leave(true, true), Left::Last);
+    let mut alone = State::new(Kind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    enter(&mut alone, Kind::Write);
+    assert!(alone.give_up_exclusive() && alone.kind == Kind::Read);
+    assert_eq!(alone.leave(true, true), Left::Last);
+    let mut plain = held();
+    enter(&mut plain, Kind::Plain);
+    assert!(!plain.give_up_exclusive(), "there is nothing to tell");
+    assert_eq!(plain.kind, Kind::Plain);
 }

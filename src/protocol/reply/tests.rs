@@ -117,6 +117,7 @@ fn what_a_master_keeps_is_read() {
         kind: kind.into(),
         remaining: remaining.map(Duration::from_millis),
         waiting: 2,
+        waiting_to_read: 1,
         fields: Vec::new(),
         digest: None,
     };
@@ -124,6 +125,7 @@ fn what_a_master_keeps_is_read() {
         bulk("hash"),
         Value::Int(900),
         Value::Int(2),
+        Value::Int(1),
         bulk("b:1"),
         bulk("2"),
         bulk("b:2"),
@@ -140,11 +142,17 @@ fn what_a_master_keeps_is_read() {
         ..kept("string", None)
     };
     assert_eq!(
-        entry(&[bulk("string"), Value::Int(-1), Value::Int(2), bulk("abc")]),
+        entry(&[
+            bulk("string"),
+            Value::Int(-1),
+            Value::Int(2),
+            Value::Int(1),
+            bulk("abc")
+        ]),
         Some(text)
     );
     assert_eq!(
-        entry(&[bulk("none"), Value::Int(-2), Value::Int(2)]),
+        entry(&[bulk("none"), Value::Int(-2), Value::Int(2), Value::Int(1)]),
         Some(kept("none", None))
     );
     assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), None);

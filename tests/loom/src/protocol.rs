@@ -25,22 +25,45 @@ pub(crate) mod fault {
 pub(crate) mod claim {
     use crate::names::Names;
     use crate::protocol::field::Field;
+    use crate::protocol::kind::Kind;
     use crate::token::FencingToken;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Claim {
         pub(crate) names: Names,
         pub(crate) field: Field,
-        pub(crate) token: FencingToken,
+        pub(crate) kind: Kind,
+        pub(crate) fence: FencingToken,
     }
 }
 
 pub(crate) mod calls {
     use crate::names::Names;
-    use crate::token::FencingToken;
+    use crate::protocol::kind::Kind;
+    use crate::token::Block;
 
-    pub(crate) fn extended_keys(_: &Names, _: FencingToken) -> usize {
+    pub(crate) fn extended_keys(_: &Names, _: Kind, _: Block) -> usize {
         0
+    }
+}
+
+/// Of the kinds, what a hold asks of them.
+pub(crate) mod kind {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub(crate) enum Kind {
+        Plain,
+        Write,
+        Read,
+    }
+
+    impl Kind {
+        pub(crate) fn is_shared(self) -> bool {
+            self == Self::Read
+        }
+
+        pub(crate) fn includes(self, other: Self) -> bool {
+            self == other || self == Self::Write && other == Self::Read
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::sim::Direction;
-use multilock::{Owner, Unlocked};
+use multilock::{Either, MultiLockGuard, Owner, Unlocked};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -45,7 +45,7 @@ fn both(scene: &Scene, client: usize, names: [&'static str; 2]) -> JoinHandle<Ve
             Err(error) => violated("progress", &error.to_string()),
         };
         let needed = [2, 3];
-        let grant = |((guard, name), needed): ((_, &str), usize)| {
+        let grant = |((guard, name), needed): ((MultiLockGuard<Either>, &str), usize)| {
             let terms = Terms {
                 op,
                 needed,

@@ -17,9 +17,10 @@ use crate::explore;
 use crate::names::Names;
 use crate::node::waiters::Calls;
 use crate::protocol::field::Field;
+use crate::protocol::kind::Kind;
 use crate::protocol::reply::Behind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Given, InLine, Lines, Standing, Successor, Turn, Wanted};
+use crate::queue::{Given, InLine, Joined, Lines, Standing, Successor, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
@@ -39,6 +40,7 @@ struct Process {
 fn wanted() -> Wanted {
     Wanted {
         names: Names,
+        kind: Kind::Plain,
         needed: 1,
         lease: LEASE,
         min_validity: Duration::ZERO,
@@ -59,6 +61,7 @@ impl Process {
             needed: 1,
             token: FencingToken(100),
             raised: false,
+            kind: Kind::Plain,
             behind: Behind::default(),
             begun: NOW,
             took: Duration::ZERO,
@@ -73,7 +76,7 @@ impl Process {
             tenure: Arc::clone(&hold.tenure),
             released: AtomicUsize::new(0),
         };
-        assert!(hold.enter(NOW, Duration::ZERO, true).is_some());
+        assert!(hold.enter(NOW, Duration::ZERO, true, Kind::Plain).is_some());
         hold.keep_turn(process.join(0).expect("nobody is ahead"));
         (Arc::new(process), hold)
     }
@@ -90,7 +93,11 @@ impl Process {
             max_hold: None,
             at_least: Duration::ZERO,
         };
-        self.lines.join(&wanted(), place, successor)
+        match self.lines.join(&wanted(), place, successor) {
+            Joined::Turn(turn) => Ok(turn),
+            Joined::Behind(standing) => Err(standing),
+            Joined::Beside => unreachable!("nobody reads"),
+        }
     }
 
     fn wait(&self, number: u64) -> Standing<Hold> {
@@ -99,7 +106,7 @@ impl Process {
 
     /// As a guard does that is given up.
     fn leave(&self, hold: &Hold) {
-        if hold.leave(true) == Left::Last && !self.tenure.pass() {
+        if hold.leave(true, false) == Left::Last && !self.tenure.pass() {
             let turn = self.tenure.take_turn();
             self.release();
             drop(turn);
@@ -119,6 +126,7 @@ impl Process {
                 drop(turn);
                 None
             }
+            Given::Open => unreachable!("nobody reads"),
             Given::Passed(hold) => {
                 if !hold.take(true) {
                     return None;
@@ -192,7 +200,7 @@ pub fn what_is_lost_is_released_once() {
 pub fn one_of_two_guards_is_the_last() {
     explore(3, || {
         let (process, hold) = Process::new();
-        assert!(hold.enter(NOW, Duration::ZERO, true).is_some());
+        assert!(hold.enter(NOW, Duration::ZERO, true, Kind::Plain).is_some());
         let leaving = {
             let (process, hold) = (Arc::clone(&process), hold.clone());
             thread::spawn(move || process.leave(&hold))

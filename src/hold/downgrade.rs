@@ -1,0 +1,52 @@
+//! Telling the masters that a hold only reads from now on.
+//!
+//! The hold itself is that already, before anything is sent: so nothing is lost where the word does not arrive. A master
+//! that has not heard it keeps readers out until the hold is renewed there.
+
+use std::sync::Arc;
+
+use crate::hold::tenure::Tenure;
+use crate::protocol::calls;
+use crate::protocol::reply::{self, Released};
+use crate::round::pool::Pool;
+use crate::round::{Forgotten, Round, Trust};
+
+/// A downgrade under way. Dropped, it carries on in the background.
+pub(crate) struct Downgrade {
+    round: Option<Round>,
+    needed: usize,
+}
+
+impl Downgrade {
+    /// Tells every master that may have the hold.
+    pub(crate) fn begin(pool: &Arc<Pool>, tenure: &Tenure) -> Self {
+        let (request, touched) = (
+            calls::downgrade(&tenure.claim(), tenure.lease()),
+            tenure.touched(),
+        );
+        let round = Round::begin(pool, &request, Trust::All, |node| touched.contains(node));
+        Self {
+            round: Some(round.wake_after(tenure.needed)),
+            needed: tenure.needed,
+        }
+    }
+
+    /// Waits until a quorum lets others in that read, or nobody is left to say so.
+    pub(crate) async fn told(mut self) {
+        let mut told = 0;
+        while told < self.needed
+            && let Some(round) = &mut self.round
+            && let Some((_, answer)) = round.next().await
+        {
+            told += usize::from(matches!(reply::released(answer), Ok(Released::Whole { .. })));
+        }
+    }
+}
+
+impl Drop for Downgrade {
+    fn drop(&mut self) {
+        if let Some(round) = self.round.take() {
+            round.leave(Forgotten::SentAgain, |_, _| {});
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The options of a call site, and what its verbs come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::acquire::enter::acquire;
+use crate::acquire::terms::Terms;
+use crate::acquire::wait::contend;
+use crate::config::in_range;
+use crate::error::{InvalidInput, LockError};
+use crate::force::{self, Forced};
+use crate::inspect::{self, Inspection};
+use crate::masters::Masters;
+use crate::names::Names;
+use crate::owned_entry::OwnedEntry;
+use crate::owner::Owner;
+use crate::policy::Policy;
+use crate::protocol::kind::Kind;
+use crate::protocol::tally::Obstacle;
+
+/// Longer than any process waits or holds.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What a call site asks for, unchecked.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) masters: Masters,
+    pub(crate) names: Names,
+    pub(crate) kind: Kind,
+    pub(crate) policy: Policy,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) min_validity: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Duration,
+    pub(crate) fenced: bool,
+    pub(crate) fair: bool,
+    pub(crate) owner: Option<Owner>,
+}
+
+impl Options {
+    pub(crate) fn new(masters: &Masters, names: Names, policy: Policy) -> Self {
+        Self {
+            masters: masters.clone(),
+            names: masters.client.pool.config.namespace.within(names),
+            kind: Kind::Plain,
+            policy,
+            lease: None,
+            wait: None,
+            min_validity: Duration::ZERO,
+            max_hold: None,
+            at_least: Duration::ZERO,
+            fenced: true,
+            fair: false,
+            owner: None,
+        }
+    }
+
+    pub(crate) async fn try_lock(&self) -> Result<OwnedEntry, LockError> {
+        acquire(&self.terms()?).await.map_err(|refusal| refusal.error)
+    }
+
+    pub(crate) async fn lock(&self) -> Result<OwnedEntry, LockError> {
+        let terms = self.terms()?;
+        if Handle::try_current().is_err() {
+            return self.try_lock().await;
+        }
+        let begun = Instant::now();
+        let mut last = None;
+        let acquired = match self.wait {
+            Some(Duration::ZERO) => once(&terms, &mut last).await,
+            Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
+            None => Some(contend(&terms, &mut last).await),
+        };
+        acquired.unwrap_or_else(|| {
+            Err(LockError::TimedOut {
+                waited: begun.elapsed(),
+                last: last.map(Box::new),
+            })
+        })
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
+        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
+        Ok(inspect::inspect(pool, &self.names, terms.needed).await)
+    }
+
+    pub(crate) async fn force_release(&self) -> Result<Forced, LockError> {
+        let (pool, terms) = (&self.masters.client.pool, self.terms()?);
+        force::force(pool, &self.names, terms.needed).await
+    }
+
+    /// The options of a lock that is taken together with others, checked.
+    pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<Terms, LockError> {
+        let allowed = |what: &str| format!("none on a lock of a set: {what}");
+        if let Some(wait) = self.wait {
+            let allowed = allowed("LockSet::wait counts for all of them");
+            return Err(InvalidInput::new("wait", humantime::format_duration(wait), allowed).into());
+        }
+        if self.owner.is_some() {
+            let allowed = allowed("LockSet::owner holds all of them");
+            return Err(InvalidInput::new("owner", "set", allowed).into());
+        }
+        if !self.at_least.is_zero() {
+            let at_least = humantime::format_duration(self.at_least);
+            let allowed = allowed("what is won while another one is refused is given back at once");
+            return Err(InvalidInput::new("at_least", at_least, allowed).into());
+        }
+        let terms = self.terms()?;
+        Ok(Terms {
+            owner: owner.cloned(),
+            ..terms
+        })
+    }
+
+    /// What a kind leaves to be chosen.
+    fn check_kind(&self) -> Result<(), InvalidInput> {
+        if self.kind == Kind::Plain {
+            return Ok(());
+        }
+        let kind = self.kind;
+        if self.fair {
+            let allowed = format!("not set with {kind}, which is always served in order of arrival");
+            return Err(InvalidInput::new("fair", self.fair, allowed));
+        }
+        if !self.at_least.is_zero() {
+            let at_least = humantime::format_duration(self.at_least);
+            let allowed = format!("not set with {kind}");
+            return Err(InvalidInput::new("at_least", at_least, allowed));
+        }
+        Ok(())
+    }
+
+    /// The options, checked. No master has been asked yet.
+    fn terms(&self) -> Result<Terms, LockError> {
+        self.names.check()?;
+        let config = &self.masters.client.pool.config;
+        let lease = match self.lease {
+            Some(lease) => config.checked_lease(lease)?,
+            // Checked when the masters were connected.
+            None => config.default_lease(),
+        };
+        if !self.min_validity.is_zero() {
+            config.checked_min_validity(self.min_validity, lease)?;
+        }
+        if let Some(wait) = self.wait {
+            in_range("wait", wait, Duration::ZERO, MAX_WAIT)?;
+        }
+        if let Some(max) = self.max_hold {
+            in_range("max_hold", max, lease, MAX_WAIT)?;
+        }
+        if !self.at_least.is_zero() {
+            in_range("at_least", self.at_least, Duration::ZERO, lease)?;
+        }
+        self.check_kind()?;
+        if self.masters.client.pool.is_closed() {
+            return Err(LockError::Closed);
+        }
+        Ok(Terms {
+            client: Arc::clone(&self.masters.client),
+            names: self.names.clone(),
+            kind: self.kind,
+            policy: self.policy,
+            needed: self.policy.checked(self.masters.len())?,
+            lease,
+            renew: self.lease.is_none(),
+            max_hold: self.max_hold,
+            at_least: self.at_least,
+            fenced: self.fenced,
+            min_validity: self.min_validity,
+            owner: self.owner.clone(),
+            fair: self.fair || self.kind.is_read_write(),
+        })
+    }
+}
+
+/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
+async fn once(terms: &Terms, last: &mut Option<LockError>) -> Option<Result<OwnedEntry, LockError>> {
+    match acquire(terms).await {
+        Err(refusal) if refusal.obstacle != Obstacle::Final => {
+            *last = Some(refusal.error);
+            None
+        }
+        settled => Some(settled.map_err(|refusal| refusal.error)),
+    }
+}

@@ -1,0 +1,181 @@
+//! A guard's entry in a hold, and the owner who may enter it again.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::error::UnlockError;
+use crate::hold::entry::{Departure, Entry};
+use crate::hold::tenure::{Hold, Tenure};
+use crate::owner::Owner;
+use crate::queue::{InLine, Turn};
+use crate::time::clock::Moment;
+use crate::votes::{Vote, Votes};
+
+/// What a successful [`unlock`](MultiLockGuard::unlock) left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unlocked {
+    /// The names are free: enough masters have confirmed.
+    Released,
+    /// The next task of this process that waited for the same on the same terms has the names now, and no master was
+    /// asked. A process keeps them so for a bounded time, as [`MultiLock::fair`](crate::MultiLock::fair) tells.
+    HandedOn,
+    /// The masters keep the names for so much longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks, and
+    /// then free them by themselves. Nobody holds them meanwhile. A quorum has confirmed it; a master that has not heard
+    /// of it keeps them until the lease ends.
+    KeptFor(Duration),
+    /// The owner is still in to read, and others that read may come in beside it.
+    Downgraded,
+    /// The owner entered more often than it has left; so many guards still hold.
+    StillHeld(u64),
+}
+
+/// All that a guard is made of. Dropped, it leaves the hold.
+pub(crate) struct OwnedEntry {
+    pub(crate) entry: Entry,
+    /// The one that the call site named.
+    owner: Option<Owner>,
+    /// Made when it is asked for, where none was named: few ask, and a process may hold very many.
+    made: OnceLock<Owner>,
+}
+
+impl OwnedEntry {
+    pub(crate) fn of(entry: Entry, owner: Option<&Owner>) -> Self {
+        Self {
+            entry,
+            owner: owner.cloned(),
+            made: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Hold {
+        &self.entry.hold
+    }
+
+    pub(crate) fn tenure(&self) -> &Arc<Tenure> {
+        &self.entry.hold.tenure
+    }
+
+    /// Keeps the names for so long after `now`, also where it is given up before.
+    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
+        self.hold().keep_at_least(now, at_least);
+    }
+
+    /// Keeps this process's turn at the names for as long as the hold lasts.
+    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
+        self.hold().keep_turn(turn);
+    }
+
+    pub(crate) fn validity(&self) -> Duration {
+        self.hold().remaining()
+    }
+
+    /// The owner, to enter again with.
+    pub(crate) fn owner(&self) -> &Owner {
+        let make = || {
+            let owner = Owner::new();
+            owner.remember(self.hold());
+            owner
+        };
+        self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
+    }
+
+    pub(crate) fn votes(&self) -> Votes {
+        self.entry.client.pool.evidence(&self.tenure().votes())
+    }
+
+    /// Lets others in beside it that read, and waits until a quorum does.
+    pub(crate) async fn downgrade(&mut self) {
+        if let Some(downgrade) = self.entry.downgrade() {
+            downgrade.told().await;
+        }
+    }
+
+    /// Leaves the hold, and waits for what the masters say where it is released.
+    pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
+        let was_valid = !self.validity().is_zero();
+        let (kept, release) = match self.leave() {
+            Departure::StillHeld(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
+            Departure::Downgraded(downgrade) if was_valid => {
+                downgrade.told().await;
+                return Ok(Unlocked::Downgraded);
+            }
+            Departure::HandedOn => return Ok(Unlocked::HandedOn),
+            Departure::Release(outgoing) => (outgoing.kept, outgoing.begin()),
+            _ => return Err(UnlockError::WasLost { votes: self.votes() }),
+        };
+        let (pool, tenure) = (&self.entry.client.pool, self.tenure());
+        let (nodes, touched) = (pool.slots.len(), tenure.touched());
+        let spare = nodes - tenure.needed;
+        let mut votes: Vec<Vote> = (0..nodes)
+            .map(|node| {
+                if touched.contains(node) {
+                    Vote::Pending
+                } else {
+                    Vote::NotHeld
+                }
+            })
+            .collect();
+        let (mut pending, mut released) = (touched.len(), 0);
+        let mut gone = nodes - pending;
+        // Where nothing of it is left, its names are free, and nothing keeps them.
+        let done = |released, gone| if kept.is_zero() { released + gone } else { released };
+        let mut release = release.wake_after(tenure.needed);
+        while let Some((node, vote)) = release.next().await {
+            pending -= 1;
+            released += usize::from(vote == Vote::Granted);
+            gone += usize::from(vote == Vote::NotHeld);
+            votes[node] = vote;
+            let confirmed = done(released, gone) >= tenure.needed && gone + pending <= spare;
+            if gone > spare || confirmed {
+                break;
+            }
+        }
+        let evidence = || pool.evidence(&votes);
+        if gone > spare || !was_valid {
+            Err(UnlockError::WasLost { votes: evidence() })
+        } else if done(released, gone) >= tenure.needed {
+            Ok(if kept.is_zero() {
+                Unlocked::Released
+            } else {
+                Unlocked::KeptFor(kept)
+            })
+        } else {
+            Err(UnlockError::Unconfirmed {
+                free_within: tenure.lease(),
+                votes: evidence(),
+            })
+        }
+    }
+
+    /// Stays in for good.
+    pub(crate) fn leak(mut self) {
+        self.entry.leak();
+    }
+
+    /// Gives it back at once for one that goes on waiting, which stands in the queues in its place from then on.
+    pub(crate) fn give_back(mut self, waiter: Option<InLine>) {
+        if let Departure::Release(outgoing) = self.leave() {
+            outgoing.give_back(waiter);
+        }
+    }
+
+    /// Leaves the hold, once.
+    fn leave(&mut self) -> Departure {
+        let departure = self.entry.leave();
+        let is_inside = matches!(
+            departure,
+            Departure::StillHeld(_) | Departure::Downgraded(_) | Departure::NotInside
+        );
+        if !is_inside && let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
+            owner.forget(self.hold());
+        }
+        departure
+    }
+}
+
+impl Drop for OwnedEntry {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}

@@ -1,0 +1,112 @@
+//! The kinds of locks: what tells them apart on the masters, in one table.
+
+use std::fmt;
+
+use crate::protocol::keys::{Key, channel, read_write_channel};
+
+/// What a hold is, and whom it lets in beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// One owner, as a lock of Redisson's.
+    #[default]
+    Plain,
+    /// One owner, of a read/write lock.
+    Write,
+    /// Any number of owners, of a read/write lock.
+    Read,
+}
+
+/// How a kind is laid out.
+struct Layout {
+    name: &'static str,
+    /// As the scripts call it; nothing for a plain one.
+    mode: Option<&'static str>,
+    /// On which clients of Redisson's wait for it.
+    channel: fn(&str) -> Key<'_>,
+    /// Whether many owners have it at once.
+    is_shared: bool,
+}
+
+/// In the order of the kinds.
+static LAYOUTS: [Layout; 3] = [
+    Layout {
+        name: "neither .read() nor .write()",
+        mode: None,
+        channel,
+        is_shared: false,
+    },
+    Layout {
+        name: ".write()",
+        mode: Some("w"),
+        channel: read_write_channel,
+        is_shared: false,
+    },
+    Layout {
+        name: ".read()",
+        mode: Some("r"),
+        channel: read_write_channel,
+        is_shared: true,
+    },
+];
+
+impl Kind {
+    fn layout(self) -> &'static Layout {
+        &LAYOUTS[self as usize]
+    }
+
+    pub(crate) fn mode(self) -> Option<&'static str> {
+        self.layout().mode
+    }
+
+    /// Whether it has the layout of a read/write lock.
+    pub(crate) fn is_read_write(self) -> bool {
+        self.mode().is_some()
+    }
+
+    /// Whether many owners have it at once.
+    pub(crate) fn is_shared(self) -> bool {
+        self.layout().is_shared
+    }
+
+    /// The channel on which its release is announced to clients of Redisson's.
+    pub(crate) fn channel(self, name: &str) -> Key<'_> {
+        (self.layout().channel)(name)
+    }
+
+    /// Whether its owner may enter again to do this: who writes may read, too.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        self == other || self == Self::Write && other == Self::Read
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.layout().name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_layout() {
+        let told = [Kind::Plain, Kind::Write, Kind::Read]
+            .map(|kind| (kind.mode(), kind.is_shared(), kind.channel("a").text()));
+        let read_write = "redisson_rwlock:{a}".to_owned();
+        assert_eq!(
+            told,
+            [
+                (None, false, "redisson_lock__channel:{a}".into()),
+                (Some("w"), false, read_write.clone()),
+                (Some("r"), true, read_write),
+            ]
+        );
+    }
+
+    #[test]
+    fn who_writes_may_read() {
+        assert!(Kind::Write.includes(Kind::Read) && !Kind::Read.includes(Kind::Write));
+        assert!(!Kind::Plain.includes(Kind::Read) && !Kind::Write.includes(Kind::Plain));
+    }
+}

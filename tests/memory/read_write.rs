@@ -1,0 +1,218 @@
+//! Read/write locks: who is let in beside whom, in which order, for how long, and what is left.
+
+use std::time::Duration;
+
+use crate::support::{connect, ms, queues, settle, slow_down};
+use multilock::sim::Cluster;
+use multilock::{
+    LockError, Masters, MultiLock, MultiLockGuard, NodeState, Owner, Shared, UnlockError, Unlocked,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+const NODES: usize = 3;
+
+fn reading(masters: &Masters) -> MultiLock<Shared> {
+    masters.red_lock("a").read()
+}
+
+fn writing(masters: &Masters) -> MultiLock {
+    masters.red_lock("a").write()
+}
+
+fn is_contended<T>(tried: &Result<T, LockError>) -> bool {
+    matches!(tried, Err(LockError::Contended { .. }))
+}
+
+/// Nothing is left of any hold or waiter, but fences.
+fn is_clean(cluster: &Cluster) -> bool {
+    let mut keys = cluster.iter().flat_map(multilock::sim::Master::keys);
+    keys.all(|key| key.starts_with("multilock_fence"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_go_in_together_and_a_writer_alone() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let first = reading(&here).try_lock().await.expect("free");
+    let second = reading(&there).try_lock().await.expect("only read");
+    assert!(is_contended(&writing(&there).try_lock().await));
+    assert!(
+        is_contended(&there.red_lock("a").try_lock().await),
+        "a plain one, too"
+    );
+    assert_eq!(first.unlock().await, Ok(Unlocked::Released));
+    assert!(is_contended(&writing(&here).try_lock().await));
+    assert_eq!(second.unlock().await, Ok(Unlocked::Released));
+    settle().await;
+    assert!(is_clean(&cluster));
+    let writer = writing(&here).try_lock().await.expect("free");
+    assert!(is_contended(&reading(&there).try_lock().await));
+    assert!(is_contended(&writing(&there).try_lock().await));
+    assert_eq!(writer.unlock().await, Ok(Unlocked::Released));
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_overtakes_on_either_side() {
+    let cluster = Cluster::new(NODES);
+    slow_down(&cluster, 1);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let first = reading(&here).lock().await.expect("free");
+    let writer = {
+        let lock = writing(&there);
+        tokio::spawn(async move { (lock.lock().await.expect("in the end"), Instant::now()) })
+    };
+    sleep(ms(20)).await;
+    assert!(is_contended(&reading(&here).try_lock().await), "behind a writer");
+    let late: Vec<_> = [&here, &there, &here]
+        .map(|masters| {
+            let lock = reading(masters);
+            tokio::spawn(async move { (lock.lock().await.expect("in the end"), Instant::now()) })
+        })
+        .into_iter()
+        .collect();
+    sleep(ms(20)).await;
+    let waiting = &reading(&here).inspect().await.expect("looks")[0];
+    assert_eq!(
+        (waiting.waiting, waiting.waiting_to_read),
+        (3, 2),
+        "one of each process reads"
+    );
+    let released = Instant::now();
+    first.unlock().await.expect("held");
+    let (guard, at) = writer.await.expect("no panic");
+    assert!(at - released <= ms(6), "{:?}", at - released);
+    let released = Instant::now();
+    guard.unlock().await.expect("held");
+    let mut guards = Vec::new();
+    for reader in late {
+        let (guard, at) = reader.await.expect("no panic");
+        assert!(at - released <= ms(10), "{:?}", at - released);
+        guards.push(guard);
+    }
+    assert!(guards.iter().all(MultiLockGuard::is_valid), "together");
+    drop(guards);
+    sleep(ms(20)).await;
+    assert!(is_clean(&cluster));
+    assert_eq!(queues(&cluster), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_lets_readers_in_and_nobody_in_between() {
+    let cluster = Cluster::new(NODES);
+    slow_down(&cluster, 1);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let writer = writing(&here).lock().await.expect("free");
+    let token = writer.fencing_token();
+    let (reader, other) = (
+        tokio::spawn({
+            let lock = reading(&there);
+            async move { lock.lock().await.expect("in the end") }
+        }),
+        tokio::spawn({
+            let lock = writing(&there);
+            async move {
+                sleep(ms(5)).await;
+                lock.lock().await.expect("in the end")
+            }
+        }),
+    );
+    sleep(ms(20)).await;
+    assert!(!reader.is_finished());
+    let downgraded = writer.downgrade().await;
+    let reader = timeout(ms(10), reader).await.expect("called").expect("no panic");
+    assert!(downgraded.is_valid() && reader.is_valid());
+    assert_eq!(downgraded.fencing_token(), token);
+    assert!(reader.fencing_token() >= token);
+    sleep(ms(50)).await;
+    assert!(!other.is_finished());
+    assert_eq!(downgraded.unlock().await, Ok(Unlocked::Released));
+    assert!(!other.is_finished());
+    assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    let writer = timeout(ms(20), other).await.expect("called").expect("no panic");
+    assert!(writer.fencing_token() > token);
+    drop(writer);
+    sleep(ms(20)).await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_writes_may_read_and_who_reads_may_not_write() {
+    let cluster = Cluster::new(NODES);
+    let masters = connect(&cluster).await;
+    let owner = Owner::new();
+    let writer = writing(&masters).owner(&owner).try_lock().await.expect("free");
+    let reader = reading(&masters).owner(&owner).try_lock().await.expect("its own");
+    assert_eq!(writer.hold_count(), 2);
+    let again = writing(&masters).owner(&owner).try_lock().await.expect("its own");
+    assert_eq!(again.unlock().await, Ok(Unlocked::StillHeld(2)));
+    assert_eq!(writer.unlock().await, Ok(Unlocked::Downgraded));
+    let refused = writing(&masters)
+        .owner(&owner)
+        .lock()
+        .await
+        .expect_err("it reads");
+    assert_eq!(refused, LockError::Upgrade { held: "a".into() });
+    let plain = masters
+        .red_lock("a")
+        .owner(&owner)
+        .lock()
+        .await
+        .expect_err("it reads");
+    assert!(matches!(plain, LockError::Invalid(_)), "{plain}");
+    let beside = reading(&masters).try_lock().await.expect("only read");
+    assert!(reader.is_valid() && beside.is_valid());
+    for node in &reading(&masters).inspect().await.expect("looks")[0].nodes {
+        assert!(
+            matches!(&node.1, NodeState::Read { holders, .. } if holders.len() == 2),
+            "{node:?}"
+        );
+    }
+    drop((reader, beside));
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_ends_by_itself_however_long_others_read() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let short = reading(&here).lease(ms(400)).try_lock().await.expect("free");
+    let long = reading(&there)
+        .lease(ms(2_000))
+        .try_lock()
+        .await
+        .expect("only read");
+    sleep(ms(1_000)).await;
+    assert!(!short.is_valid() && long.is_valid());
+    assert!(matches!(short.unlock().await, Err(UnlockError::WasLost { .. })));
+    reading(&there)
+        .lease(ms(5_000))
+        .try_lock()
+        .await
+        .expect("only read")
+        .leak();
+    drop(long);
+    let begun = Instant::now();
+    let writer = writing(&here).lock().await.expect("when its lease has ended");
+    let waited = begun.elapsed();
+    assert!((ms(4_900)..=ms(5_100)).contains(&waited), "{waited:?}");
+    drop(writer);
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_readers_are_renewed_each_by_itself() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let renewed = reading(&here).try_lock().await.expect("free");
+    let leased = reading(&there).lease(Duration::from_secs(40)).try_lock().await;
+    assert!(leased.is_err() || leased.is_ok_and(|guard| guard.validity() > ms(1)));
+    sleep(Duration::from_secs(100)).await;
+    assert!(renewed.is_valid());
+    assert!(is_contended(&writing(&there).try_lock().await));
+    assert_eq!(renewed.unlock().await, Ok(Unlocked::Released));
+    drop(writing(&there).try_lock().await.expect("free"));
+}
