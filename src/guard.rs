@@ -176,8 +176,8 @@ impl<M: Mode> MultiLockGuard<M> {
     /// # Cancel safety
     ///
     /// Dropped half-way, the release is carried on in the background.
-    pub async fn unlock(self) -> Result<Unlocked, UnlockError> {
-        self.inner.unlock().await
+    pub fn unlock(self) -> impl Future<Output = Result<Unlocked, UnlockError>> + Send {
+        self.inner.unlock()
     }
 
     /// Gives the guard up and keeps the hold until its lease ends. Once all other guards of the hold

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::acquire::enter::acquire;
 use crate::error::{LockError, RunError};
 use crate::force::Forced;
 use crate::guard::MultiLockGuard;
@@ -206,7 +207,8 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard<M>, LockError> {
-        self.options.try_lock().await.map(MultiLockGuard::of)
+        let acquired = acquire(&self.options.terms()?).await;
+        acquired.map(MultiLockGuard::of).map_err(|refusal| refusal.error)
     }
 
     /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).

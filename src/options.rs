@@ -59,14 +59,10 @@ impl Options {
         }
     }
 
-    pub(crate) async fn try_lock(&self) -> Result<OwnedEntry, LockError> {
-        acquire(&self.terms()?).await.map_err(|refusal| refusal.error)
-    }
-
     pub(crate) async fn lock(&self) -> Result<OwnedEntry, LockError> {
         let terms = self.terms()?;
         if Handle::try_current().is_err() {
-            return self.try_lock().await;
+            return acquire(&terms).await.map_err(|refusal| refusal.error);
         }
         let begun = Instant::now();
         let mut last = None;
@@ -135,7 +131,7 @@ impl Options {
     }
 
     /// The options, checked. No master has been asked yet.
-    fn terms(&self) -> Result<Terms, LockError> {
+    pub(crate) fn terms(&self) -> Result<Terms, LockError> {
         self.names.check()?;
         let config = &self.masters.client.pool.config;
         let lease = match self.lease {

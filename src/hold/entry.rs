@@ -33,7 +33,7 @@ pub(crate) enum Departure {
     /// Other guards are still in; this many.
     StillHeld(u64),
     /// Other guards are still in, and only read: the masters are being told.
-    Downgraded(Downgrade),
+    Downgraded(Box<Downgrade>),
     /// The next task of this process has it.
     HandedOn,
     /// It is to be released.
@@ -106,6 +106,7 @@ impl Entry {
     }
 
     /// Leaves the hold, once.
+    #[inline]
     pub(crate) fn leave(&mut self) -> Departure {
         if !std::mem::take(&mut self.inside) {
             return Departure::NotInside;
@@ -113,7 +114,8 @@ impl Entry {
         match self.hold.leave(self.renew, self.is_shared) {
             Left::Inside(count) => return Departure::StillHeld(count),
             Left::Downgraded => {
-                return Departure::Downgraded(Downgrade::begin(&self.client.pool, &self.hold.tenure));
+                let downgrade = Downgrade::begin(&self.client.pool, &self.hold.tenure);
+                return Departure::Downgraded(Box::new(downgrade));
             }
             Left::Leaked(count) => {
                 self.abandon();
