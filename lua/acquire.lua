@@ -132,8 +132,10 @@ if found > 0 then
     local left = call('pttl', key)
     causes[n], lefts[n] = '-', left
     if left ~= -2 then
-      local is_open = shared and queues.is_read(key)
-        or not shared and redis.pcall('hexists', key, owner) == 1 and not queues.is_read(key)
+      local is_read = queues.is_read(key)
+      -- What the owner has is open to it, but for writing what it has come to read.
+      local is_open = shared and is_read
+        or redis.pcall('hexists', key, owner) == 1 and (shared or not is_read)
       if not is_open then
         causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
         refuse(left)
@@ -161,8 +163,9 @@ if found > 0 then
       else
         local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
         if stood then redis.pcall('zrem', beats, waiter) end
-        if is_free and (stood or causes[n] == 'a') then
-          queues.call_head(name, queue, beats, now, '', nil, queues.is_read(name))
+        local is_read = queues.is_read(name)
+        if stood and is_read or is_free and (stood or causes[n] == 'a') then
+          queues.call_head(name, queue, beats, now, '', nil, is_read)
         end
       end
     end
@@ -187,6 +190,11 @@ if found > 0 then
   if smallest then waiting, first = counted, string.format('%.0f', smallest) end
 end
 
+-- A key of another type under the readers stops the script here, before anything is written.
+local read_until = {}
+for n = 1, shared and names or 0 do
+  read_until[n] = tonumber(call('zscore', KEYS[readers + 2 * n - 1], owner) or 0)
+end
 for n = 1, names do
   local key = KEYS[3 * n - 2]
   local left = lefts and lefts[n] or -2
@@ -194,7 +202,10 @@ for n = 1, names do
     -- The field first: under OOM the script stops here, before anything is written.
     if mode then
       call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
-      if shared then call('del', KEYS[readers + 2 * n - 1]) end
+      if shared then
+        call('del', KEYS[readers + 2 * n - 1])
+        read_until[n] = 0
+      end
     else
       call('hset', key, owner, count)
     end
@@ -206,12 +217,24 @@ for n = 1, names do
       left = math.max(left, tonumber(lease))
       call('pexpire', key, left)
     end
+    if shared and call('hget', key, 'mode') ~= 'read' then
+      -- Its own, of which a master was not told that it only reads: it has lasted for so long.
+      call('hset', key, 'mode', 'read')
+      call('del', KEYS[readers + 2 * n - 1])
+      read_until[n] = now + left
+    end
     call('hset', key, owner, count)
   end
   if shared then
-    local its_readers, until_ms = KEYS[readers + 2 * n - 1], now + lease
-    until_ms = math.max(until_ms, tonumber(call('zscore', its_readers, owner) or 0))
+    local its_readers, until_ms = KEYS[readers + 2 * n - 1], math.max(now + lease, read_until[n])
     call('zadd', its_readers, until_ms, owner)
+    -- Some of those whose lease has ended go, lest they pile up where others read on.
+    for _ = 1, 64 do
+      local oldest = call('zrange', its_readers, 0, 0, 'withscores')
+      if not oldest[1] or tonumber(oldest[2]) > now then break end
+      call('zrem', its_readers, oldest[1])
+      call('hdel', key, oldest[1])
+    end
     call('pexpire', its_readers, math.max(left, until_ms - now))
     call('set', KEYS[readers + 2 * n], 1, 'px', until_ms - now)
   end

@@ -109,7 +109,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   for i = first, last, 2 do
     -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
     local left = redis.call('pttl', KEYS[i])
-    if left < lease then redis.call('pexpire', KEYS[i], lease) end
+    redis.call('pexpire', KEYS[i], math.max(left, lease))
     redis.call('hset', KEYS[i], owner, count)
     if mode ~= '' and (mode == 'r' or redis.call('hget', KEYS[i], 'mode') == 'read') then
       local at = last + fences + (i - first)

@@ -22,7 +22,7 @@ local function remove(key, readers, kind, mode, holder)
   if mode then
     -- pcall: what no reader of this crate has made is left as it is.
     redis.pcall('zrem', readers, holder)
-    call('del', timeout_key(key, holder, 1))
+    redis.pcall('del', timeout_key(key, holder, 1))
   end
   if kind == 'hash' then return call('hdel', key, holder) end
   local is_seen = kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder

@@ -119,7 +119,10 @@ local function queues()
     end
     for _, other in ipairs(redis.pcall('zrange', queue, 0, 2 * MOST - 1)) do
       if not reads(other) then return end
-      beat = beat_of(queue, beats, other, now, here)
+      beat = redis.pcall('zscore', beats, other)
+      beat = type(beat) == 'string' and tonumber(beat) or 0
+      local is_called = beat > now and beat % 1 > 0
+      beat = not is_called and beat_of(queue, beats, other, now, here)
       if beat then call_one(name, other, beat, beats, now, here, later) end
     end
   end
@@ -145,7 +148,9 @@ local function queues()
     local fields = redis.pcall('hlen', key)
     if type(fields) ~= 'number' then return 's' end
     if fields > 64 then
-      return readers and redis.pcall('zcard', readers) == fields - 1 and 'o' or 'h'
+      local are_ours = is_read(key)
+      if readers then are_ours = redis.pcall('zcard', readers) == fields - 1 end
+      return are_ours and 'o' or 'h'
     end
     local whose = 'h'
     for _, field in ipairs(redis.call('hkeys', key)) do

@@ -22,14 +22,16 @@ local function settle(name, readers, left, now)
   local fields = redis.call('hlen', name) - 1
   local last = redis.call('zrange', readers, -1, -1, 'withscores')
   local longest = last[1] and tonumber(last[2]) - now or 0
-  if fields > redis.call('zcard', readers) then
+  if fields ~= redis.call('zcard', readers) then
     -- Other libraries' readers tell by keys of their own how long they read. Very many are waited for.
     if fields > 64 then return left end
     local entries = redis.call('hgetall', name)
     for i = 1, #entries, 2 do
       if entries[i] ~= 'mode' and not redis.call('zscore', readers, entries[i]) then
         for entry = 1, math.min(tonumber(entries[i + 1]) or 0, 64) do
-          longest = math.max(longest, redis.call('pttl', timeout_key(name, entries[i], entry)))
+          -- pcall: an ACL may deny the key.
+          local its = redis.pcall('pttl', timeout_key(name, entries[i], entry))
+          longest = math.max(longest, type(its) == 'number' and its or left)
         end
       end
     end

@@ -75,7 +75,8 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
       local listeners = notice and redis.pcall('publish', ARGV[channels + n], notice)
       if type(listeners) == 'number' and listeners > 0 then
         listeners = redis.pcall('pubsub', 'numsub', ARGV[channels + n])[2] or 0
-        others = others or listeners > 0
+        -- Nobody has a turn at what is still read.
+        others = others or still == 0 and listeners > 0
       end
       if waiter or redis.call('exists', KEYS[at + 1]) == 1 then
         time, queue = time or redis.call('time'), queue or queues()

@@ -4,6 +4,7 @@
 //! somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
 //! acquire of his may still be on its way there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -55,15 +56,23 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         return Err(LockError::Unreachable { votes });
     }
     let Seen { holders, spared } = seen(pool, names, &sights);
-    let mut rounds: Vec<Round> = sights
+    let portions = portions(&holders);
+    let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
+    let asked: Vec<(usize, u64)> = sights.iter().enumerate().filter_map(seen_at).collect();
+    let mut rounds: Vec<Round> = portions
         .iter()
-        .enumerate()
-        .filter_map(|(node, sight)| Some((node, sight.as_ref().ok()?.clock_us)))
-        .map(|(node, clock_us)| begin(pool, names, needed, &holders, node, clock_us))
+        .flat_map(|portion| {
+            let begin =
+                |(node, clock_us): &(usize, u64)| begin(pool, names, needed, portion, *node, *clock_us);
+            asked.iter().map(begin)
+        })
         .collect();
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;
     for (node, answer) in answers.into_iter().flatten() {
-        votes[node] = reply::forced(answer);
+        // One that did not do all of it has not done it.
+        if matches!(votes[node], Vote::Pending | Vote::Granted) {
+            votes[node] = reply::forced(answer);
+        }
     }
     let votes = pool.evidence(&votes);
     let former = former(holders);
@@ -81,26 +90,20 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
 /// What was seen on the masters together.
 struct Seen {
     /// For each name, everybody who has it on any master.
-    holders: Vec<Vec<Arc<str>>>,
+    holders: Vec<BTreeSet<Arc<str>>>,
     spared: Vec<Spared>,
 }
 
 fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
     let mut seen = Seen {
-        holders: vec![Vec::new(); names.len()],
+        holders: vec![BTreeSet::new(); names.len()],
         spared: Vec::new(),
     };
     for (slot, sight) in pool.slots.iter().zip(sights) {
         let entries = sight.iter().flat_map(|report| &report.entries);
         for ((name, known), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
             match holders(entry) {
-                Some(holders) => {
-                    for holder in holders {
-                        if !known.contains(&holder) {
-                            known.push(holder);
-                        }
-                    }
-                }
+                Some(holders) => known.extend(holders),
                 None => seen.spared.push(Spared {
                     name: pool.config.namespace.own(name).to_owned(),
                     node: Arc::clone(slot.label()),
@@ -110,6 +113,19 @@ fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
         }
     }
     seen
+}
+
+/// So many of each name's holders go into one script call, during which a master serves nobody else.
+const PORTION: usize = 1_000;
+
+/// The holders of each name, in as many portions as it takes; one, where there are none.
+fn portions(holders: &[BTreeSet<Arc<str>>]) -> Vec<Vec<Vec<Arc<str>>>> {
+    let most = holders.iter().map(BTreeSet::len).max().unwrap_or(0);
+    let portion = |from: usize| -> Vec<Vec<Arc<str>>> {
+        let of_name = |all: &BTreeSet<Arc<str>>| all.iter().skip(from).take(PORTION).cloned().collect();
+        holders.iter().map(of_name).collect()
+    };
+    (0..most.max(1)).step_by(PORTION).map(portion).collect()
 }
 
 /// Who holds a key; `None` for one that is no lock.
@@ -146,7 +162,7 @@ fn begin(
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node)
 }
 
-fn former(holders: Vec<Vec<Arc<str>>>) -> Vec<Holder> {
+fn former(holders: Vec<BTreeSet<Arc<str>>>) -> Vec<Holder> {
     let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
     former.sort_unstable();
     former.dedup();

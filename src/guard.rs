@@ -50,7 +50,7 @@ impl<M: Mode> MultiLockGuard<M> {
     }
 
     /// Time for which no other guard of these names can be valid, from the clock at this call; zero
-    /// when the hold is lost.
+    /// when the hold is lost. For a [`Shared`] guard: no [`Exclusive`] one.
     pub fn validity(&self) -> Duration {
         self.hold().remaining()
     }
@@ -78,7 +78,9 @@ impl<M: Mode> MultiLockGuard<M> {
 
     /// The number that tells this hold from every earlier and later one of its names: hand it to the
     /// resource with every write, for the resource to reject a smaller one than it has seen. A hold that was handed on
-    /// inside its process has one of its own, above that of the hold before.
+    /// inside its process has one of its own, above that of the hold before. Those who [`read`](crate::MultiLock::read)
+    /// share one: not smaller than that of any writer that was complete before they began, and smaller than that of any who
+    /// begins after.
     /// [`FencingToken::NONE`] for a lock that is not [`fenced`](crate::MultiLock::fenced).
     pub fn fencing_token(&self) -> FencingToken {
         self.hold().token()
@@ -202,6 +204,21 @@ impl MultiLockGuard<Exclusive> {
     pub async fn downgrade(mut self) -> MultiLockGuard<Shared> {
         self.inner.downgrade().await;
         MultiLockGuard::of(self.inner)
+    }
+}
+
+impl MultiLockGuard<Either> {
+    /// As what it is, of the locks of a set: the guard that nobody else has beside it, or one that reads.
+    ///
+    /// # Errors
+    ///
+    /// The guard that reads, if it is one.
+    pub fn exclusive(self) -> Result<MultiLockGuard<Exclusive>, MultiLockGuard<Shared>> {
+        if self.inner.entry.is_shared() {
+            Err(MultiLockGuard::of(self.inner))
+        } else {
+            Ok(MultiLockGuard::of(self.inner))
+        }
     }
 }
 

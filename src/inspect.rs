@@ -43,7 +43,7 @@ pub enum NodeState {
     },
     /// Read under a read/write lock, of this crate or of Redisson.
     Read {
-        /// Who reads. Whose lease has ended stays among them until somebody else comes or leaves.
+        /// Who reads. Some whose lease has ended stay among them until others come or leave.
         holders: Vec<Holder>,
         /// Time until the last of them has to be gone unless renewed; `None` when the key has no expiry.
         remaining: Option<Duration>,

@@ -200,8 +200,8 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Closed`] and [`LockError::Invalid`]
-    /// as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
+    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Upgrade`], [`LockError::Closed`] and
+    /// [`LockError::Invalid`] as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
     ///
     /// # Cancel safety
     ///
@@ -216,7 +216,7 @@ impl<M: Mode> MultiLock<M> {
     /// # Errors
     ///
     /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
-    /// [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
+    /// [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
     /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
     ///
     /// # Cancel safety

@@ -74,15 +74,27 @@ impl Owner {
 
     /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
-        let touching = self.holds().find(names, |hold| {
-            let term = hold.term(now);
-            let tenure = &hold.tenure;
-            let touches = tenure.field.client == client && tenure.names.overlaps(names);
-            (touches && !term.left.is_zero()).then_some((term, hold))
-        });
-        match touching {
+        let holds = self.holds();
+        let touching = |all: bool| {
+            holds.find(names, |hold| {
+                let tenure = &hold.tenure;
+                let touches = tenure.field.client == client
+                    && if all {
+                        tenure.names.contains_all(names)
+                    } else {
+                        tenure.names.overlaps(names)
+                    };
+                let term = touches.then(|| hold.term(now));
+                let term = term.filter(|term| !term.left.is_zero())?;
+                Some((term, hold))
+            })
+        };
+        // One that reads may have several.
+        if let Some((term, hold)) = touching(true) {
+            return Standing::Inside(hold, term);
+        }
+        match touching(false) {
             None => Standing::Outside,
-            Some((term, hold)) if hold.tenure.names.contains_all(names) => Standing::Inside(hold, term),
             Some((_, hold)) => Standing::Overlapping(hold.tenure.names.clone()),
         }
     }

@@ -108,11 +108,12 @@ async fn reenter(
             Ok(Some(guard))
         }
         Ok(guard) => Ok(Some(guard)),
-        Err(hold) if !hold.tenure.kind().includes(terms.kind) => {
-            Err(of_another_kind(terms, &hold, hold.tenure.kind()))
-        }
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => {
+            let its = hold.tenure.kind();
+            if !its.includes(terms.kind) {
+                return Err(of_another_kind(terms, &hold, its));
+            }
             Err(Refusal::too_late(terms, hold.remaining(), hold.tenure.votes()))
         }
         Err(_) => Ok(None),

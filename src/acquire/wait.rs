@@ -122,9 +122,10 @@ async fn line_up(
                 match acquire_as(terms, asker, waiting.clocks.take()).await {
                     Ok(guard) => return Ok(ControlFlow::Break(guard)),
                     Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
-                    // Whoever stands in front has been told the same, or is about to be.
                     Err(refusal) => *last = Some(refusal.error),
                 }
+                // Whoever stands in front has been told the same, or is about to be.
+                terms.client.lines.refused(&terms.wanted());
                 continue;
             }
             None => {}

@@ -98,11 +98,24 @@ impl Entry {
         })
     }
 
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// Lets others in beside it that read. What the masters are told, if anything.
     pub(crate) fn downgrade(&mut self) -> Option<Downgrade> {
         let was_shared = std::mem::replace(&mut self.is_shared, true);
         let is_told = !was_shared && self.hold.give_up_exclusive();
-        is_told.then(|| Downgrade::begin(&self.client.pool, &self.hold.tenure))
+        is_told.then(|| self.tell_downgrade())
+    }
+
+    /// The hold is shared now. Those of this process who wait to write ask the masters for themselves from here on, as
+    /// others would overtake them for as long as it is read.
+    fn tell_downgrade(&self) -> Downgrade {
+        let tenure = &self.hold.tenure;
+        let downgrade = Downgrade::begin(&self.client.pool, tenure);
+        drop(tenure.take_turn());
+        downgrade
     }
 
     /// Leaves the hold, once.
@@ -113,8 +126,11 @@ impl Entry {
         }
         match self.hold.leave(self.renew, self.is_shared) {
             Left::Inside(count) => return Departure::StillHeld(count),
-            Left::Downgraded => {
-                let downgrade = Downgrade::begin(&self.client.pool, &self.hold.tenure);
+            Left::Downgraded { leaked } => {
+                let downgrade = self.tell_downgrade();
+                if leaked {
+                    self.abandon();
+                }
                 return Departure::Downgraded(Box::new(downgrade));
             }
             Left::Leaked(count) => {

@@ -93,8 +93,8 @@ pub(crate) enum Left {
     Inside(u64),
     /// The same, and all of them were leaked.
     Leaked(u64),
-    /// The same, and all of them only read, from now on.
-    Downgraded,
+    /// The same, and all of them only read, from now on; whether all of them were leaked.
+    Downgraded { leaked: bool },
     /// That was the last one.
     Last,
 }
@@ -230,7 +230,9 @@ impl State {
         let is_downgraded = !is_shared && self.give_up_exclusive();
         if self.count > 0 {
             return if is_downgraded {
-                Left::Downgraded
+                Left::Downgraded {
+                    leaked: self.is_leaked(),
+                }
             } else if self.is_leaked() {
                 Left::Leaked(self.count)
             } else {

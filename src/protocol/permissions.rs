@@ -115,6 +115,23 @@ mod tests {
         assert_eq!(named, all);
     }
 
+    /// The keys and channels that are not under a name.
+    #[test]
+    fn the_readme_names_their_patterns() {
+        let readme = include_str!("../../README.md");
+        let acl = readme.split("ACL SETUSER").nth(1).expect("an ACL");
+        let acl = acl.split("From the environment").next().expect("before");
+        for pattern in [
+            "~multilock_*",
+            "~*:rwlock_timeout:*",
+            "&multilock:*",
+            "&redisson_lock__channel:*",
+            "&redisson_rwlock:*",
+        ] {
+            assert!(acl.contains(pattern), "{pattern}");
+        }
+    }
+
     #[test]
     fn a_line_tells_its_commands() {
         let source = "local call = redis.call\ncall('hset', 1) redis.pcall('hdel', 2)\n";

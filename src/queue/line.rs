@@ -197,6 +197,13 @@ impl<T> Lines<T> {
         Joined::Behind(standing)
     }
 
+    /// One that asked beside the front of its line was refused, so those who come stand behind it.
+    pub(crate) fn refused(&self, wanted: &Wanted) {
+        if let Some(LineByWanted(line)) = self.lines().get(wanted) {
+            line.is_shut.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn lines(&self) -> MutexGuard<'_, HashSet<LineByWanted<T>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,16 +301,23 @@ impl<T> Turn<T> {
         self.0.line.is_shut.store(true, Ordering::Relaxed);
     }
 
-    /// It was let in beside others: whoever stands behind it asks, too, and the line ends.
+    /// It was let in beside others. The next one has the turn, and those behind that one ask beside it.
     pub(crate) fn open(self) {
-        let lines = self.0.lines.lines();
-        let behind = std::mem::take(&mut *self.0.line.behind());
+        let LineRef { lines, line } = &self.0;
+        let lines = lines.lines();
+        line.is_shut.store(false, Ordering::Relaxed);
+        let mut behind = std::mem::take(&mut *line.behind());
+        let next = behind.pop_front();
         let refused: Vec<_> = behind
             .into_iter()
-            .map(|next| next.given.send(Given::Open))
+            .map(|other| other.given.send(Given::Open))
             .collect();
         drop(lines);
+        // What falls takes locks of its own.
         drop(refused);
+        if let Some(next) = next {
+            drop(next.given.send(Given::Turn(self)));
+        }
     }
 }
 
@@ -482,8 +496,14 @@ mod tests {
             panic!("behind one that was refused");
         };
         first.open();
-        assert!(matches!(second.given().await, Given::Open));
+        let Given::Turn(next) = second.given().await else {
+            panic!("the oldest one is in front");
+        };
         assert!(matches!(third.given().await, Given::Open));
+        assert!(matches!(join(10), Joined::Beside));
+        lines.refused(&reading);
+        assert!(matches!(join(11), Joined::Behind(_)));
+        next.open();
         assert!(lines.lines().is_empty());
         assert!(matches!(join(9), Joined::Turn(_)));
     }

@@ -224,7 +224,7 @@ fn a_writer_may_come_to_read_and_never_back() {
     );
     assert!(!enter(&mut state, Kind::Plain));
     assert_eq!(state.leave(true, false), Left::Inside(2), "another one writes");
-    assert_eq!(state.leave(true, false), Left::Downgraded);
+    assert_eq!(state.leave(true, false), Left::Downgraded { leaked: false });
     assert_eq!(state.kind, Kind::Read);
     assert!(!enter(&mut state, Kind::Write) && enter(&mut state, Kind::Read));
     assert_eq!(state.leave(true, true), Left::Inside(1));
