@@ -1,5 +1,8 @@
 //! Read/write locks: who is let in beside whom, in which order, for how long, and what is left.
 
+mod redisson;
+mod redisson_holds;
+
 use std::time::Duration;
 
 use crate::support::{connect, ms, queues, settle, slow_down};

@@ -1,0 +1,485 @@
+//! What Redisson's suites of its read/write lock show of leases, as behaviours of this crate's: each test has the name
+//! of one of `RedissonReadWriteLockTest`, `RedissonLockExpirationRenewalTest` or `RedissonFencedLockTest`, without
+//! `test`. What they show of holds and their owners is in `redisson_holds.rs`.
+//!
+//! | there | here |
+//! | --- | --- |
+//! | `testWriteLockExpiration` | who enters again to write makes the hold last as long as its longest lease; there the leases add up |
+//! | `testReadLockLeaseTimeoutDiffThreads…` | the lease belongs to the hold, and each owner has one; there each entry has its own |
+//! | `testMultiInstanceZombieReadLockPerformance` | by the scripts that are run; its time on a server: `tests/real/read_write.rs` |
+
+use std::time::Duration;
+
+use super::{is_clean, is_contended, reading, writing};
+use crate::support::{Apart, connect, executed, get_ahead, ms, settle, slow_down};
+use multilock::sim::Cluster;
+use multilock::{LockError, Masters, NodeState, Owner, UnlockError, Unlocked};
+use tokio::time::{Instant, sleep, timeout};
+
+const NODES: usize = 3;
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn states(masters: &Masters) -> Vec<NodeState> {
+    let inspections = reading(masters).inspect().await.expect("looks");
+    let nodes = inspections.into_iter().flat_map(|inspection| inspection.nodes);
+    nodes.map(|(_, state)| state).collect()
+}
+
+/// Waited until such a lease had ended: a little less, where its own process gave it up when the validity was over; and the
+/// round itself longer.
+#[track_caller]
+fn assert_lasted(waited: Duration, lease: Duration) {
+    let range = lease - lease / 50 - ms(5)..=lease + ms(10);
+    assert!(range.contains(&waited), "{waited:?} for {lease:?}");
+}
+
+/// What is left to the key, on every master.
+#[track_caller]
+fn assert_left(cluster: &Cluster, expected: Duration) {
+    for master in cluster.iter() {
+        let left = master.time_left("a").expect("held");
+        assert!(left <= expected && left + ms(2) >= expected, "{left:?}");
+    }
+}
+
+/// A process whose readers stay in until it is killed.
+fn readers_apart(cluster: &Cluster, readers: usize) -> Apart {
+    Apart::after(cluster, move |masters| async move {
+        for _ in 0..readers {
+            let guard = reading(&masters).lock().await.expect("only read");
+            tokio::spawn(async move { guard.lost().await });
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_lock_expiration() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let begun = Instant::now();
+    let reader = reading(&here).lease(ms(1_000)).lock().await.expect("free");
+    let error = writing(&there).wait(ms(900)).lock().await.expect_err("read");
+    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
+    let writer = writing(&there).lock().await.expect("when the lease has ended");
+    let waited = begun.elapsed();
+    assert_lasted(waited, ms(1_000));
+    let error = reader.unlock().await.expect_err("over");
+    assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
+    assert!(writer.is_valid(), "it is nobody else's");
+    writer.unlock().await.expect("held");
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_lock_is_locked() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    assert!(states(&there).await.iter().all(|state| *state == NodeState::Free));
+    let reader = reading(&here).lock().await.expect("free");
+    for state in states(&there).await {
+        let NodeState::Read { holders, remaining } = state else {
+            panic!("{state:?}");
+        };
+        assert_eq!(holders, [reader.holder()]);
+        assert!(remaining.is_some_and(|left| left <= LEASE), "{remaining:?}");
+    }
+    reader.unlock().await.expect("held");
+    assert!(states(&there).await.iter().all(|state| *state == NodeState::Free));
+}
+
+/// Each of some readers is renewed for as long as it stays, and no longer.
+#[tokio::test(start_paused = true)]
+async fn read_lock_expiration_renewal() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut readers = Vec::new();
+    for number in 0..4 {
+        let masters = if number % 2 == 0 { &here } else { &there };
+        readers.push(reading(masters).lock().await.expect("only read"));
+        sleep(ms(7_000)).await;
+    }
+    while let Some(reader) = readers.pop() {
+        sleep(LEASE * 2).await;
+        assert!(reader.is_valid() && readers.iter().all(multilock::MultiLockGuard::is_valid));
+        assert!(is_contended(&writing(&here).try_lock().await));
+        assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    }
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+/// A name with a hash tag keeps it, in every key.
+#[tokio::test(start_paused = true)]
+async fn name() {
+    const NAME: &str = "test:{tag}";
+    let cluster = Cluster::new(NODES);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock(NAME);
+    let reader = lock.clone().read().fenced(false).lock().await.expect("free");
+    settle().await;
+    for master in cluster.iter() {
+        let fields = master.fields(NAME);
+        let owner = fields.iter().find(|field| field.contains(':')).expect("a reader");
+        let mut expected = [
+            NAME.to_owned(),
+            format!("{NAME}:{owner}:rwlock_timeout:1"),
+            format!("multilock_readers::{NAME}"),
+        ];
+        expected.sort();
+        let mut keys = master.keys();
+        keys.sort();
+        assert_eq!(keys, expected);
+    }
+    reader.unlock().await.expect("held");
+    let writer = lock.write().lock().await.expect("free");
+    writer.unlock().await.expect("held");
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+/// Who enters again never adds its lease to what is left.
+#[tokio::test(start_paused = true)]
+async fn write_lock_expiration() {
+    let cluster = Cluster::new(NODES);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let lock = writing(&masters).owner(&Owner::new()).lease(ms(2_000));
+    let begun = Instant::now();
+    let outer = lock.lock().await.expect("free");
+    sleep(ms(1_500)).await;
+    let inner = lock.lock().await.expect("its own");
+    let expected = outer.validity();
+    assert!(expected <= ms(2_000) && inner.validity() == expected);
+    let writer = writing(&other).lock().await.expect("when the lease has ended");
+    let waited = begun.elapsed();
+    assert_lasted(waited, ms(3_500));
+    assert!(!outer.is_valid() && !inner.is_valid());
+    drop(writer);
+}
+
+/// One writes, and reads twice inside, for longer each time: what it leaves to its last reading entry lasts as long as
+/// the longest lease, and others read beside it.
+#[tokio::test(start_paused = true)]
+async fn read_lock_lease_timeout_diff_threads_wrr() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let me = Owner::new();
+    let writer = writing(&here)
+        .owner(&me)
+        .lease(ms(1_000))
+        .lock()
+        .await
+        .expect("free");
+    let first = reading(&here)
+        .owner(&me)
+        .lease(ms(2_000))
+        .lock()
+        .await
+        .expect("its own");
+    let second = reading(&here)
+        .owner(&me)
+        .lease(ms(10_000))
+        .lock()
+        .await
+        .expect("its own");
+    let begun = Instant::now();
+    assert!(is_contended(&reading(&there).try_lock().await), "it still writes");
+    assert_eq!(writer.unlock().await, Ok(Unlocked::Downgraded));
+    assert_eq!(first.unlock().await, Ok(Unlocked::StillHeld(1)));
+    let beside = reading(&there)
+        .lease(ms(500))
+        .try_lock()
+        .await
+        .expect("only read");
+    assert!(second.is_valid() && beside.is_valid());
+    second.leak();
+    let writer = writing(&there).lock().await.expect("when both leases have ended");
+    let waited = begun.elapsed();
+    assert_lasted(waited, ms(10_000));
+    drop((beside, writer));
+}
+
+/// Two read for different times, and neither leaves: a writer waits for the longer one, whichever came first.
+#[tokio::test(start_paused = true)]
+async fn read_lock_lease_timeout_diff_threads_rrw() {
+    for leases in [[ms(1_000), ms(8_000)], [ms(8_000), ms(1_000)]] {
+        let cluster = Cluster::new(NODES);
+        let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+        let begun = Instant::now();
+        for lease in leases {
+            reading(&here)
+                .lease(lease)
+                .lock()
+                .await
+                .expect("only read")
+                .leak();
+        }
+        let writer = writing(&there).lock().await.expect("when both leases have ended");
+        let waited = begun.elapsed();
+        assert_lasted(waited, ms(8_000));
+        writer.unlock().await.expect("held");
+        settle().await;
+        assert!(is_clean(&cluster));
+    }
+}
+
+/// A reader that enters again for longer lasts for longer; for less it lasts as long as it did.
+#[tokio::test(start_paused = true)]
+async fn read_lock_lease_timeout() {
+    let cluster = Cluster::new(NODES);
+    let masters = connect(&cluster).await;
+    let lock = reading(&masters).owner(&Owner::new());
+    let outer = lock.clone().lease(ms(5_000)).lock().await.expect("free");
+    let inner = lock.clone().lease(ms(1_000)).lock().await.expect("its own");
+    assert_left(&cluster, ms(5_000));
+    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
+    let inner = lock.lease(ms(9_000)).lock().await.expect("its own");
+    settle().await;
+    assert_left(&cluster, ms(8_995));
+    sleep(ms(8_000)).await;
+    assert!(inner.is_valid() && outer.is_valid());
+    sleep(ms(1_000)).await;
+    assert!(!inner.is_valid() && !outer.is_valid());
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_write_ttl() {
+    let cluster = Cluster::new(NODES);
+    let masters = connect(&cluster).await;
+    let short = reading(&masters).lease(ms(5_000)).lock().await.expect("free");
+    settle().await;
+    assert_left(&cluster, ms(4_995));
+    let long = reading(&masters)
+        .lease(ms(20_000))
+        .lock()
+        .await
+        .expect("only read");
+    settle().await;
+    assert_left(&cluster, ms(19_995));
+    let shortest = reading(&masters)
+        .lease(ms(1_000))
+        .lock()
+        .await
+        .expect("only read");
+    settle().await;
+    assert_left(&cluster, ms(19_990));
+    assert_eq!(long.unlock().await, Ok(Unlocked::Released));
+    settle().await;
+    assert_left(&cluster, ms(4_980));
+    drop((short, shortest));
+    settle().await;
+    let writer = writing(&masters).lease(ms(7_000)).lock().await.expect("free");
+    settle().await;
+    assert_left(&cluster, ms(6_995));
+    let reader = writer.downgrade().await;
+    settle().await;
+    assert_left(&cluster, ms(6_995));
+    drop(reader);
+}
+
+/// Who reads does not keep another reader waiting, nor one whose lease has ended.
+#[tokio::test(start_paused = true)]
+async fn expire_read() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    slow_down(&cluster, 1);
+    reading(&here).lease(ms(2_000)).lock().await.expect("free").leak();
+    for pause in [ms(0), ms(3_000)] {
+        sleep(pause).await;
+        let begun = Instant::now();
+        let beside = reading(&there).lock().await.expect("only read");
+        assert_eq!(begun.elapsed(), ms(2), "one round");
+        beside.unlock().await.expect("held");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn expire_write() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    for next in [&here, &there] {
+        let writer = writing(&here).lease(ms(2_000)).lock().await.expect("free");
+        let begun = Instant::now();
+        let reader = reading(next).lock().await.expect("when the lease has ended");
+        let waited = begun.elapsed();
+        assert_lasted(waited, ms(2_000));
+        reader.unlock().await.expect("held");
+        let error = writer.unlock().await.expect_err("over");
+        assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
+    }
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+/// The process dies that reads or writes: its lease ends.
+#[tokio::test(start_paused = true)]
+async fn auto_expire() {
+    get_ahead().await;
+    for writes in [false, true] {
+        let cluster = Cluster::new(NODES);
+        let masters = connect(&cluster).await;
+        let dying = Apart::after(&cluster, move |masters| async move {
+            if writes {
+                let guard = writing(&masters).lock().await.expect("free");
+                tokio::spawn(async move { guard.lost().await });
+            } else {
+                let guard = reading(&masters).lock().await.expect("free");
+                tokio::spawn(async move { guard.lost().await });
+            }
+        });
+        settle().await;
+        dying.kill();
+        let begun = Instant::now();
+        let writer = writing(&masters).lock().await.expect("when the lease has ended");
+        let waited = begun.elapsed();
+        assert_lasted(waited, LEASE);
+        writer.unlock().await.expect("held");
+        settle().await;
+        assert!(is_clean(&cluster));
+    }
+}
+
+/// After a hold that ended with its lease, the same owner takes the lock again, and that hold is renewed.
+#[tokio::test(start_paused = true)]
+async fn write_lock_after_timeout() {
+    let cluster = Cluster::new(NODES);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let lock = writing(&masters).owner(&Owner::new());
+    let over = lock.clone().lease(ms(3_000)).lock().await.expect("free");
+    sleep(ms(3_100)).await;
+    let renewed = lock.lock().await.expect("free again");
+    sleep(LEASE * 4).await;
+    assert!(renewed.is_valid() && !over.is_valid());
+    assert!(over.unlock().await.is_err());
+    assert!(
+        is_contended(&writing(&other).try_lock().await),
+        "not given up by it"
+    );
+    assert_eq!(renewed.unlock().await, Ok(Unlocked::Released));
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_lock_after_timeout() {
+    let cluster = Cluster::new(NODES);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let lock = reading(&masters).owner(&Owner::new());
+    let over = lock.clone().lease(ms(3_000)).lock().await.expect("free");
+    // Somebody else keeps the key, and in it what is over.
+    let beside = reading(&other).lock().await.expect("only read");
+    sleep(ms(3_100)).await;
+    let renewed = lock.lock().await.expect("only read");
+    sleep(LEASE * 4).await;
+    assert!(renewed.is_valid() && beside.is_valid() && !over.is_valid());
+    assert!(over.unlock().await.is_err());
+    beside.unlock().await.expect("held");
+    assert!(
+        is_contended(&writing(&other).try_lock().await),
+        "not given up by it"
+    );
+    assert_eq!(renewed.unlock().await, Ok(Unlocked::Released));
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+/// Processes die with readers in, while one that lives reads on: they keep a writer out for their leases and no longer.
+#[tokio::test(start_paused = true)]
+async fn multi_instance_read_lock_zombie_cleanup() {
+    get_ahead().await;
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let living = reading(&here).lock().await.expect("free");
+    let zombies: Vec<_> = (0..3).map(|_| readers_apart(&cluster, 2)).collect();
+    settle().await;
+    for zombie in zombies {
+        zombie.kill();
+    }
+    for master in cluster.iter() {
+        assert_eq!(master.fields("a").len(), 2 + 7 * 2);
+    }
+    sleep(LEASE * 2).await;
+    // Whoever leaves or comes takes out what is over.
+    reading(&there)
+        .lock()
+        .await
+        .expect("only read")
+        .unlock()
+        .await
+        .expect("held");
+    settle().await;
+    for master in cluster.iter() {
+        assert_eq!(master.fields("a").len(), 4, "the mode and the one that lives");
+    }
+    assert!(living.is_valid());
+    living.unlock().await.expect("held");
+    timeout(ms(1), writing(&there).lock())
+        .await
+        .expect("nobody is in")
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
+    settle().await;
+    assert!(is_clean(&cluster));
+}
+
+/// Sixty dead readers cost a writer the rest of their leases, and no more scripts than one of them does.
+#[tokio::test(start_paused = true)]
+async fn multi_instance_zombie_read_lock_performance() {
+    get_ahead().await;
+    let asked_beside = async |zombies: usize| {
+        let cluster = Cluster::new(NODES);
+        let masters = connect(&cluster).await;
+        let dead = readers_apart(&cluster, zombies);
+        settle().await;
+        dead.kill();
+        let begun = Instant::now();
+        let writer = writing(&masters)
+            .lock()
+            .await
+            .expect("when the leases have ended");
+        let waited = begun.elapsed();
+        assert_lasted(waited, LEASE);
+        writer.unlock().await.expect("held");
+        settle().await;
+        assert!(is_clean(&cluster));
+        executed(&cluster, "acquire") - (zombies * NODES) as u64
+    };
+    let (one, sixty) = (asked_beside(1).await, asked_beside(60).await);
+    assert!(sixty <= one + NODES as u64, "{sixty} instead of {one}");
+}
+
+/// Each writer's token is above those of all before it; those who read between share one that is between them.
+#[tokio::test(start_paused = true)]
+async fn token_increase() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut last = multilock::FencingToken::NONE;
+    for round in 0..20 {
+        let (one, other) = if round % 2 == 0 {
+            (&here, &there)
+        } else {
+            (&there, &here)
+        };
+        let writer = writing(one).lock().await.expect("free");
+        assert!(writer.fencing_token() > last, "round {round}");
+        last = writer.fencing_token();
+        writer.unlock().await.expect("held");
+        let (first, second) = (
+            reading(one).lock().await.expect("free"),
+            reading(other).lock().await.expect("only read"),
+        );
+        assert!(first.fencing_token() >= last, "round {round}");
+        assert!(second.fencing_token() >= first.fencing_token(), "round {round}");
+        last = second.fencing_token();
+        first.unlock().await.expect("held");
+        second.unlock().await.expect("held");
+        // Also when the masters have forgotten what they stored.
+        if round % 5 == 4 {
+            sleep(Duration::from_secs(3_600)).await;
+        }
+    }
+}
