@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::event::{Done, Event, Micros, Policy, Refusal, Said, Task, What};
+use super::event::{Done, Event, Layout, Micros, Policy, Refusal, Said, Task, What};
 use super::hold::{Hold, Pair, holds, overlaps, token_falls};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
@@ -17,11 +17,15 @@ const SETTLED: Duration = Duration::from_millis(700);
 pub struct Findings {
     pub holds: usize,
     pub writes: usize,
-    /// Two were valid at the same time.
+    pub reads: usize,
+    /// Holds that only read, from their beginning or from a downgrade on.
+    pub shared: usize,
+    pub downgrades: usize,
+    /// Two were valid at the same time, and one of them not only to read.
     pub overlaps: Vec<Pair>,
-    /// The later grant has not the larger token.
+    /// The later grant has not the larger token, or, to read, a smaller one.
     pub token_falls: Vec<Pair>,
-    /// Writes after a later holder's, and whether the fenced resource took them. The twin took all.
+    /// Writes and reads after a later holder's write, and whether the fenced resource took them. The twin took all.
     pub stale: Vec<(Micros, Task)>,
     pub stale_accepted: Vec<(Micros, Task)>,
     /// Holds whose loss was signalled too late, and by how much.
@@ -41,11 +45,44 @@ pub struct Findings {
     pub strikes: usize,
 }
 
+/// What was found of each layout. Faults strike both.
+#[derive(Clone, Debug, Default)]
+pub struct ByLayout {
+    pub plain: Findings,
+    pub read_write: Findings,
+}
+
+impl ByLayout {
+    pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) -> Self {
+        let of = |layout| {
+            let its = |event: &&Event| match event.what {
+                What::Said(task, _) => task.layout() == layout,
+                What::Done(_) => true,
+            };
+            let events: Vec<Event> = events.iter().filter(its).cloned().collect();
+            check(&events, strike_is_long, back_within)
+        };
+        Self {
+            plain: of(Layout::Plain),
+            read_write: of(Layout::ReadWrite),
+        }
+    }
+
+    pub fn each(&self) -> [(Layout, &Findings); 2] {
+        [
+            (Layout::Plain, &self.plain),
+            (Layout::ReadWrite, &self.read_write),
+        ]
+    }
+}
+
 pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) -> Findings {
     let holds = holds(events);
     let strikes = strikes(events);
     let mut findings = Findings {
         holds: holds.len(),
+        shared: holds.iter().filter(|hold| hold.is_shared_in_the_end()).count(),
+        downgrades: holds.iter().filter(|hold| hold.downgraded.is_some()).count(),
         strikes: strikes.len(),
         overlaps: overlaps(&holds),
         token_falls: token_falls(&holds),
@@ -82,8 +119,8 @@ fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// A write is stale when the name has already been written under a hold whose grant began after this one's was
-/// complete. Tokens play no part in that, so that it is known whether the fenced resource, which knows nothing
+/// A write, or a read, is stale when the name has already been written under a hold whose grant began after this
+/// one's was complete. Tokens play no part in that, so that it is known whether the fenced resource, which knows nothing
 /// else, has caught it.
 fn writes(events: &[Event], findings: &mut Findings) {
     let mut current: BTreeMap<Task, (Vec<String>, Micros, Micros)> = BTreeMap::new();
@@ -102,11 +139,13 @@ fn writes(events: &[Event], findings: &mut Findings) {
             ) if until > from => {
                 current.insert(*task, (names.clone(), *began, *from));
             }
-            What::Said(task, Said::Write { accepted, .. }) => {
+            What::Said(task, said @ (Said::Write { accepted, .. } | Said::Read { accepted, .. })) => {
                 let Some((names, began, from)) = current.get(task) else {
                     continue;
                 };
-                findings.writes += 1;
+                let writes = matches!(said, Said::Write { .. });
+                findings.writes += usize::from(writes);
+                findings.reads += usize::from(!writes);
                 let stale = names
                     .iter()
                     .any(|name| newest.get(name).is_some_and(|other| other > from));
@@ -116,7 +155,7 @@ fn writes(events: &[Event], findings: &mut Findings) {
                         findings.stale_accepted.push((event.at, *task));
                     }
                 }
-                for name in names {
+                for name in names.iter().filter(|_| writes) {
                     let newest = newest.entry(name.clone()).or_insert(*began);
                     *newest = (*newest).max(*began);
                 }

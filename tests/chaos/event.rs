@@ -14,11 +14,38 @@ pub fn now() -> Micros {
     Micros::try_from(micros).expect("time since the start is not negative")
 }
 
+/// Of each worker, the tasks that lock plain names; those with larger numbers lock names that are read or written.
+pub const PLAIN_TASKS: usize = 3;
+
 /// One task of one worker process. A process that is started anew has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
     pub worker: usize,
     pub task: usize,
+}
+
+impl Task {
+    pub fn layout(self) -> Layout {
+        if self.task < PLAIN_TASKS {
+            Layout::Plain
+        } else {
+            Layout::ReadWrite
+        }
+    }
+}
+
+/// How the names of a task are locked. No name is locked in both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layout {
+    Plain,
+    ReadWrite,
+}
+
+/// Whom a hold lets in beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Exclusive,
+    Shared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +77,7 @@ pub enum Said {
         names: Vec<String>,
         token: u64,
         policy: Policy,
+        mode: Mode,
         began: Micros,
         from: Micros,
         until: Micros,
@@ -60,6 +88,14 @@ pub enum Said {
         until: Micros,
         accepted: bool,
     },
+    /// The same of one who only reads.
+    Read {
+        looked: Micros,
+        until: Micros,
+        accepted: bool,
+    },
+    /// From `at` on it only reads what it has written.
+    Downgrade { at: Micros },
     /// The loss of the hold was signalled at `at`; at `due` the task ran and saw that no validity was left.
     Lost { at: Micros, due: Micros },
     /// It gave the hold up from `at` on.
@@ -136,14 +172,17 @@ impl Said {
                 names,
                 token,
                 policy,
+                mode,
                 began,
                 from,
                 until,
             } => format!(
-                "enter {} {token} {policy} {began} {from} {until}\n",
+                "enter {} {token} {policy} {mode} {began} {from} {until}\n",
                 names.join("+")
             ),
             Self::Write { looked, until, .. } => format!("write {looked} {until}\n"),
+            Self::Read { looked, until, .. } => format!("read {looked} {until}\n"),
+            Self::Downgrade { at } => format!("downgrade {at}\n"),
             Self::Lost { at, due } => format!("lost {at} {due}\n"),
             Self::Leave { at } => format!("leave {at}\n"),
             Self::Unlocked { kind } => format!("unlocked {kind}\n"),
@@ -176,15 +215,22 @@ impl Said {
                 names: word(0)?.split('+').map(str::to_owned).collect(),
                 token: micros(1)?,
                 policy: word(2)?.parse()?,
-                began: micros(3)?,
-                from: micros(4)?,
-                until: micros(5)?,
+                mode: word(3)?.parse()?,
+                began: micros(4)?,
+                from: micros(5)?,
+                until: micros(6)?,
             },
             "write" => Self::Write {
                 looked: micros(0)?,
                 until: micros(1)?,
                 accepted: false,
             },
+            "read" => Self::Read {
+                looked: micros(0)?,
+                until: micros(1)?,
+                accepted: false,
+            },
+            "downgrade" => Self::Downgrade { at: micros(0)? },
             "lost" => Self::Lost {
                 at: micros(0)?,
                 due: micros(1)?,
@@ -217,6 +263,36 @@ impl fmt::Display for Policy {
             Self::Red => "red",
             Self::Multi => "multi",
         })
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::ReadWrite => "read/write",
+        })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+        })
+    }
+}
+
+impl FromStr for Mode {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "exclusive" => Ok(Self::Exclusive),
+            "shared" => Ok(Self::Shared),
+            other => bail!("'{other}' is no mode"),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::timeout;
 
-use crate::checker::{Findings, check};
+use crate::checker::ByLayout;
 use crate::event::Event;
 use crate::faults::{Expect, Row};
 use crate::stage::{Orders, Stage};
@@ -29,7 +29,7 @@ pub struct History {
     pub seed: u64,
     pub masters: usize,
     pub events: Vec<Event>,
-    pub findings: Findings,
+    pub findings: ByLayout,
     pub left_over: Vec<String>,
     /// What kept it from its end.
     pub error: Option<String>,
@@ -60,7 +60,7 @@ pub async fn run(row: &Row, orders: Orders) -> History {
     };
     history.error = outcome.err().map(|error| format!("{error:#}"));
     history.events = witness.events();
-    history.findings = check(&history.events, LONG, row.back_within);
+    history.findings = ByLayout::check(&history.events, LONG, row.back_within);
     history.took = begun.elapsed();
     history
 }
@@ -94,9 +94,11 @@ async fn strikes(row: &Row, orders: Orders, stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Whether everything has been seen that the row is to show.
+/// Whether everything has been seen that the row is to show, of both layouts.
 fn seen(row: &Row, events: &[Event]) -> bool {
-    let found = check(events, LONG, row.back_within);
-    (row.overlaps != Expect::Seen || !found.overlaps.is_empty())
-        && (row.stale != Expect::Seen || !found.stale.is_empty())
+    let found = ByLayout::check(events, LONG, row.back_within);
+    found.each().iter().all(|(_, found)| {
+        (row.overlaps != Expect::Seen || !found.overlaps.is_empty())
+            && (row.stale != Expect::Seen || !found.stale.is_empty())
+    })
 }

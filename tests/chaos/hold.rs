@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Event, Micros, Policy, Said, Task, What};
+use super::event::{Event, Micros, Mode, Policy, Said, Task, What};
 
 /// One guard, from the moment at which it was first seen valid.
 #[derive(Clone, Debug)]
@@ -11,6 +11,10 @@ pub struct Hold {
     pub names: Vec<String>,
     pub token: u64,
     pub policy: Policy,
+    /// As it was granted.
+    pub mode: Mode,
+    /// Since when an exclusive one is shared.
+    pub downgraded: Option<Micros>,
     /// When the round that won began.
     pub began: Micros,
     pub from: Micros,
@@ -20,6 +24,36 @@ pub struct Hold {
     pub end: Micros,
     pub lost: Option<Micros>,
     pub left: Option<Micros>,
+}
+
+/// A part of a hold that has one mode.
+#[derive(Clone, Copy)]
+struct Section<'a> {
+    hold: &'a Hold,
+    mode: Mode,
+    from: Micros,
+    end: Micros,
+}
+
+impl Hold {
+    pub fn is_shared_in_the_end(&self) -> bool {
+        self.mode == Mode::Shared || self.downgraded.is_some()
+    }
+
+    /// One, or after a downgrade two.
+    fn sections(&self) -> impl Iterator<Item = Section<'_>> {
+        let turn = self.downgraded.unwrap_or(self.end).min(self.end);
+        let parts = [(self.mode, self.from, turn), (Mode::Shared, turn, self.end)];
+        parts
+            .into_iter()
+            .map(|(mode, from, end)| Section {
+                hold: self,
+                mode,
+                from,
+                end,
+            })
+            .filter(|section| section.end > section.from)
+    }
 }
 
 /// Two holds of a name that do not go together.
@@ -50,6 +84,7 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                 names,
                 token,
                 policy,
+                mode,
                 began,
                 from,
                 until,
@@ -59,6 +94,8 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                     names: names.clone(),
                     token: *token,
                     policy: *policy,
+                    mode: *mode,
+                    downgraded: None,
                     began: *began,
                     from: *from,
                     until: *until,
@@ -68,10 +105,15 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                 };
                 done.extend(open.insert(*task, hold));
             }
-            Said::Write { looked, until, .. } => {
+            Said::Write { looked, until, .. } | Said::Read { looked, until, .. } => {
                 // A look that found no validity says nothing of its end.
                 if let Some(hold) = open.get_mut(task).filter(|_| until > looked) {
                     hold.until = hold.until.max(*until);
+                }
+            }
+            Said::Downgrade { at } => {
+                if let Some(hold) = open.get_mut(task) {
+                    hold.downgraded.get_or_insert(*at);
                 }
             }
             Said::Lost { at, .. } => {
@@ -108,32 +150,80 @@ fn by_name(holds: &[Hold]) -> BTreeMap<&str, Vec<&Hold>> {
     names
 }
 
-/// Every hold that began while an earlier one of the name was still valid.
+/// Every hold that was valid at the same time as one that began before, unless both only read then.
 pub fn overlaps(holds: &[Hold]) -> Vec<Pair> {
     let mut found = Vec::new();
     for (name, holds) in by_name(holds) {
-        let mut longest: Option<&Hold> = None;
-        for hold in holds {
-            if let Some(before) = longest.filter(|before| hold.from < before.end && hold.end > before.from) {
-                found.push(pair(name, before, hold));
+        let mut sections: Vec<Section> = holds.into_iter().flat_map(Hold::sections).collect();
+        sections.sort_by_key(|section| section.from);
+        // What ends last of those before: of all, and of the exclusive ones.
+        let (mut any, mut exclusive): (Option<Section>, Option<Section>) = (None, None);
+        for section in sections {
+            let opposed = match section.mode {
+                Mode::Exclusive => any,
+                Mode::Shared => exclusive,
+            };
+            if let Some(before) = opposed.filter(|before| section.from < before.end) {
+                found.push(pair(name, before.hold, section.hold));
             }
-            if longest.is_none_or(|before| hold.end > before.end) {
-                longest = Some(hold);
+            keep_longer(&mut any, section);
+            if section.mode == Mode::Exclusive {
+                keep_longer(&mut exclusive, section);
             }
         }
     }
     found
 }
 
-/// Every hold whose token is not above all earlier ones of the name.
+fn keep_longer<'a>(longest: &mut Option<Section<'a>>, section: Section<'a>) {
+    if longest.is_none_or(|before| section.end > before.end) {
+        *longest = Some(section);
+    }
+}
+
+/// Holds in the order of their beginning, each with a larger token than those before it.
+#[derive(Default)]
+struct Highest<'a>(Vec<&'a Hold>);
+
+impl<'a> Highest<'a> {
+    fn add(&mut self, hold: &'a Hold) {
+        if self.0.last().is_none_or(|before| hold.token > before.token) {
+            self.0.push(hold);
+        }
+    }
+
+    fn of_all(&self) -> Option<&'a Hold> {
+        self.0.last().copied()
+    }
+
+    /// Of those whose grant was complete by then.
+    fn complete_by(&self, moment: Micros) -> Option<&'a Hold> {
+        let complete = self.0.partition_point(|hold| hold.from <= moment);
+        self.0[..complete].last().copied()
+    }
+}
+
+/// Every hold whose token is not above all earlier ones of the name. Who reads shares the token of who wrote before, and
+/// is told apart only from those whose grants were complete before the other one's began: a writer's is above the readers',
+/// a reader's not below the writers'.
 pub fn token_falls(holds: &[Hold]) -> Vec<Pair> {
     let mut found = Vec::new();
     for (name, holds) in by_name(holds) {
-        let mut highest: Option<&Hold> = None;
+        let (mut writers, mut readers) = (Highest::default(), Highest::default());
         for hold in holds {
-            match highest {
-                Some(before) if hold.token <= before.token => found.push(pair(name, before, hold)),
-                _ => highest = Some(hold),
+            let by_writer = match hold.mode {
+                Mode::Exclusive => writers.of_all().filter(|before| hold.token <= before.token),
+                Mode::Shared => writers
+                    .complete_by(hold.began)
+                    .filter(|before| hold.token < before.token),
+            };
+            let by_reader = readers
+                .complete_by(hold.began)
+                .filter(|before| hold.mode == Mode::Exclusive && hold.token <= before.token);
+            found.extend(by_writer.or(by_reader).map(|before| pair(name, before, hold)));
+            match hold.mode {
+                Mode::Exclusive => writers.add(hold),
+                Mode::Shared => readers.add(hold),
             }
         }
     }

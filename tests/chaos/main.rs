@@ -1,6 +1,7 @@
 //! The chaos campaign: worker processes contend for a few names on real servers while servers, links,
 //! clocks and the workers themselves are broken. A witness outside of the locks writes down who believed
-//! to hold what, and a checker reads the book afterwards.
+//! to hold what, and a checker reads the book afterwards. Some names are locked plainly, others are read and
+//! written; every promise is checked for the ones and for the others.
 //!
 //! Under plain `cargo test` every fault strikes once and nothing is said but the last line. From the environment:
 //!

@@ -8,7 +8,7 @@ use crate::event::Micros;
 use crate::faults::Row;
 use crate::history::History;
 use crate::timeline::timeline;
-use crate::verdict::{Verdict, Wrong};
+use crate::verdict::{Verdict, Wrong, verdict};
 
 /// Around a violation.
 const BEFORE: Micros = 1_500_000;
@@ -21,39 +21,47 @@ pub struct Line {
     pub wrong: Vec<Wrong>,
 }
 
+/// Of each history a row for plain locks and one for read/write locks.
 pub fn table(lines: &[Line]) -> String {
     let mut text = format!(
-        "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>6} {:>7} {:>8} {:>7} {:>7}  verdict\n",
+        "{:<58} {:>2} {:>3} {:<10} {:>6} {:>6} {:>7} {:>6} {:>8} {:>13} {:>8} {:>7} {:>7}  verdict\n",
         "fault",
         "n",
         "hit",
+        "locks",
         "holds",
+        "shared",
+        "downgr.",
         "losses",
         "overlaps",
-        "stale",
         "twin/fenced",
         "late ms",
         "back s",
         "took s"
     );
     for line in lines {
-        let found = &line.history.findings;
-        let _ = writeln!(
-            text,
-            "{:<58} {:>2} {:>3} {:>6} {:>6} {:>8} {:>13} {:>8} {:>7.2} {:>7.1}  {}: {}",
-            line.row.name,
-            line.history.masters,
-            found.strikes,
-            found.holds,
-            found.losses,
-            found.overlaps.len(),
-            format!("{} / {}", found.stale.len(), found.stale_accepted.len()),
-            found.latest_loss.as_millis(),
-            found.slowest_return.as_secs_f64(),
-            line.history.took.as_secs_f64(),
-            line.verdict,
-            line.row.promise,
-        );
+        for (layout, found) in line.history.findings.each() {
+            let of_layout = line.wrong.iter().filter(|wrong| wrong.is_about(layout));
+            let _ = writeln!(
+                text,
+                "{:<58} {:>2} {:>3} {:<10} {:>6} {:>6} {:>7} {:>6} {:>8} {:>13} {:>8} {:>7.2} {:>7.1}  {}: {}",
+                line.row.name,
+                line.history.masters,
+                found.strikes,
+                layout.to_string(),
+                found.holds,
+                found.shared,
+                found.downgrades,
+                found.losses,
+                found.overlaps.len(),
+                format!("{} / {}", found.stale.len(), found.stale_accepted.len()),
+                found.latest_loss.as_millis(),
+                found.slowest_return.as_secs_f64(),
+                line.history.took.as_secs_f64(),
+                verdict(&line.row, of_layout),
+                line.row.promise,
+            );
+        }
     }
     text
 }

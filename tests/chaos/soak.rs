@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use futures::future::{FutureExt, join_all};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::checker::{Findings, check};
+use crate::checker::{ByLayout, Findings};
 use crate::event::{Event, Micros, now};
 use crate::faults::{Expect, PROMISED, Row};
 use crate::growth::{Grown, Limits, Sample, grown};
@@ -172,13 +172,18 @@ impl Outcome {
         let history = History {
             seed: 1000 * self.seed + self.minutes + 1,
             masters: MASTERS,
-            findings: check(&events, LONG, SOAK.back_within),
+            findings: ByLayout::check(&events, LONG, SOAK.back_within),
             events,
             left_over,
             error,
             ..History::default()
         };
-        self.holds += history.findings.holds;
+        self.holds += history
+            .findings
+            .each()
+            .map(|(_, found)| found.holds)
+            .iter()
+            .sum::<usize>();
         wrong.extend(judge(&SOAK, &history));
         self.violations += wrong.len();
         if !wrong.is_empty() {
@@ -277,12 +282,16 @@ fn during(row: &Row, events: &[Event], from: Micros, to: Micros) -> Vec<Wrong> {
         .filter(|event| (from..to).contains(&event.at))
         .cloned()
         .collect();
-    let found = check(&events, LONG, row.back_within);
-    let findings = Findings {
+    let found = ByLayout::check(&events, LONG, row.back_within);
+    let during = |found: Findings| Findings {
         strikes: found.strikes,
         wrong_without_majority: found.wrong_without_majority,
         idle_strikes: found.idle_strikes,
         ..Findings::default()
+    };
+    let findings = ByLayout {
+        plain: during(found.plain),
+        read_write: during(found.read_write),
     };
     let row = Row {
         stale: Expect::Open,

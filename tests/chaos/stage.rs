@@ -264,8 +264,10 @@ impl Stage {
         loop {
             let stays = |from: Micros| from > moment && now().saturating_sub(from) > 60_000;
             let inside = self.witness.inside_majority_names();
-            let mut inside = inside.into_iter().map(|(task, from)| (task.worker, from));
-            if let Some((worker, _)) = inside.find(|&(worker, from)| stays(from) && wanted(worker)) {
+            let inside = inside.into_iter().map(|(task, from)| (task.worker, from));
+            let who_stays = inside.filter(|&(worker, from)| stays(from) && wanted(worker));
+            // The last that came, whichever its layout: the most of its hold is ahead.
+            if let Some((worker, _)) = who_stays.max_by_key(|&(_, from)| from) {
                 return Ok(worker);
             }
             anyhow::ensure!(

@@ -27,7 +27,10 @@ fn telling(event: &Event) -> bool {
         &event.what,
         What::Said(
             _,
-            Said::Refused { .. } | Said::Hello | Said::Write { accepted: true, .. }
+            Said::Refused { .. }
+                | Said::Hello
+                | Said::Write { accepted: true, .. }
+                | Said::Read { accepted: true, .. }
         )
     )
 }
@@ -48,28 +51,40 @@ fn line(event: &Event, start: Micros) -> String {
                 names,
                 token,
                 policy,
+                mode,
                 began,
                 from,
                 until,
             } => format!(
-                "{task} ENTERS {} ({policy}) token {token}: granted from {}, valid {} .. {}",
+                "{task} ENTERS {} ({policy}, {mode}) token {token}: granted from {}, valid {} .. {}",
                 names.join("+"),
                 ms(*began),
                 ms(*from),
                 ms(*until)
             ),
+            Said::Downgrade { at } => format!("{task} only reads from {} on", ms(*at)),
             Said::Write {
                 looked,
                 until,
                 accepted,
+            }
+            | Said::Read {
+                looked,
+                until,
+                accepted,
             } => {
+                let verb = if matches!(said, Said::Read { .. }) {
+                    "reads"
+                } else {
+                    "writes"
+                };
                 let outcome = if *accepted {
                     "accepted"
                 } else {
                     "REJECTED as stale"
                 };
                 format!(
-                    "{task} writes: looked at {}, valid until {}; {outcome}",
+                    "{task} {verb}: looked at {}, valid until {}; {outcome}",
                     ms(*looked),
                     ms(*until)
                 )

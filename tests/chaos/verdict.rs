@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::event::Micros;
+use crate::checker::Findings;
+use crate::event::{Layout, Micros};
 use crate::faults::{Expect, Row};
 use crate::history::History;
 use crate::hold::Pair;
@@ -36,22 +37,62 @@ pub struct Wrong {
     pub verdict: Verdict,
     pub what: String,
     pub at: Option<Micros>,
+    /// Whose locks it is about, where it is not about all.
+    pub layout: Option<Layout>,
+}
+
+impl Wrong {
+    pub fn is_about(&self, layout: Layout) -> bool {
+        self.layout.is_none_or(|its| its == layout)
+    }
 }
 
 /// Everything that is wrong with a history.
 pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
-    let found = &history.findings;
     let mut wrong = Vec::new();
-    let mut say = |verdict, what: String, at| wrong.push(Wrong { verdict, what, at });
+    let mut say = |verdict, what: String, at| {
+        wrong.push(Wrong {
+            verdict,
+            what,
+            at,
+            layout: None,
+        });
+    };
     if let Some(error) = &history.error {
         let last = history.events.last().map(|event| event.at);
         say(Verdict::Unexpected, error.clone(), last);
     }
+    if row.clean && !history.left_over.is_empty() {
+        say(
+            Verdict::Violation,
+            format!("left behind: {}", history.left_over.join(", ")),
+            None,
+        );
+    }
+    if history.error.is_none() && history.findings.plain.strikes == 0 {
+        say(Verdict::Unexpected, "the fault never struck".to_owned(), None);
+    }
+    for (layout, found) in history.findings.each() {
+        judge_locks(row, layout, found, &mut wrong);
+    }
+    wrong
+}
+
+/// Everything that is wrong with the locks of one layout.
+fn judge_locks(row: &Row, layout: Layout, found: &Findings, wrong: &mut Vec<Wrong>) {
+    let mut say = |verdict, what: String, at| {
+        wrong.push(Wrong {
+            verdict,
+            what: format!("{layout} locks: {what}"),
+            at,
+            layout: Some(layout),
+        });
+    };
     let first = |pairs: &[Pair]| pairs.first().map(|pair| pair.second.from);
     let overlaps = found.overlaps.len();
     if overlaps > 0 && row.overlaps == Expect::Never {
         let what = format!(
-            "{overlaps} times two were valid at once{}",
+            "{overlaps} times two were valid at once that exclude each other{}",
             example(&found.overlaps)
         );
         say(Verdict::Violation, what, first(&found.overlaps));
@@ -63,7 +104,7 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     if found.stale.is_empty() && row.stale == Expect::Seen {
         say(
             Verdict::Unexpected,
-            "a stale write was to be seen, and none was".to_owned(),
+            "a stale write or read was to be seen, and none was".to_owned(),
             None,
         );
     }
@@ -80,7 +121,7 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     }
     if row.tokens && !found.stale_accepted.is_empty() {
         let what = format!(
-            "the fenced resource took {} stale writes",
+            "the fenced resource took {} stale writes or reads",
             found.stale_accepted.len()
         );
         say(
@@ -112,13 +153,6 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         );
         say(Verdict::Violation, what, found.idle_strikes.first().copied());
     }
-    if row.clean && !history.left_over.is_empty() {
-        say(
-            Verdict::Violation,
-            format!("left behind: {}", history.left_over.join(", ")),
-            None,
-        );
-    }
     if let Some((at, _)) = found.starved.first() {
         let who: Vec<String> = found.starved.iter().map(|(_, task)| task.to_string()).collect();
         let what = format!("no lock within {:?} for {}", row.back_within, who.join(", "));
@@ -131,10 +165,6 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
         );
         say(Verdict::Unexpected, what, Some(*at));
     }
-    if history.error.is_none() && found.strikes == 0 {
-        say(Verdict::Unexpected, "the fault never struck".to_owned(), None);
-    }
-    wrong
 }
 
 fn example(pairs: &[Pair]) -> String {
@@ -147,8 +177,8 @@ fn example(pairs: &[Pair]) -> String {
         })
 }
 
-pub fn verdict(row: &Row, wrong: &[Wrong]) -> Verdict {
-    let worst = wrong.iter().map(|wrong| wrong.verdict).max();
+pub fn verdict<'a>(row: &Row, wrong: impl IntoIterator<Item = &'a Wrong>) -> Verdict {
+    let worst = wrong.into_iter().map(|wrong| wrong.verdict).max();
     worst.unwrap_or(match row.overlaps {
         Expect::Never => Verdict::Kept,
         Expect::Open | Expect::Seen => Verdict::Expected,

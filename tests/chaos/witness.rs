@@ -1,7 +1,7 @@
 //! The witness: a resource outside of the locks that every holder writes to, and the book of what it hears.
 //!
-//! Of each name there is a fenced resource, which takes a write only if no larger token has been there
-//! before, and an unfenced twin, which takes everything.
+//! Of each name there is a fenced resource, which takes a write only if no larger token has written
+//! before, and an unfenced twin, which takes everything. So it is with reads, which the resource does not remember.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -174,10 +174,11 @@ impl Book {
                 self.inside.insert(task, Inside { names, token, from });
             }
             Said::Write { accepted, .. } => *accepted = self.write(task),
+            Said::Read { accepted, .. } => *accepted = self.is_newest(task),
             Said::Leave { .. } => {
                 self.inside.remove(&task);
             }
-            Said::Lost { .. } | Said::Unlocked { .. } | Said::Refused { .. } => {}
+            Said::Downgrade { .. } | Said::Lost { .. } | Said::Unlocked { .. } | Said::Refused { .. } => {}
         }
         self.events.push(Event::said(at, task, said));
         match (self.over, self.brief) {
@@ -189,18 +190,20 @@ impl Book {
 
     /// What the fenced resource does: all names of the hold or none.
     fn write(&mut self, task: Task) -> bool {
-        let Some(Inside { names, token, .. }) = self.inside.get(&task) else {
-            return false;
-        };
-        let fences = &mut self.fences;
-        let newest = names
-            .iter()
-            .all(|name| fences.get(name).is_none_or(|seen| token >= seen));
-        if newest {
+        let newest = self.is_newest(task);
+        if let Some(Inside { names, token, .. }) = self.inside.get(&task).filter(|_| newest) {
             for name in names {
-                fences.insert(name.clone(), *token);
+                self.fences.insert(name.clone(), *token);
             }
         }
         newest
+    }
+
+    /// Whether no larger token has written any name of the hold.
+    fn is_newest(&self, task: Task) -> bool {
+        self.inside.get(&task).is_some_and(|Inside { names, token, .. }| {
+            let mut written = names.iter().filter_map(|name| self.fences.get(name));
+            written.all(|seen| token >= seen)
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use multilock::{Closing, LockError, Masters, MultiLockGuard, UnlockError};
+use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Shared, UnlockError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::event::{Micros, Policy, Refusal, Said, now};
+use crate::event::{Layout, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task, now};
 use crate::load::{Load, Turns};
 use crate::settings::EVERY_MASTER;
 use crate::witness::BRIEF;
@@ -24,7 +24,7 @@ use crate::witness::BRIEF;
 /// The first argument of a worker process.
 pub const WORKER: &str = "chaos-worker";
 /// The tasks of every worker.
-pub const TASKS: usize = 3;
+pub const TASKS: usize = PLAIN_TASKS + 2;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A worker may be started in the middle of a fault.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
@@ -108,6 +108,7 @@ async fn all_tasks(duty: &Duty) -> Result<()> {
 /// A guard, or what a broken lock gives.
 enum Grip {
     Guard(MultiLockGuard),
+    Reads(MultiLockGuard<Shared>),
     Nothing { token: u64, until: Micros },
 }
 
@@ -115,6 +116,7 @@ impl Grip {
     fn token(&self) -> u64 {
         match self {
             Self::Guard(guard) => guard.fencing_token().get(),
+            Self::Reads(guard) => guard.fencing_token().get(),
             Self::Nothing { token, .. } => *token,
         }
     }
@@ -123,32 +125,50 @@ impl Grip {
     /// that a pause in between makes the end too early and never too late.
     fn look(&self) -> (Micros, Micros) {
         let looked = now();
-        match self {
-            Self::Guard(guard) => {
-                let left = Micros::try_from(guard.validity().as_micros()).unwrap_or(Micros::MAX);
-                (looked, looked.saturating_add(left))
-            }
-            Self::Nothing { until, .. } => (looked, looked.max(*until)),
-        }
+        let left = match self {
+            Self::Guard(guard) => guard.validity(),
+            Self::Reads(guard) => guard.validity(),
+            Self::Nothing { until, .. } => return (looked, looked.max(*until)),
+        };
+        let left = Micros::try_from(left.as_micros()).unwrap_or(Micros::MAX);
+        (looked, looked.saturating_add(left))
     }
 
     async fn lost(&self) {
         match self {
             Self::Guard(guard) => drop(guard.lost().await),
+            Self::Reads(guard) => drop(guard.lost().await),
             Self::Nothing { until, .. } => sleep(Duration::from_micros(until.saturating_sub(now()))).await,
         }
     }
 
     async fn leave(self) -> &'static str {
-        match self {
-            Self::Guard(guard) => match guard.unlock().await {
-                Ok(_) => "released",
-                Err(UnlockError::WasLost { .. }) => "was-lost",
-                Err(_) => "unconfirmed",
-            },
-            Self::Nothing { .. } => "released",
+        let unlocked = match self {
+            Self::Guard(guard) => guard.unlock().await,
+            Self::Reads(guard) => guard.unlock().await,
+            Self::Nothing { .. } => return "released",
+        };
+        match unlocked {
+            Ok(_) => "released",
+            Err(UnlockError::WasLost { .. }) => "was-lost",
+            Err(_) => "unconfirmed",
         }
     }
+
+    async fn downgrade(self) -> Self {
+        match self {
+            Self::Guard(guard) => Self::Reads(guard.downgrade().await),
+            other => other,
+        }
+    }
+}
+
+/// What a task is about to lock, and how.
+struct Wanted {
+    names: Vec<String>,
+    policy: Policy,
+    layout: Layout,
+    mode: Mode,
 }
 
 struct Teller {
@@ -184,10 +204,10 @@ impl Teller {
         self.say(Said::Hello).await?;
         while !self.over {
             let turn = turns.read().await;
-            let (names, policy) = self.choose();
-            let began = now();
-            match self.take(&names, policy).await {
-                Ok(grip) => self.hold(grip, names, policy, began).await?,
+            let wanted = self.choose();
+            let (policy, began) = (wanted.policy, now());
+            match self.take(&wanted).await {
+                Ok(grip) => self.hold(grip, wanted, began).await?,
                 Err(error) => {
                     let (refusal, detail) = refusal(&error);
                     let ended = now();
@@ -209,10 +229,15 @@ impl Teller {
     }
 
     /// One task waits at one name, one goes from name to name and takes two together at times, one wants
-    /// every master.
-    fn choose(&mut self) -> (Vec<String>, Policy) {
+    /// every master. Beside them two read and write other names, of which one wants every master at times.
+    fn choose(&mut self) -> Wanted {
         let roll = self.rng.random_range(0..10);
         let (names, policy) = match self.task {
+            PLAIN_TASKS if roll < 6 => (&["r"][..], Policy::Red),
+            PLAIN_TASKS if roll < 8 => (&["s"][..], Policy::Red),
+            PLAIN_TASKS => (&["r", "s"][..], Policy::Red),
+            task if task > PLAIN_TASKS && roll < 7 => (&["r"][..], Policy::Red),
+            task if task > PLAIN_TASKS => (&["s"][..], Policy::Multi),
             0 => (&["a"][..], Policy::Red),
             1 if roll < 6 => (&["b"][..], Policy::Red),
             1 if roll < 8 => (&["a"][..], Policy::Red),
@@ -220,10 +245,21 @@ impl Teller {
             _ if roll < 7 => (&[EVERY_MASTER][..], Policy::Multi),
             _ => (&["b"][..], Policy::Multi),
         };
-        (names.iter().map(|&name| name.to_owned()).collect(), policy)
+        let layout = Task {
+            worker: self.duty.worker,
+            task: self.task,
+        }
+        .layout();
+        let reads = layout == Layout::ReadWrite && self.rng.random_bool(0.6);
+        Wanted {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            policy,
+            layout,
+            mode: if reads { Mode::Shared } else { Mode::Exclusive },
+        }
     }
 
-    async fn take(&mut self, names: &[String], policy: Policy) -> Result<Grip, LockError> {
+    async fn take(&mut self, wanted: &Wanted) -> Result<Grip, LockError> {
         if self.duty.broken {
             let lease = Micros::try_from(self.duty.lease.as_micros()).unwrap_or(Micros::MAX);
             let token = std::time::SystemTime::now()
@@ -232,7 +268,8 @@ impl Teller {
             let until = now() + lease;
             return Ok(Grip::Nothing { token, until });
         }
-        let lock = match policy {
+        let names = &wanted.names[..];
+        let lock = match wanted.policy {
             Policy::Red => self.masters.red_lock(names),
             Policy::Multi => self.masters.multi_lock(names),
         };
@@ -242,12 +279,13 @@ impl Teller {
         } else {
             lock.lease(self.duty.lease)
         };
-        let taken = if self.task == 1 && self.rng.random_bool(0.5) {
-            lock.try_lock().await
-        } else {
-            lock.wait(PATIENCE).lock().await
-        };
-        taken.map(Grip::Guard)
+        let waits = ![1, PLAIN_TASKS + 1].contains(&self.task) || self.rng.random_bool(0.5);
+        let lock = lock.wait(PATIENCE);
+        match (wanted.layout, wanted.mode) {
+            (Layout::ReadWrite, Mode::Shared) => lock_or_try(lock.read(), waits).await.map(Grip::Reads),
+            (Layout::ReadWrite, Mode::Exclusive) => lock_or_try(lock.write(), waits).await.map(Grip::Guard),
+            (Layout::Plain, _) => lock_or_try(lock, waits).await.map(Grip::Guard),
+        }
     }
 
     /// The lease less one percent and 2 ms of drift.
@@ -267,7 +305,8 @@ impl Teller {
         Duration::from_millis(stay)
     }
 
-    async fn hold(&mut self, grip: Grip, names: Vec<String>, policy: Policy, began: Micros) -> Result<()> {
+    async fn hold(&mut self, mut grip: Grip, wanted: Wanted, began: Micros) -> Result<()> {
+        let mut mode = wanted.mode;
         let (from, until) = grip.look();
         let token = grip.token();
         // The validity of a round is counted from its beginning, so its end tells when that was.
@@ -278,46 +317,50 @@ impl Teller {
         };
         let entered = Instant::now();
         let enter = Said::Enter {
-            names,
+            names: wanted.names,
             token,
-            policy,
+            policy: wanted.policy,
+            mode,
             began,
             from,
             until,
         };
         self.say(enter).await?;
-        let end = entered + self.stay();
+        let stay = self.stay();
+        let end = entered + stay;
+        // Some writers only read from some moment on.
+        let downgrades = wanted.layout == Layout::ReadWrite && self.rng.random_bool(0.4);
+        let turn = entered + stay.mul_f64(self.rng.random_range(0.0..1.0));
         let mut lost_at = None;
         while lost_at.is_none() {
             let (looked, until) = grip.look();
-            let mut lost = std::pin::pin!(grip.lost());
             if until <= looked {
                 // What is not signalled now is late, and what is not signalled at all very late.
-                let _ = timeout(PATIENCE, &mut lost).await;
+                let _ = timeout(PATIENCE, grip.lost()).await;
                 lost_at = Some((now(), looked));
                 break;
             }
             let thinks = Duration::from_micros(self.rng.random_range(1_000..12_000));
-            {
-                let mut thinking = std::pin::pin!(sleep(thinks));
-                loop {
-                    tokio::select! {
-                        biased;
-                        () = &mut lost, if lost_at.is_none() => {
-                            let at = now();
-                            lost_at = Some((at, at));
-                        }
-                        () = &mut thinking => break,
-                    }
-                }
-            }
+            lost_at = lost_while(&grip, thinks).await.map(|at| (at, at));
             let accepted = false;
-            self.say(Said::Write {
-                looked,
-                until,
-                accepted,
+            self.say(match mode {
+                Mode::Exclusive => Said::Write {
+                    looked,
+                    until,
+                    accepted,
+                },
+                Mode::Shared => Said::Read {
+                    looked,
+                    until,
+                    accepted,
+                },
             })
             .await?;
+            if mode == Mode::Exclusive && downgrades && Instant::now() >= turn {
+                mode = Mode::Shared;
+                self.say(Said::Downgrade { at: now() }).await?;
+                grip = grip.downgrade().await;
+            }
             if Instant::now() >= end || self.over {
                 break;
             }
@@ -351,6 +394,30 @@ impl Teller {
         self.brief = answer == BRIEF;
         self.over |= !self.brief && answer != "go";
         Ok(())
+    }
+}
+
+/// When its loss was signalled, if it was before `thinks` had passed. It takes all of that in any case.
+async fn lost_while(grip: &Grip, thinks: Duration) -> Option<Micros> {
+    let (mut lost, mut thinking) = (std::pin::pin!(grip.lost()), std::pin::pin!(sleep(thinks)));
+    let mut lost_at = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut lost, if lost_at.is_none() => lost_at = Some(now()),
+            () = &mut thinking => return lost_at,
+        }
+    }
+}
+
+async fn lock_or_try<M: multilock::Mode>(
+    lock: MultiLock<M>,
+    waits: bool,
+) -> Result<MultiLockGuard<M>, LockError> {
+    if waits {
+        lock.lock().await
+    } else {
+        lock.try_lock().await
     }
 }
 

@@ -17,8 +17,8 @@ mod hold;
 
 use std::time::Duration;
 
-use checker::{Findings, check};
-use event::{Done, Event, Micros, Policy, Refusal, Said, Task};
+use checker::{ByLayout, Findings, check};
+use event::{Done, Event, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task};
 use growth::{Limits, Sample, grown};
 use hold::holds;
 
@@ -33,11 +33,20 @@ fn said(at: Micros, worker: usize, said: Said) -> Event {
     Event::said(at, task(worker), said)
 }
 
-fn enter(worker: usize, name: &str, token: u64, (from, until): (Micros, Micros)) -> Event {
+fn enter(worker: usize, name: &str, token: u64, during: (Micros, Micros)) -> Event {
+    enter_as(Mode::Exclusive, worker, name, token, during)
+}
+
+fn enter_to_read(worker: usize, name: &str, token: u64, during: (Micros, Micros)) -> Event {
+    enter_as(Mode::Shared, worker, name, token, during)
+}
+
+fn enter_as(mode: Mode, worker: usize, name: &str, token: u64, (from, until): (Micros, Micros)) -> Event {
     let enter = Said::Enter {
         names: name.split('+').map(str::to_owned).collect(),
         token,
         policy: Policy::Red,
+        mode,
         began: from.saturating_sub(5),
         from,
         until,
@@ -56,6 +65,23 @@ fn write(at: Micros, worker: usize, until: Micros, accepted: bool) -> Event {
             accepted,
         },
     )
+}
+
+fn read(at: Micros, worker: usize, until: Micros, accepted: bool) -> Event {
+    let looked = at - 1;
+    said(
+        at,
+        worker,
+        Said::Read {
+            looked,
+            until,
+            accepted,
+        },
+    )
+}
+
+fn downgrade(at: Micros, worker: usize) -> Event {
+    said(at, worker, Said::Downgrade { at })
 }
 
 fn leave(at: Micros, worker: usize) -> [Event; 2] {
@@ -275,6 +301,7 @@ fn what_is_said_survives_the_way_to_the_witness() {
             names: vec!["a".to_owned(), "b".to_owned()],
             token: 7,
             policy: Policy::Multi,
+            mode: Mode::Shared,
             began: 1,
             from: 2,
             until: 3,
@@ -284,6 +311,12 @@ fn what_is_said_survives_the_way_to_the_witness() {
             until: 2,
             accepted: false,
         },
+        Said::Read {
+            looked: 3,
+            until: 4,
+            accepted: false,
+        },
+        Said::Downgrade { at: 5 },
         Said::Lost { at: 1, due: 2 },
         Said::Leave { at: 1 },
         Said::Unlocked { kind: "dropped" },
@@ -299,6 +332,212 @@ fn what_is_said_survives_the_way_to_the_witness() {
         assert_eq!(Said::parse(&said.to_line()).expect("a line"), said);
     }
     assert!(Said::parse("nonsense 1 2").is_err());
+}
+
+#[test]
+fn readers_may_be_in_together() {
+    let mut history = vec![
+        enter_to_read(1, "a", 1, (100, 1000)),
+        enter_to_read(2, "a", 1, (200, 900)),
+        enter_to_read(3, "a+b", 2, (300, 500)),
+        read(310, 1, 1000, true),
+        read(320, 3, 500, true),
+    ];
+    history.extend(leave(400, 1));
+    history.push(enter(4, "a", 3, (900, 1900)));
+    let found = found(history);
+    assert_eq!(
+        (found.holds, found.shared, found.reads, found.writes),
+        (4, 3, 2, 0)
+    );
+    assert!(found.overlaps.is_empty() && found.token_falls.is_empty() && found.stale.is_empty());
+}
+
+#[test]
+fn a_writer_beside_a_reader_is_seen() {
+    let writer_second = [
+        enter_to_read(1, "a", 1, (100, 1000)),
+        enter(2, "a", 2, (999, 1900)),
+    ];
+    assert_eq!(found(writer_second).overlaps.len(), 1);
+    let reader_second = [
+        enter(1, "a", 1, (100, 1000)),
+        enter_to_read(2, "a", 1, (999, 1900)),
+    ];
+    assert_eq!(found(reader_second).overlaps.len(), 1);
+    let two_writers = [enter(1, "a", 1, (100, 1000)), enter(2, "a", 2, (999, 1900))];
+    assert_eq!(found(two_writers).overlaps.len(), 1);
+}
+
+#[test]
+fn a_writer_beside_the_longest_reader_is_seen_and_so_is_a_reader_beside_the_longest_writer() {
+    let mut readers = vec![
+        enter_to_read(1, "a", 1, (100, 9000)),
+        enter_to_read(2, "a", 1, (200, 400)),
+    ];
+    readers.extend(leave(300, 2));
+    readers.push(enter(3, "a", 2, (500, 600)));
+    let first = &found(readers).overlaps[0].first;
+    assert_eq!(first.task, task(1));
+    // The reader between them lasts longer, and excludes no other readers.
+    let writer = [
+        enter(1, "a", 1, (100, 1000)),
+        enter_to_read(2, "a", 1, (200, 9000)),
+        enter_to_read(3, "a", 1, (900, 1900)),
+        enter_to_read(4, "a", 1, (1000, 1900)),
+    ];
+    let seconds: Vec<Task> = found(writer)
+        .overlaps
+        .iter()
+        .map(|pair| pair.second.task)
+        .collect();
+    assert_eq!(seconds, [task(2), task(3)]);
+}
+
+#[test]
+fn a_downgrade_lets_readers_in_and_no_writer() {
+    let history = |downgraded: Option<Micros>, second: Event| {
+        let begin = [enter(1, "a", 1, (100, 1000)), write(110, 1, 1000, true)];
+        let turn = downgraded.map(|at| downgrade(at, 1));
+        found(begin.into_iter().chain(turn).chain([second]))
+    };
+    let reader = || enter_to_read(2, "a", 1, (300, 1300));
+    assert!(history(Some(200), reader()).overlaps.is_empty());
+    assert_eq!(history(Some(200), reader()).downgrades, 1);
+    assert_eq!(history(None, reader()).overlaps.len(), 1);
+    assert_eq!(
+        history(Some(400), reader()).overlaps.len(),
+        1,
+        "before the downgrade"
+    );
+    assert_eq!(
+        history(Some(200), enter(2, "a", 2, (300, 1300))).overlaps.len(),
+        1,
+        "it reads until 1000"
+    );
+    assert!(
+        history(Some(200), enter(2, "a", 2, (1000, 2000)))
+            .overlaps
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_reader_that_was_renewed_excludes_for_as_long_as_it_was_seen_valid() {
+    let history = [
+        enter_to_read(1, "a", 1, (100, 1000)),
+        read(900, 1, 1900, true),
+        enter(2, "a", 2, (1500, 2500)),
+    ];
+    assert_eq!(found(history).overlaps.len(), 1);
+}
+
+#[test]
+fn a_reader_shares_the_token_of_the_writer_before() {
+    for (token, falls) in [(4, 1), (5, 0), (6, 0)] {
+        let mut history = vec![enter(1, "a", 5, (100, 1000))];
+        history.extend(leave(200, 1));
+        history.push(enter_to_read(2, "a", token, (300, 1300)));
+        assert_eq!(found(history).token_falls.len(), falls, "{token} after 5");
+    }
+}
+
+#[test]
+fn a_writers_token_is_above_the_readers_before() {
+    for (token, falls) in [(4, 1), (5, 1), (6, 0)] {
+        let mut history = vec![enter_to_read(1, "a", 5, (100, 1000))];
+        history.extend(leave(200, 1));
+        history.push(enter(2, "a", token, (300, 1300)));
+        assert_eq!(found(history).token_falls.len(), falls, "{token} after 5");
+    }
+}
+
+#[test]
+fn readers_tokens_are_compared_with_nobody_who_was_not_done_before() {
+    // Each grant begins 5 before it is complete.
+    let reader_first = [
+        enter_to_read(1, "a", 5, (100, 102)),
+        enter(2, "a", 5, (104, 1000)),
+    ];
+    assert!(found(reader_first).token_falls.is_empty());
+    let writer_first = [
+        enter(1, "a", 5, (100, 102)),
+        enter_to_read(2, "a", 4, (104, 1000)),
+    ];
+    assert!(found(writer_first).token_falls.is_empty());
+    let two_readers = [
+        enter_to_read(1, "a", 5, (100, 200)),
+        enter_to_read(2, "a", 4, (150, 200)),
+    ];
+    assert!(found(two_readers).token_falls.is_empty());
+}
+
+#[test]
+fn the_largest_token_of_those_done_before_is_compared() {
+    let mut history = Vec::new();
+    for (worker, token, at) in [(1, 7, 100), (2, 5, 200)] {
+        history.push(enter_to_read(worker, "a", token, (at, at + 50)));
+        history.extend(leave(at + 50, worker));
+    }
+    history.push(enter(3, "a", 6, (300, 400)));
+    let falls = found(history).token_falls;
+    assert_eq!((falls.len(), falls[0].first.token), (1, 7));
+}
+
+#[test]
+fn a_read_after_a_later_writers_write_is_stale() {
+    let begin = [
+        enter_to_read(1, "a", 1, (100, 200)),
+        enter(2, "a", 2, (300, 1300)),
+        read(310, 1, 200, true),
+        write(320, 2, 1300, true),
+    ];
+    assert!(
+        found(begin.clone()).stale.is_empty(),
+        "nothing newer had been written before"
+    );
+    for (accepted, taken) in [(false, 0), (true, 1)] {
+        let late = found(begin.clone().into_iter().chain([read(330, 1, 200, accepted)]));
+        assert_eq!((late.stale.len(), late.stale_accepted.len()), (1, taken));
+    }
+}
+
+#[test]
+fn a_write_after_a_later_readers_read_is_not_stale() {
+    // The resource remembers no reads.
+    let history = [
+        enter(1, "a", 1, (100, 200)),
+        enter_to_read(2, "a", 1, (300, 1300)),
+        read(320, 2, 1300, true),
+        write(330, 1, 200, true),
+    ];
+    assert!(found(history).stale.is_empty());
+}
+
+#[test]
+fn plain_and_read_write_locks_are_judged_apart() {
+    let [begun, healed] = strike(1000, 9000);
+    let read_write = |at, said| {
+        let task = Task {
+            worker: 1,
+            task: PLAIN_TASKS,
+        };
+        Event::said(at, task, said)
+    };
+    let history = [
+        said(0, 1, Said::Hello),
+        read_write(0, Said::Hello),
+        begun,
+        enter(1, "a", 1, (5000, 6000)),
+        healed,
+        read_write(9500, Said::Gone),
+    ];
+    let found = ByLayout::check(&history, LONG, SOON);
+    assert!(found.plain.idle_strikes.is_empty());
+    assert_eq!(found.read_write.idle_strikes, [1000]);
+    assert_eq!((found.plain.strikes, found.read_write.strikes), (1, 1));
+    assert_eq!(found.plain.starved, [(9000, task(1))]);
+    assert!(found.read_write.starved.is_empty());
 }
 
 /// What is too much of samples that are alike but for what `differs` does to the one of each minute.
