@@ -112,11 +112,8 @@ impl Options {
         })
     }
 
-    /// What a kind leaves to be chosen.
+    /// What a read/write lock leaves to be chosen.
     fn check_kind(&self) -> Result<(), InvalidInput> {
-        if self.kind == Kind::Plain {
-            return Ok(());
-        }
         let kind = self.kind;
         if self.fair {
             let allowed = format!("not set with {kind}, which is always served in order of arrival");
@@ -151,7 +148,9 @@ impl Options {
         if !self.at_least.is_zero() {
             in_range("at_least", self.at_least, Duration::ZERO, lease)?;
         }
-        self.check_kind()?;
+        if self.kind.is_read_write() {
+            self.check_kind()?;
+        }
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }

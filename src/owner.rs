@@ -75,28 +75,24 @@ impl Owner {
     /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
         let holds = self.holds();
-        let touching = |all: bool| {
-            holds.find(names, |hold| {
-                let tenure = &hold.tenure;
-                let touches = tenure.field.client == client
-                    && if all {
-                        tenure.names.contains_all(names)
-                    } else {
-                        tenure.names.overlaps(names)
-                    };
-                let term = touches.then(|| hold.term(now));
-                let term = term.filter(|term| !term.left.is_zero())?;
-                Some((term, hold))
-            })
-        };
         // One that reads may have several.
-        if let Some((term, hold)) = touching(true) {
+        let whole = holds.find(names, |hold| {
+            let tenure = &hold.tenure;
+            if tenure.field.client != client || !tenure.names.contains_all(names) {
+                return None;
+            }
+            let term = hold.term(now);
+            (!term.left.is_zero()).then_some((term, hold))
+        });
+        if let Some((term, hold)) = whole {
             return Standing::Inside(hold, term);
         }
-        match touching(false) {
-            None => Standing::Outside,
-            Some((_, hold)) => Standing::Overlapping(hold.tenure.names.clone()),
-        }
+        let part = holds.find(names, |hold| {
+            let tenure = &hold.tenure;
+            let touches = tenure.field.client == client && tenure.names.overlaps(names);
+            (touches && !hold.term(now).left.is_zero()).then(|| tenure.names.clone())
+        });
+        part.map_or(Standing::Outside, Standing::Overlapping)
     }
 
     pub(crate) fn remember(&self, hold: &Hold) {

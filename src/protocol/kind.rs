@@ -23,8 +23,6 @@ struct Layout {
     mode: Option<&'static str>,
     /// On which clients of Redisson's wait for it.
     channel: fn(&str) -> Key<'_>,
-    /// Whether many owners have it at once.
-    is_shared: bool,
 }
 
 /// In the order of the kinds.
@@ -33,19 +31,16 @@ static LAYOUTS: [Layout; 3] = [
         name: "neither .read() nor .write()",
         mode: None,
         channel,
-        is_shared: false,
     },
     Layout {
         name: ".write()",
         mode: Some("w"),
         channel: read_write_channel,
-        is_shared: false,
     },
     Layout {
         name: ".read()",
         mode: Some("r"),
         channel: read_write_channel,
-        is_shared: true,
     },
 ];
 
@@ -60,12 +55,12 @@ impl Kind {
 
     /// Whether it has the layout of a read/write lock.
     pub(crate) fn is_read_write(self) -> bool {
-        self.mode().is_some()
+        self != Self::Plain
     }
 
     /// Whether many owners have it at once.
     pub(crate) fn is_shared(self) -> bool {
-        self.layout().is_shared
+        self == Self::Read
     }
 
     /// The channel on which its release is announced to clients of Redisson's.

@@ -29,8 +29,8 @@ async fn states(masters: &Masters) -> Vec<NodeState> {
 /// round itself longer.
 #[track_caller]
 fn assert_lasted(waited: Duration, lease: Duration) {
-    let range = lease - lease / 50 - ms(5)..=lease + ms(10);
-    assert!(range.contains(&waited), "{waited:?} for {lease:?}");
+    let bounds = (lease * 49 / 50).saturating_sub(ms(5))..=lease + ms(10);
+    assert!(bounds.contains(&waited), "{waited:?} for {lease:?}");
 }
 
 /// What is left to the key, on every master.
