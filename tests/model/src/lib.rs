@@ -9,6 +9,7 @@
 //!
 //! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
 //! when a fence may be forgotten, and a third one in which order waiters come in and that calls bring them all in.
+//! Locks that many read or one writes have a machine as well.
 //!
 //! # What is modelled
 //!
@@ -61,6 +62,7 @@ mod rules;
 mod run;
 mod scope;
 mod scopes;
+mod shared;
 mod state;
 mod step;
 mod tenure;
@@ -75,5 +77,6 @@ pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};
 pub use scope::{Loss, Scope};
 pub use scopes::scopes;
+pub use shared::{explore_shared, refute_shared};
 pub use state::State;
 pub use weaker::{Weaker, weaker_forms};

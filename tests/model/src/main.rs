@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use multilock_model::{
-    Verdict, explore, explore_charter, explore_fences, explore_queue, refute, refute_charter, refute_fences,
-    refute_queue, scopes, trace, weaker_forms,
+    Verdict, explore, explore_charter, explore_fences, explore_queue, explore_shared, refute, refute_charter,
+    refute_fences, refute_queue, refute_shared, scopes, trace, weaker_forms,
 };
 
 fn main() -> ExitCode {
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         .chain(chosen_of(explore_charter()))
         .chain(chosen_of(vec![explore_fences()]))
         .chain(chosen_of(explore_queue()))
+        .chain(chosen_of(explore_shared()))
         .collect();
     let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     refuted.extend(chosen_of(refute_charter()));
     refuted.extend(chosen_of(refute_fences()));
     refuted.extend(chosen_of(refute_queue()));
+    refuted.extend(chosen_of(refute_shared()));
     println!(
         "{:<42} {:>9} {:>5} {:>6}  verdict",
         "scope", "states", "depth", "s"

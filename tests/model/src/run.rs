@@ -86,9 +86,24 @@ pub fn refute(weaker: &Weaker) -> Verdict {
         scope: weaker.scope.clone(),
         unordered: true,
     };
-    let mut verdict = refuted(weaker.scope.name, model, weaker.breaks);
-    if verdict.depth != weaker.steps {
-        let expected = format!("in {} steps, not in {}", verdict.depth, weaker.steps);
+    refuted_in(weaker.steps, weaker.scope.name, model, weaker.breaks)
+}
+
+/// The same for any model.
+pub(crate) fn refuted_in<M>(
+    steps: usize,
+    name: &'static str,
+    model: impl Fn() -> M,
+    breaks: &'static str,
+) -> Verdict
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + Send + Sync + PartialEq + 'static,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let mut verdict = refuted(name, model, breaks);
+    if verdict.depth != steps {
+        let expected = format!("in {} steps, not in {steps}", verdict.depth);
         verdict.failures.push(expected);
     }
     verdict

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use multilock_model::{
-    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, refute, refute_charter,
-    refute_fences, refute_queue, scopes, weaker_forms,
+    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, explore_shared, refute,
+    refute_charter, refute_fences, refute_queue, refute_shared, scopes, weaker_forms,
 };
 
 /// Does the jobs on two threads, as each explores breadth first on one.
@@ -86,6 +86,24 @@ fn waiters_come_in_in_order_and_calls_alone_bring_them_all_in() {
 fn every_weaker_form_of_the_queue_is_refuted() {
     let weaker = refute_queue();
     assert_eq!(weaker.len(), 13);
+    assert_eq!(failures(&weaker), Vec::<String>::new());
+}
+
+#[test]
+fn readers_share_a_name_that_one_writer_has_alone() {
+    let verdicts = explore_shared();
+    assert_eq!(verdicts.len(), 10);
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    assert!(
+        verdicts.iter().all(|verdict| verdict.states > 50_000),
+        "{verdicts:?}"
+    );
+}
+
+#[test]
+fn every_weaker_form_of_read_and_write_locks_is_refuted() {
+    let weaker = refute_shared();
+    assert_eq!(weaker.len(), 11);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 
