@@ -9,7 +9,7 @@
 //!
 //! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
 //! when a fence may be forgotten, and a third one in which order waiters come in and that calls bring them all in.
-//! Locks that many read or one writes have a machine as well.
+//! Locks that many read or one writes have a machine as well, and so have readers' tokens.
 //!
 //! # What is modelled
 //!
@@ -58,6 +58,7 @@ mod model;
 mod node;
 mod properties;
 mod queue;
+mod reader_tokens;
 mod rules;
 mod run;
 mod scope;
@@ -73,6 +74,7 @@ pub use charter::{explore_charter, refute_charter};
 pub use fences::{explore_fences, refute_fences};
 pub use model::{Action, Protocol};
 pub use queue::{explore_queue, refute_queue};
+pub use reader_tokens::{explore_reader_tokens, refute_reader_tokens};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};
 pub use scope::{Loss, Scope};

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::thread;
 
 use multilock_model::{
-    Verdict, explore, explore_charter, explore_fences, explore_queue, explore_shared, refute, refute_charter,
-    refute_fences, refute_queue, refute_shared, scopes, trace, weaker_forms,
+    Verdict, explore, explore_charter, explore_fences, explore_queue, explore_reader_tokens, explore_shared,
+    refute, refute_charter, refute_fences, refute_queue, refute_reader_tokens, refute_shared, scopes, trace,
+    weaker_forms,
 };
 
 fn main() -> ExitCode {
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         .chain(chosen_of(vec![explore_fences()]))
         .chain(chosen_of(explore_queue()))
         .chain(chosen_of(explore_shared()))
+        .chain(chosen_of(explore_reader_tokens()))
         .collect();
     let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     refuted.extend(chosen_of(refute_fences()));
     refuted.extend(chosen_of(refute_queue()));
     refuted.extend(chosen_of(refute_shared()));
+    refuted.extend(chosen_of(refute_reader_tokens()));
     println!(
         "{:<42} {:>9} {:>5} {:>6}  verdict",
         "scope", "states", "depth", "s"

@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::thread;
 
 use multilock_model::{
-    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, explore_shared, refute,
-    refute_charter, refute_fences, refute_queue, refute_shared, scopes, weaker_forms,
+    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, explore_reader_tokens,
+    explore_shared, refute, refute_charter, refute_fences, refute_queue, refute_reader_tokens, refute_shared,
+    scopes, weaker_forms,
 };
 
 /// Does the jobs on two threads, as each explores breadth first on one.
@@ -104,6 +105,20 @@ fn readers_share_a_name_that_one_writer_has_alone() {
 fn every_weaker_form_of_read_and_write_locks_is_refuted() {
     let weaker = refute_shared();
     assert_eq!(weaker.len(), 11);
+    assert_eq!(failures(&weaker), Vec::<String>::new());
+}
+
+#[test]
+fn readers_and_writers_tokens_tell_who_came_later() {
+    let verdicts = explore_reader_tokens();
+    assert_eq!(verdicts.len(), 3);
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    assert!(
+        verdicts.iter().all(|verdict| verdict.states > 500_000),
+        "{verdicts:?}"
+    );
+    let weaker = refute_reader_tokens();
+    assert_eq!(weaker.len(), 5);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 

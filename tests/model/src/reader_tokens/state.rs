@@ -1,0 +1,168 @@
+//! What there is: masters with the fences that they store, and attempts with what became of their requests.
+
+use super::Rules;
+
+pub(super) const MASTERS: usize = 3;
+pub(super) const QUORUM: usize = 2;
+pub(super) const ATTEMPTS: usize = 3;
+pub(super) const NAMES: usize = 2;
+/// How far a token may be behind a master's clock, where no fence is stored.
+pub(super) const BEHIND: u8 = 1;
+/// How far a clock may be set back. Here none is; a fence lives for so much longer than it must.
+pub(super) const BACK: u8 = 1;
+
+/// One master, and what became of the requests to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Master {
+    pub(super) clock: u8,
+    /// What is stored for each name, if anything is.
+    pub(super) fences: [Option<u8>; NAMES],
+    pub(super) votes: [Vote; ATTEMPTS],
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Vote {
+    Unasked,
+    Sent,
+    /// A reader's: the token that the master told.
+    Told(u8),
+    /// A reader's, while its token is on its way.
+    WrittenBack,
+    /// It stores the attempt's token.
+    Stored,
+    /// A writer's that was not above what is stored.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Attempt {
+    pub(super) kind: Kind,
+    /// A bit for each of its names.
+    pub(super) names: u8,
+    pub(super) proposal: u8,
+    /// The token, or the last one of a writer's block; 0 as long as a reader does not know it.
+    pub(super) token: u8,
+    /// Earlier attempts that were complete when it began and have a name of it, a bit each.
+    pub(super) after: u8,
+}
+
+/// The state of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(super) masters: [Master; MASTERS],
+    pub(super) attempts: [Option<Attempt>; ATTEMPTS],
+    /// Whether some fence was ever forgotten.
+    pub(super) forgotten: bool,
+}
+
+impl State {
+    pub(super) fn count(&self, attempt: usize, which: impl Fn(Vote) -> bool) -> usize {
+        let votes = self.masters.iter().map(|master| master.votes[attempt]);
+        votes.filter(|vote| which(*vote)).count()
+    }
+
+    pub(super) fn is_complete(&self, attempt: usize) -> bool {
+        self.attempts[attempt].is_some_and(|one| one.token > 0)
+            && self.count(attempt, |vote| vote == Vote::Stored) >= QUORUM
+    }
+
+    /// Whether all attempts of a kind that are complete `fit` the tokens of those they came after.
+    pub(super) fn ordered(&self, kind: Kind, fit: impl Fn(Attempt, u8) -> bool) -> bool {
+        let token = |attempt: usize| self.attempts[attempt].map_or(0, |one| one.token);
+        (0..ATTEMPTS)
+            .filter(|attempt| self.is_complete(*attempt))
+            .filter_map(|attempt| self.attempts[attempt])
+            .filter(|one| one.kind == kind)
+            .all(|one| {
+                let mut earlier = (0..ATTEMPTS).filter(|other| one.after & 1 << other != 0);
+                earlier.all(|other| fit(one, token(other)))
+            })
+    }
+
+    pub(super) fn begin(&mut self, kind: Kind, names: u8, proposal: u8, block: u8) {
+        let Some(number) = self.attempts.iter().position(Option::is_none) else {
+            return;
+        };
+        let complete = (0..number).filter(|other| {
+            let shared = self.attempts[*other].is_some_and(|one| one.names & names != 0);
+            shared && self.is_complete(*other)
+        });
+        self.attempts[number] = Some(Attempt {
+            kind,
+            names,
+            proposal,
+            token: match kind {
+                Kind::Read => 0,
+                Kind::Write => proposal + block - 1,
+            },
+            after: complete.fold(0, |bits, other| bits | 1 << other),
+        });
+        for master in &mut self.masters {
+            master.votes[number] = Vote::Sent;
+        }
+    }
+}
+
+impl Master {
+    fn fences(&mut self, names: u8) -> impl Iterator<Item = &mut Option<u8>> {
+        let fences = self.fences.iter_mut().enumerate();
+        fences
+            .filter(move |(name, _)| names & 1 << name != 0)
+            .map(|(_, fence)| fence)
+    }
+
+    /// Raises the lower ones of some fences. Nothing is stored that would be forgotten at once.
+    pub(super) fn raise(&mut self, names: u8, token: u8, absent_only: bool) {
+        let lives = until(token) > self.clock;
+        for fence in self.fences(names) {
+            let lower = fence.is_none() || !absent_only && *fence < Some(token);
+            if lower && lives {
+                *fence = Some(token);
+            }
+        }
+    }
+
+    /// Tells a reader the highest fence of its names, and stores it for all of them.
+    pub(super) fn tell(&mut self, one: Attempt, rules: Rules) -> Vote {
+        let floor = if rules.floor {
+            self.clock.saturating_sub(BEHIND)
+        } else {
+            0
+        };
+        let absent = floor.max(one.proposal);
+        let fences = self.fences(one.names).map(|fence| fence.unwrap_or(absent));
+        let told = fences.max().unwrap_or(absent);
+        if rules.lower_raised {
+            self.raise(one.names, told, false);
+        } else {
+            self.raise(one.names, absent, true);
+        }
+        Vote::Told(told)
+    }
+
+    /// Accepts a writer's token that is above all fences of its names, or above the floor where there are none.
+    pub(super) fn accept(&mut self, one: Attempt) -> Vote {
+        let clock = self.clock;
+        let above = self.fences(one.names).all(|fence| match fence {
+            Some(stored) => one.proposal > *stored,
+            None => one.proposal + BEHIND > clock,
+        });
+        if !above {
+            return Vote::Refused;
+        }
+        self.raise(one.names, one.token, false);
+        Vote::Stored
+    }
+}
+
+/// When a fence is forgotten, by the master's clock.
+pub(super) fn until(token: u8) -> u8 {
+    token + BEHIND + BACK
+}
