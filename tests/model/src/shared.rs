@@ -3,10 +3,10 @@
 //! A machine of its own, as a key that many hold has a deadline for each of them and none of what the first one is
 //! about: tokens, tenures, re-entry, force. Three masters, up to three clients, each of which reads or writes. As there,
 //! requests of a connection are executed in their order at any later time, answers are read at any later time or never,
-//! connections break, masters restart, and time passes for all clocks together. Readers' tokens need no leases:
-//! they have a machine to themselves.
+//! connections break, masters restart, and time passes for all clocks together. Readers' tokens need no
+//! leases: they have a machine to themselves.
 //!
-//! Not here: clocks that differ, and keys that other libraries have a part in.
+//! Not here: keys that other libraries have a part in.
 
 mod line;
 mod master;

@@ -93,7 +93,7 @@ fn every_weaker_form_of_the_queue_is_refuted() {
 #[test]
 fn readers_share_a_name_that_one_writer_has_alone() {
     let verdicts = explore_shared();
-    assert_eq!(verdicts.len(), 10);
+    assert_eq!(verdicts.len(), 11);
     assert_eq!(failures(&verdicts), Vec::<String>::new());
     assert!(
         verdicts.iter().all(|verdict| verdict.states > 50_000),

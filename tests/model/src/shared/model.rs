@@ -82,8 +82,9 @@ impl Model for Shared {
             Action::Tick => step.tick(),
         }
         step.tidy();
-        // Masters that are alike may change places.
-        step.state.columns.sort_unstable();
+        if self.scope.is_symmetric() {
+            step.state.columns.sort_unstable();
+        }
         Some(step.state)
     }
 

@@ -75,18 +75,18 @@ impl Step<'_> {
         }
         let granted = self.granted(client);
         let open = self.state.count(client, Slot::is_open);
-        let lease = self.scope.leases[client];
+        let validity = self.scope.validity(client);
         if granted + open < self.scope.quorum[client] {
             self.leave(client);
         } else if granted >= self.scope.quorum[client] {
-            if one.elapsed >= lease {
+            if one.elapsed >= validity {
                 self.leave(client);
                 return;
             }
             self.end_round(client);
             let winner = &mut self.state.clients[client];
             winner.phase = Phase::Holding;
-            winner.left = lease - one.elapsed;
+            winner.left = validity - one.elapsed;
         }
     }
 
@@ -113,9 +113,9 @@ impl Step<'_> {
     }
 
     fn prolong(&mut self, client: usize) {
-        let lease = self.scope.leases[client];
+        let validity = self.scope.validity(client);
         let one = &mut self.state.clients[client];
-        one.left = one.left.max(lease.saturating_sub(one.elapsed));
+        one.left = one.left.max(validity.saturating_sub(one.elapsed));
         self.state.note(Event::Extended);
     }
 

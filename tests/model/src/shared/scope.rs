@@ -65,6 +65,10 @@ pub(crate) struct Scope {
     pub(super) quorum: [usize; CLIENTS],
     /// Leases, in ticks.
     pub(super) leases: [u8; CLIENTS],
+    /// The part of a lease that is never trusted, in ticks.
+    pub(super) drift: u8,
+    /// By how many ticks each master's leases are longer or shorter than that.
+    pub(super) skew: [i8; MASTERS],
     /// Extensions of each client, over all its holds.
     pub(super) extensions: [u8; CLIENTS],
     /// Whether writers may become readers.
@@ -90,6 +94,8 @@ impl Scope {
         attempts: [1, 1, 0],
         quorum: [2; CLIENTS],
         leases: [2; CLIENTS],
+        drift: 0,
+        skew: [0; MASTERS],
         extensions: [0; CLIENTS],
         downgrades: false,
         read_at_once: false,
@@ -104,6 +110,16 @@ impl Scope {
         kinds: [Kind::Read, Kind::Read, Kind::Write],
         ..Self::READER_AND_WRITER
     };
+
+    /// For how long a quorum's grant is valid, in ticks from the start of its round.
+    pub(super) fn validity(&self, client: usize) -> u8 {
+        self.leases[client] - self.drift
+    }
+
+    /// Whether masters are alike, so that states that differ in their order only are one.
+    pub(super) fn is_symmetric(&self) -> bool {
+        self.skew == [self.skew[0]; MASTERS]
+    }
 
     /// How long a restarted master has no vote, in ticks: as long as anybody's lease.
     pub(super) fn quarantine(&self) -> u8 {
@@ -120,7 +136,10 @@ impl Scope {
     }
 }
 
-/// The scopes in which the rules hold.
+/// The scopes in which the rules hold. Bounded so that all of them together take half a minute: one attempt of each
+/// client, an extension of one or two, three clients only where answers are read at once. To read an answer later is
+/// for what the client does next to come later, which everything may here, but for what it sends over the same
+/// connection in between: so a reader, a writer, the downgrade and the restarts are explored with both.
 pub(super) fn scopes() -> Vec<Scope> {
     let mut scopes = of_readers();
     scopes.extend(of_downgrades());
@@ -161,6 +180,16 @@ fn of_readers() -> Vec<Scope> {
             ..Scope::READERS
         },
         Scope {
+            name: "a reader and a writer, clocks that differ",
+            leases: [3; CLIENTS],
+            drift: 1,
+            skew: [-1, 0, 1],
+            extensions: [1, 0, 0],
+            read_at_once: true,
+            witnesses: &["an extension", "a writer after a reader that never left"],
+            ..Scope::READER_AND_WRITER
+        },
+        Scope {
             name: "key ends with its readers",
             leases: [2, 1, 1],
             attempts: [1, 1, 1],
@@ -184,6 +213,7 @@ fn of_downgrades() -> Vec<Scope> {
             witnesses: &["a reader beside a downgraded hold", "an extension"],
             ..Scope::READER_AND_WRITER
         },
+        // Only the writer's connections break: of the reader nothing can come late that turns a key or ends it.
         Scope {
             name: "downgrade beside a broken connection",
             rules: NO_KILL,

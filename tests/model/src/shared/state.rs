@@ -116,7 +116,7 @@ pub(super) struct Client {
     pub(super) extending: bool,
     /// It has asked for a downgrade and goes on writing until that is confirmed, where clients do so.
     pub(super) downgrading: bool,
-    /// Ticks since the present round began; not counted beyond the lease.
+    /// Ticks since the present round began; not counted beyond the validity.
     pub(super) elapsed: u8,
     /// Ticks of validity left.
     pub(super) left: u8,

@@ -28,7 +28,7 @@ impl Step<'_> {
 
     fn run(&mut self, client: usize, master: usize, request: Request) -> Word {
         let field = field_of(client, request.attempt);
-        let lease = self.scope.leases[client];
+        let lease = self.scope.leases[client].saturating_add_signed(self.scope.skew[master]);
         let stored = &mut self.state.columns[master].master;
         let before = *stored;
         let word = stored.execute(request.verb, field, lease, &self.scope.rules);
@@ -115,10 +115,10 @@ impl Step<'_> {
             column.master.tick();
         }
         for client in 0..self.state.clients.len() {
-            let lease = self.scope.leases[client];
+            let most = self.scope.validity(client);
             let one = &mut self.state.clients[client];
             if one.phase == Phase::Acquiring || one.extending {
-                one.elapsed = (one.elapsed + 1).min(lease);
+                one.elapsed = (one.elapsed + 1).min(most);
             }
             if one.phase == Phase::Holding {
                 one.left -= 1;
