@@ -91,7 +91,7 @@ pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) 
     writes(events, &mut findings);
     losses(events, &mut findings);
     without_majority(events, &strikes, &mut findings);
-    idle(&holds, &strikes, strike_is_long, &mut findings);
+    idle(events, &holds, &strikes, strike_is_long, &mut findings);
     returns(events, &strikes, back_within, &mut findings);
     for event in events {
         if let What::Said(_, Said::Refused { refusal, detail, .. }) = &event.what {
@@ -228,8 +228,35 @@ fn without_majority(events: &[Event], strikes: &[(Micros, Micros)], findings: &m
     }
 }
 
-fn idle(holds: &[Hold], strikes: &[(Micros, Micros)], long: Duration, findings: &mut Findings) {
+fn idle(
+    events: &[Event],
+    holds: &[Hold],
+    strikes: &[(Micros, Micros)],
+    long: Duration,
+    findings: &mut Findings,
+) {
+    // Where a process that stands at the front of the queues is stopped, they wait for it for as long as its call and a
+    // fallback question take, which is longer than a strike. What it holds is had once the lease has ended.
+    let only_waited = |from: Micros, to: Micros| {
+        let mut stopped = events.iter().filter_map(|event| match event.what {
+            What::Done(Done::Stopped { worker }) if (from..=to).contains(&event.at) => {
+                Some((worker, event.at))
+            }
+            _ => None,
+        });
+        stopped.any(|(worker, at)| {
+            let held = |hold: &Hold| {
+                hold.policy == Policy::Red
+                    && hold.task.worker == worker
+                    && (hold.from..hold.end).contains(&at)
+            };
+            !holds.iter().any(held)
+        })
+    };
     for (from, to) in strikes.iter().filter(|(from, to)| to - from >= micros(long)) {
+        if only_waited(*from, *to) {
+            continue;
+        }
         let granted = |hold: &Hold| hold.policy == Policy::Red && (*from..*to).contains(&hold.from);
         if !holds.iter().any(granted) {
             findings.idle_strikes.push(*from);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::checker::Findings;
-use crate::event::{Layout, Micros};
+use crate::event::{Layout, Micros, Mode};
 use crate::faults::{Expect, Row};
 use crate::history::History;
 use crate::hold::Pair;
@@ -111,6 +111,7 @@ fn judge_locks(row: &Row, layout: Layout, found: &Findings, wrong: &mut Vec<Wron
     // Where masters forget their fences, only a grant after another is promised the larger token.
     let mut falls = found.token_falls.clone();
     falls.retain(|pair| row.overlaps == Expect::Never || !pair.at_once());
+    falls.retain(|pair| row.reader_tokens || pair.second.mode == Mode::Exclusive);
     if row.tokens && !falls.is_empty() {
         let what = format!(
             "{} tokens not above an earlier one{}",

@@ -222,21 +222,20 @@ impl Teller {
                 }
             }
             drop(turn);
-            let pause = self.rng.random_range(2..25);
+            let pause = self.rng.random_range(2..50);
             sleep(Duration::from_millis(pause)).await;
         }
         Ok(())
     }
 
     /// One task waits at one name, one goes from name to name and takes two together at times, one wants
-    /// every master. Beside them two read and write other names, of which one wants every master at times.
+    /// every master. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
     fn choose(&mut self) -> Wanted {
         let roll = self.rng.random_range(0..10);
         let (names, policy) = match self.task {
-            PLAIN_TASKS if roll < 6 => (&["r"][..], Policy::Red),
-            PLAIN_TASKS if roll < 8 => (&["s"][..], Policy::Red),
-            PLAIN_TASKS => (&["r", "s"][..], Policy::Red),
-            task if task > PLAIN_TASKS && roll < 7 => (&["r"][..], Policy::Red),
+            PLAIN_TASKS => (&["r"][..], Policy::Red),
+            task if task > PLAIN_TASKS && roll < 5 => (&["s"][..], Policy::Red),
+            task if task > PLAIN_TASKS && roll < 7 => (&["r", "s"][..], Policy::Red),
             task if task > PLAIN_TASKS => (&["s"][..], Policy::Multi),
             0 => (&["a"][..], Policy::Red),
             1 if roll < 6 => (&["b"][..], Policy::Red),

@@ -259,6 +259,23 @@ fn a_strike_without_a_grant_is_idle() {
 }
 
 #[test]
+fn a_strike_at_who_only_waits_is_not_idle() {
+    let [begun, healed] = strike(1000, 9000);
+    let stopped = |holder| {
+        let stop = Event::done(2000, Done::Stopped { worker: 1 });
+        let history = [
+            enter(holder, "a", 1, (500, 3000)),
+            begun.clone(),
+            stop,
+            healed.clone(),
+        ];
+        found(history).idle_strikes
+    };
+    assert_eq!(stopped(1), [1000]);
+    assert_eq!(stopped(2), [0; 0]);
+}
+
+#[test]
 fn who_does_not_come_back_is_seen() {
     let second = 1_000_000;
     let [begun, healed] = strike(second, 2 * second);

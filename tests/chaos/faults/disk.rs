@@ -29,6 +29,7 @@ pub fn rows() -> Vec<Row> {
             set_up: EVERY_SECOND,
             strike: |stage| Box::pin(cut_tail(stage)),
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
         Row {
@@ -41,6 +42,7 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(cut_tail(stage)),
             overlaps: Expect::Seen,
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
         Row {
@@ -49,6 +51,7 @@ pub fn rows() -> Vec<Row> {
             set_up: SNAPSHOTS,
             strike: |stage| Box::pin(old_snapshot(stage)),
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
     ]

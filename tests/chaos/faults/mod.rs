@@ -46,6 +46,9 @@ pub struct Row {
     pub stale: Expect,
     /// The later grant has the larger token, and the fenced resource takes no stale write.
     pub tokens: bool,
+    /// A reader's token is not below those of the writers before. It is the one that the masters have stored: where they go
+    /// back to an older one, so does the reader, while a writer's is drawn from the clocks.
+    pub reader_tokens: bool,
     /// Majority locks are granted during the fault, too.
     pub available: bool,
     /// No majority is there: nothing is granted and nothing is *held by another*.
@@ -76,6 +79,7 @@ pub const PROMISED: Row = Row {
     overlaps: Expect::Never,
     stale: Expect::Open,
     tokens: true,
+    reader_tokens: true,
     available: false,
     blackout: false,
     clean: true,

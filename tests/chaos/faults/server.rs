@@ -95,6 +95,7 @@ pub fn rows() -> Vec<Row> {
             set_up: REPLACEABLE,
             strike: |stage| Box::pin(failover(stage)),
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
         Row {
@@ -104,6 +105,7 @@ pub fn rows() -> Vec<Row> {
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
         Row {
@@ -116,6 +118,7 @@ pub fn rows() -> Vec<Row> {
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
             containers: false,
+            reader_tokens: false,
             ..PROMISED
         },
     ]
