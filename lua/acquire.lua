@@ -191,7 +191,7 @@ if found > 0 then
 end
 
 -- A key of another type under the readers stops the script here, before anything is written.
-local read_until = {}
+local read_until = shared and {}
 for n = 1, shared and names or 0 do
   read_until[n] = tonumber(call('zscore', KEYS[readers + 2 * n - 1], owner) or 0)
 end
