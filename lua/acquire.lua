@@ -52,8 +52,6 @@ local last = 3 * names
 local charter = last + 1
 local fences = charter + names
 local shared = mode == 'r'
--- Before the readers of the first name.
-local readers = fences + (token and names or 0)
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
@@ -97,146 +95,157 @@ if found > 0 then
   end
 end
 
--- Who finds nothing but readers goes in beside them.
-if shared and found == names then
-  lefts = {}
-  for n = 1, names do
-    -- pcall: a key of another type is not read.
-    if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
-    lefts[n] = call('pttl', KEYS[3 * n - 2])
+if found == 0 and not mode then
+  for i = 1, last, 3 do
+    -- The field first: under OOM the script stops here, before anything is written.
+    call('hset', KEYS[i], owner, count)
+    call('pexpire', KEYS[i], lease)
   end
-  if #lefts == names then found = 0 end
-end
-
-local now = (mode or found > 0) and math.floor(clock / 1000)
-if found > 0 then
-  local queues = queues()
-  for i = 2, last, 3 do
-    if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
-  end
-
-  local waiter, only, ticket = '', 0, tonumber(ARGV[7])
-  if ARGV[6] ~= '' then
-    local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
-    waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
-  end
-
-  -- The names come free together when the last of them does.
-  local causes, refused_for = {}, nil
-  lefts = {}
-  local function refuse(left)
-    if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
-  end
-  for n = 1, names do
-    local key = KEYS[3 * n - 2]
-    local left = call('pttl', key)
-    causes[n], lefts[n] = '-', left
-    if left ~= -2 then
-      local is_read = queues.is_read(key)
-      -- What the owner has is open to it, but for writing what it has come to read.
-      local is_open = shared and is_read
-        or redis.pcall('hexists', key, owner) == 1 and (shared or not is_read)
-      if not is_open then
-        causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
-        refuse(left)
-      end
-    end
-  end
-  for n = 1, ticket > 0 and names or 0 do
-    -- Where nobody holds, it matters at once whether whoever is ahead is still there.
-    local ahead = shared and queues.first_exclusive or queues.head
-    local first, its, beat = ahead(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
-    if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
-      causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
-      refuse(beat - now)
-    end
-  end
-
-  if refused_for ~= nil then
+else
+  local now = math.floor(clock / 1000)
+  -- Before the readers of the first name.
+  local readers = fences + (token and names or 0)
+  -- Who finds nothing but readers goes in beside them.
+  if shared and found == names then
+    lefts = {}
     for n = 1, names do
-      local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[charter + n]
-      local is_free = causes[n] == '-' or causes[n] == 'a'
-      if waiter ~= '' and (only == 0 or only == n) then
-        queues.stand(queue, beats, now, waiter, ARGV[7])
-        -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
-        if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter, nil, queues.is_read(name)) end
-      else
-        local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
-        if stood then redis.pcall('zrem', beats, waiter) end
-        local is_read = queues.is_read(name)
-        if stood and is_read or is_free and (stood or causes[n] == 'a') then
-          queues.call_head(name, queue, beats, now, '', nil, is_read)
+      -- pcall: a key of another type is not read.
+      if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
+      lefts[n] = call('pttl', KEYS[3 * n - 2])
+    end
+    if #lefts == names then found = 0 end
+  end
+
+  if found > 0 then
+    local queues = queues()
+    for i = 2, last, 3 do
+      if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
+    end
+
+    local waiter, only, ticket = '', 0, tonumber(ARGV[7])
+    if ARGV[6] ~= '' then
+      local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
+      waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
+    end
+
+    -- The names come free together when the last of them does.
+    local causes, refused_for = {}, nil
+    lefts = {}
+    local function refuse(left)
+      if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
+    end
+    for n = 1, names do
+      local key = KEYS[3 * n - 2]
+      local left = call('pttl', key)
+      causes[n], lefts[n] = '-', left
+      if left ~= -2 then
+        local is_read = queues.is_read(key)
+        -- What the owner has is open to it, but for writing what it has come to read.
+        local is_open = shared and is_read
+          or redis.pcall('hexists', key, owner) == 1 and (shared or not is_read)
+        if not is_open then
+          causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
+          refuse(left)
         end
       end
     end
-    local told = table.concat(causes)
-    return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
+    for n = 1, ticket > 0 and names or 0 do
+      -- Where nobody holds, it matters at once whether whoever is ahead is still there.
+      local ahead = shared and queues.first_exclusive or queues.head
+      local first, its, beat = ahead(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
+      if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
+        causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
+        refuse(beat - now)
+      end
+    end
+
+    if refused_for ~= nil then
+      for n = 1, names do
+        local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[charter + n]
+        local is_free = causes[n] == '-' or causes[n] == 'a'
+        if waiter ~= '' and (only == 0 or only == n) then
+          queues.stand(queue, beats, now, waiter, ARGV[7])
+          -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
+          if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter, nil, queues.is_read(name)) end
+        else
+          local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
+          if stood then redis.pcall('zrem', beats, waiter) end
+          local is_read = queues.is_read(name)
+          if stood and is_read or is_free and (stood or causes[n] == 'a') then
+            queues.call_head(name, queue, beats, now, '', nil, is_read)
+          end
+        end
+      end
+      local told = table.concat(causes)
+      return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
+    end
+
+    local counted, smallest = 0, nil
+    for n = 1, names do
+      local i = 3 * n - 2
+      if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
+      -- The one behind has not been told of this lease yet.
+      queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, math.max(lefts[n], tonumber(lease)))
+      -- Nobody else would call those who may read, too, after the end of a lease.
+      if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, waiter, nil, true) end
+      local behind, its = queues.front(KEYS[i + 2])
+      if behind then
+        counted = counted + call('zcard', KEYS[i + 2])
+        smallest = math.min(smallest or its, its)
+      end
+    end
+    if smallest then waiting, first = counted, string.format('%.0f', smallest) end
   end
 
-  local counted, smallest = 0, nil
-  for n = 1, names do
-    local i = 3 * n - 2
-    if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
-    -- The one behind has not been told of this lease yet.
-    queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, math.max(lefts[n], tonumber(lease)))
-    -- Nobody else would call those who may read, too, after the end of a lease.
-    if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, waiter, nil, true) end
-    local behind, its = queues.front(KEYS[i + 2])
-    if behind then
-      counted = counted + call('zcard', KEYS[i + 2])
-      smallest = math.min(smallest or its, its)
+  local read_until
+  if shared then
+    read_until = {}
+    -- A key of another type under the readers of a name that is read stops the script here, before anything is written.
+    for n = 1, lefts and names or 0 do
+      local is_there = lefts[n] ~= -2
+      read_until[n] = is_there and tonumber(call('zscore', KEYS[readers + 2 * n - 1], owner) or 0) or 0
     end
   end
-  if smallest then waiting, first = counted, string.format('%.0f', smallest) end
-end
-
--- A key of another type under the readers stops the script here, before anything is written.
-local read_until = shared and {}
-for n = 1, shared and names or 0 do
-  read_until[n] = tonumber(call('zscore', KEYS[readers + 2 * n - 1], owner) or 0)
-end
-for n = 1, names do
-  local key = KEYS[3 * n - 2]
-  local left = lefts and lefts[n] or -2
-  if left == -2 then
-    -- The field first: under OOM the script stops here, before anything is written.
-    if mode then
-      call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
-      if shared then
-        call('del', KEYS[readers + 2 * n - 1])
-        read_until[n] = 0
+  for n = 1, names do
+    local key = KEYS[3 * n - 2]
+    local left = lefts and lefts[n] or -2
+    if left == -2 then
+      -- The field first: under OOM the script stops here, before anything is written.
+      if mode then
+        call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
+        if shared then call('del', KEYS[readers + 2 * n - 1]) end
+      else
+        call('hset', key, owner, count)
       end
+      left = tonumber(lease)
+      call('pexpire', key, lease)
     else
+      -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
+      if left >= 0 or not shared then
+        left = math.max(left, tonumber(lease))
+        call('pexpire', key, left)
+      end
+      if shared and call('hget', key, 'mode') ~= 'read' then
+        -- Its own, of which a master was not told that it only reads: it has lasted for so long.
+        call('hset', key, 'mode', 'read')
+        call('del', KEYS[readers + 2 * n - 1])
+        read_until[n] = now + left
+      end
       call('hset', key, owner, count)
     end
-    left = tonumber(lease)
-    call('pexpire', key, lease)
-  else
-    -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
-    if left >= 0 or not shared then
-      left = math.max(left, tonumber(lease))
-      call('pexpire', key, left)
+    if shared then
+      local its_readers, until_ms = KEYS[readers + 2 * n - 1], math.max(now + lease, read_until[n] or 0)
+      call('zadd', its_readers, until_ms, owner)
+      -- Some of those whose lease has ended go, lest they pile up where others read on.
+      for _ = 1, lefts and 64 or 0 do
+        local oldest = call('zrange', its_readers, 0, 0, 'withscores')
+        if not oldest[1] or tonumber(oldest[2]) > now then break end
+        call('zrem', its_readers, oldest[1])
+        call('hdel', key, oldest[1])
+      end
+      call('pexpire', its_readers, math.max(left, until_ms - now))
+      call('set', KEYS[readers + 2 * n], 1, 'px', until_ms - now)
     end
-    if shared and call('hget', key, 'mode') ~= 'read' then
-      -- Its own, of which a master was not told that it only reads: it has lasted for so long.
-      call('hset', key, 'mode', 'read')
-      call('del', KEYS[readers + 2 * n - 1])
-      read_until[n] = now + left
-    end
-    call('hset', key, owner, count)
-  end
-  if shared then
-    local its_readers, until_ms = KEYS[readers + 2 * n - 1], math.max(now + lease, read_until[n])
-    call('zadd', its_readers, until_ms, owner)
-    -- Some of those whose lease has ended go, lest they pile up where others read on.
-    for _ = 1, 64 do
-      local oldest = call('zrange', its_readers, 0, 0, 'withscores')
-      if not oldest[1] or tonumber(oldest[2]) > now then break end
-      call('zrem', its_readers, oldest[1])
-      call('hdel', key, oldest[1])
-    end
-    call('pexpire', its_readers, math.max(left, until_ms - now))
-    call('set', KEYS[readers + 2 * n], 1, 'px', until_ms - now)
   end
 end
 

@@ -18,11 +18,11 @@ local stamp = time[1] * 1000000 + time[2]
 if stamp > tonumber(ARGV[1]) then return 'late' end
 
 -- Takes a key away from one holder; how many fields or keys that removed.
-local function remove(key, readers, kind, mode, holder)
+local function remove(key, its_readers, kind, mode, holder)
   if mode then
     -- pcall: what no reader of this crate has made is left as it is.
-    redis.pcall('zrem', readers, holder)
-    redis.pcall('del', timeout_key(key, holder, 1))
+    redis.pcall('zrem', its_readers, holder)
+    redis.pcall('del', readers().timeout_key(key, holder, 1))
   end
   if kind == 'hash' then return call('hdel', key, holder) end
   local is_seen = kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder
@@ -33,16 +33,15 @@ local lifetime, now = tonumber(ARGV[2]), math.floor(stamp / 1000)
 local names = #KEYS / 5
 local at = 3 + 2 * names
 for i = 1, names do
-  local key, mark, queue, beats, readers = unpack(KEYS, 5 * i - 4, 5 * i)
+  local key, mark, queue, beats, its_readers = unpack(KEYS, 5 * i - 4, 5 * i)
   local kind = call('type', key)['ok']
   local mode = kind == 'hash' and call('hget', key, 'mode')
-  local left = call('pttl', key)
   local removed, last = 0, at + tonumber(ARGV[at])
   -- A write that needs no memory: after it OOM cannot stop the mark.
   call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
   for j = at + 1, last do
     local holder = ARGV[j]
-    removed = removed + remove(key, readers, kind, mode, holder)
+    removed = removed + remove(key, its_readers, kind, mode, holder)
     if string.sub(holder, 1, 7) ~= 'string:' then
       local ends = math.max(now + lifetime, tonumber(call('zscore', mark, holder) or 0))
       call('zadd', mark, string.format('%.0f', ends), holder)
@@ -52,7 +51,7 @@ for i = 1, names do
   if removed > 0 then
     local still = 0
     if mode == 'read' then
-      still = settle(key, readers, left, now)
+      still = readers().settle(key, its_readers, now)
     elseif mode and call('hlen', key) == 1 then
       call('del', key)
     end
@@ -60,7 +59,7 @@ for i = 1, names do
     local queues = queues()
     if still == 0 then
       queues.call_head(key, queue, beats, now, '')
-    else
+    elseif still > 0 then
       queues.tell_head(key, queue, beats, now, still)
     end
   end

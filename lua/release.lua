@@ -28,25 +28,11 @@
 -- ask first, and would never get in before one that is called here.
 local LATER = 2
 
--- Lets an owner out of a name that it has read or written, whose field is gone already: for how long others read it,
--- and what its end means to clients of other libraries, if anything.
-local function let_out(name, readers, timeout, owner, left, now)
-  if redis.call('hget', name, 'mode') ~= 'read' then
-    redis.call('del', name)
-    return 0, '1'
-  end
-  redis.call('zrem', readers, owner)
-  redis.call('del', timeout)
-  local still = settle(name, readers, left, now)
-  return still, still < left and '0'
-end
-
 -- The hold's first key, how many names it has, and what stands before its first channel.
 local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
-    local left = is_rw and redis.call('pttl', KEYS[at])
     -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
     -- any other error is the answer, for the release to be tried again.
     local gone = redis.pcall('hdel', KEYS[at], owner)
@@ -64,12 +50,21 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
-      local still, notice = 0, '0'
+      -- For how long it is still read, whether that is less than before, and what clients of other libraries are told.
+      local still, is_less, notice = 0, true, '0'
       if is_rw then
-        time = time or redis.call('time')
-        local readers = key + (top == '0' and 3 or 4) * names + 2 * n - 2
-        local now = time[1] * 1000 + math.floor(time[2] / 1000)
-        still, notice = let_out(KEYS[at], KEYS[readers], KEYS[readers + 1], owner, left, now)
+        if redis.call('hget', KEYS[at], 'mode') == 'read' then
+          time = time or redis.call('time')
+          local its_readers = key + (top == '0' and 3 or 4) * names + 2 * n - 2
+          redis.call('zrem', KEYS[its_readers], owner)
+          redis.call('del', KEYS[its_readers + 1])
+          local now = time[1] * 1000 + math.floor(time[2] / 1000)
+          still, is_less = readers().settle(KEYS[at], KEYS[its_readers], now)
+          notice = is_less and '0'
+        else
+          redis.call('del', KEYS[at])
+          notice = '1'
+        end
       end
       -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
       local listeners = notice and redis.pcall('publish', ARGV[channels + n], notice)
@@ -90,7 +85,7 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
         end
         if still == 0 then
           queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
-        elseif still < left then
+        elseif is_less then
           queue.tell_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, still)
         end
       end
