@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::{
-    Closing, Either, ExtendError, LockError, MultiLock, MultiLockGuard, Owner, RunError, Unlocked,
-};
+use multilock::{Closing, ExtendError, LockError, Mode, MultiLock, Owner, RunError, Unlocked};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -15,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::ask::force;
 use crate::client::Seat;
 use crate::client_plan::{Alike, Pace};
+use crate::guard::{Guard, Lock, LockKind};
 use crate::history::Kind;
 use crate::plan::{Class, ms, ms_of, pick};
 use crate::world::{Mine, Terms, Told, World};
@@ -127,15 +126,17 @@ impl Actor {
                 let (world, client) = (&self.world, self.seat.place);
                 world.write(client, &self.mine[mine]);
             }
-            92..=95 => self.await_loss().await,
-            96 => self.force_own().await,
+            92..=94 => self.await_loss().await,
+            95 => self.force_own().await,
+            96..=97 => self.downgrade().await,
             _ => self.lock(false).await,
         }
     }
 
     /// A lock on terms of every kind; on names that are held already with `again`.
-    fn a_lock(&mut self, again: bool) -> (MultiLock, Vec<String>, Terms, String) {
+    fn a_lock(&mut self, again: bool) -> (Lock, Vec<String>, Terms, String) {
         let names = self.some_names(again);
+        let kind = self.a_kind(again);
         let plan = &self.seat.plan;
         let rng = &mut self.rng;
         let policy = if again && rng.random_bool(0.8) {
@@ -148,7 +149,7 @@ impl Actor {
         let masters = self.seat.masters();
         let mut lock = masters.lock(names.clone(), policy).fenced(fenced);
         let (mut lease, mut renews) = (plan.lease, true);
-        let mut text = format!("{} under {policy}", names.join("+"));
+        let mut text = format!("{} ({kind:?}) under {policy}", names.join("+"));
         if !fenced {
             text += ", unfenced";
         }
@@ -170,7 +171,7 @@ impl Actor {
             lock = lock.min_validity(min_validity);
             let _ = write!(text, ", no less than {min_validity:?}");
         }
-        let at_least = some_of(rng, lease);
+        let at_least = some_of(rng, lease, kind);
         if !at_least.is_zero() {
             lock = lock.at_least(at_least);
             let _ = write!(text, ", at least {at_least:?}");
@@ -178,6 +179,7 @@ impl Actor {
         let op = self.world.next_op();
         let terms = Terms {
             op,
+            kind,
             needed,
             fenced,
             min_validity,
@@ -185,7 +187,21 @@ impl Actor {
             at_least,
             began: 0,
         };
-        (lock, names, terms, text)
+        (Lock::of(lock, kind), names, terms, text)
+    }
+
+    /// What a lock is to be for; on names that are held already, mostly what its owner may enter for.
+    fn a_kind(&mut self, again: bool) -> LockKind {
+        let (plan, rng) = (&self.seat.plan, &mut self.rng);
+        let drawn = self.world.plan.kinds.draw(plan.reading, rng);
+        let may_fail = rng.random_bool(0.2);
+        let held = self.mine.first().filter(|_| again && !may_fail);
+        match held.map(|mine| self.world.kind_of(mine.hold)) {
+            None => drawn,
+            Some(LockKind::Write) if drawn == LockKind::Plain => LockKind::Read,
+            Some(LockKind::Write) => drawn,
+            Some(kind) => kind,
+        }
     }
 
     /// A set of the run's names; with `again` of names that are held, mostly all of one guard.
@@ -229,7 +245,7 @@ impl Actor {
             Some(after) => timeout(after, asking).await.ok(),
             None => Some(asking.await),
         };
-        self.take(terms, &names, answer.map(|answer| answer.map(Into::into)));
+        self.take(terms, &names, answer);
     }
 
     /// Two names as a set of two locks, each under a policy of its own, which are then given up one by one.
@@ -242,9 +258,12 @@ impl Actor {
         let plan = &self.seat.plan;
         let masters = self.seat.masters();
         let policies = [plan.policy(&mut self.rng), plan.policy(&mut self.rng)];
+        let run_kinds = self.world.plan.kinds;
+        let kinds = [(); 2].map(|()| run_kinds.draw(plan.reading, &mut self.rng));
         let op = self.world.next_op();
-        let terms = policies.map(|policy| Terms {
+        let terms = [(policies[0], kinds[0]), (policies[1], kinds[1])].map(|(policy, kind)| Terms {
             op,
+            kind,
             needed: policy.needed(plan.masters.len()),
             fenced: true,
             min_validity: Duration::ZERO,
@@ -253,15 +272,23 @@ impl Actor {
             began: 0,
         });
         let [one, other] = policies;
-        let mut set = masters
-            .lock(first.as_str(), one)
-            .and(masters.lock(second.as_str(), other));
+        let of_kind = |name: &str, policy, kind| Lock::of(masters.lock(name, policy), kind);
+        let locks = (of_kind(&first, one, kinds[0]), of_kind(&second, other, kinds[1]));
+        let mut set = match locks {
+            (Lock::Exclusive(one), Lock::Exclusive(other)) => one.and(other),
+            (Lock::Exclusive(one), Lock::Shared(other)) => one.and(other),
+            (Lock::Shared(one), Lock::Exclusive(other)) => one.and(other),
+            (Lock::Shared(one), Lock::Shared(other)) => one.and(other),
+        };
         if self.rng.random_bool(0.3) {
             // Nobody looks at the guards of a set that is not whole yet, so it enters nobody's hold.
             set = set.owner(&Owner::new());
         }
         let set = set.wait(self.ms(0..=1500));
-        let began = self.begun(op, format!("lock {first} under {one} and {second} under {other}"));
+        let began = self.begun(
+            op,
+            format!("lock {first} under {one} and {second} under {other}, {kinds:?}"),
+        );
         let answer = if self.rng.random_bool(0.25) {
             let longest = pick(&mut self.rng, &[0, 4, 60, 600]);
             timeout(self.ms(0..=longest), set.lock()).await.ok()
@@ -274,19 +301,14 @@ impl Actor {
             Some(Ok(guard)) => {
                 let parts = guard.into_guards().into_iter().zip([first, second]).zip(terms);
                 for ((guard, name), terms) in parts {
-                    self.take(Terms { began, ..terms }, &[name], Some(Ok(guard)));
+                    self.take(Terms { began, ..terms }, &[name], Some(Ok(guard.into())));
                 }
             }
         }
     }
 
     /// What a lock's verb answered; `None` when it was dropped.
-    fn take(
-        &mut self,
-        terms: Terms,
-        names: &[String],
-        answer: Option<Result<MultiLockGuard<Either>, LockError>>,
-    ) {
+    fn take(&mut self, terms: Terms, names: &[String], answer: Option<Result<Guard, LockError>>) {
         let client = self.seat.place;
         match answer {
             None => {
@@ -313,8 +335,12 @@ impl Actor {
         let masters = self.seat.masters();
         let lock = masters.lock(names.clone(), alike.policy).fenced(alike.fenced);
         let mut lock = lock.min_validity(alike.min_validity);
-        let (mut text, mut renews) = (format!("lock {} under {}", names.join("+"), alike.policy), true);
-        if alike.fair {
+        let kind = alike.kind;
+        let (mut text, mut renews) = (
+            format!("lock {} ({kind:?}) under {}", names.join("+"), alike.policy),
+            true,
+        );
+        if alike.fair && kind == LockKind::Plain {
             lock = lock.fair();
             text += ", fair";
         }
@@ -329,10 +355,11 @@ impl Actor {
         if self.rng.random_bool(0.2) {
             lock = lock.owner(&self.me);
         }
-        let at_least = some_of(&mut self.rng, plan.lease.min(ms(100)));
+        let at_least = some_of(&mut self.rng, plan.lease.min(ms(100)), kind);
         lock = lock.at_least(at_least);
         let mut terms = Terms {
             op: self.world.next_op(),
+            kind,
             needed: alike.policy.needed(plan.masters.len()),
             fenced: alike.fenced,
             min_validity: alike.min_validity,
@@ -342,19 +369,20 @@ impl Actor {
         };
         terms.began = self.begun(terms.op, text);
         let patience = pick(&mut self.rng, &[5, 50, 1500, 1500]);
-        let lock = lock.wait(self.ms(1..=patience));
+        let lock = Lock::of(lock, kind).wait(self.ms(1..=patience));
         let answer = if self.rng.random_bool(0.2) {
             let longest = pick(&mut self.rng, &[4, 20, 60]);
             timeout(self.ms(0..=longest), lock.lock()).await.ok()
         } else {
             Some(lock.lock().await)
         };
-        self.take(terms, &names, answer.map(|answer| answer.map(Into::into)));
+        self.take(terms, &names, answer);
         match self.rng.random_range(0..20) {
             // It goes on as anybody would.
             0 => return,
             1 => sleep(self.ms(0..=200)).await,
             2 if !self.mine.is_empty() => self.extend().await,
+            3 if !self.mine.is_empty() => self.downgrade().await,
             _ => sleep(self.ms(0..=alike.section)).await,
         }
         if let Some(mine) = self.mine.pop() {
@@ -370,27 +398,33 @@ impl Actor {
     async fn run(&mut self) {
         let (lock, names, mut terms, text) = self.a_lock(false);
         terms.began = self.begun(terms.op, format!("run {text}"));
-        let lock = lock.wait(self.ms(1..=1500));
+        match lock.wait(self.ms(1..=1500)) {
+            Lock::Exclusive(lock) => self.run_under(lock, &names, terms).await,
+            Lock::Shared(lock) => self.run_under(lock, &names, terms).await,
+        }
+    }
+
+    async fn run_under<M: Mode>(&mut self, lock: MultiLock<M>, names: &[String], terms: Terms) {
         let (world, client) = (Arc::clone(&self.world), self.seat.place);
         let turns = self.rng.random_range(0..6);
         let pause = self.ms(0..=60);
         let lent = std::sync::Mutex::new(None);
         let outcome = lock
             .run(async |guard| {
-                let hold = world.lent(client, terms, &names, guard);
+                let hold = world.lent(client, terms, names, guard);
                 *lent.lock().expect("not poisoned") = Some(hold);
                 for _ in 0..turns {
                     sleep(pause).await;
-                    world.look(Some((hold, Told::by(guard))));
+                    world.look(Some((hold, Told::lent(guard))));
                 }
                 // The guard is given up right after this.
                 *lent.lock().expect("not poisoned") = None;
-                world.returned(hold, guard.is_valid());
+                world.returned(client, hold, terms.kind, guard.is_valid());
             })
             .await;
         // The body was dropped.
         if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(hold, false);
+            world.returned(client, hold, terms.kind, false);
         }
         let why = match outcome {
             Ok(()) => "ran to its end".into(),
@@ -420,6 +454,15 @@ impl Actor {
         self.world.history.note(client, Kind::Outcome { hold, what });
     }
 
+    /// Has one of the guards that can read from now on; now and then its caller loses patience.
+    async fn downgrade(&mut self) {
+        let place = self.any();
+        let mine = self.mine.swap_remove(place);
+        let patience = self.rng.random_bool(0.2).then(|| self.ms(0..=20));
+        let changed = self.world.downgrade(self.seat.place, mine, patience).await;
+        self.mine.extend(changed);
+    }
+
     async fn leave(&mut self) {
         let place = self.any();
         let mine = self.mine.swap_remove(place);
@@ -447,6 +490,7 @@ impl Actor {
                 let what = match guard.unlock().await {
                     Ok(Unlocked::Released) => "released".into(),
                     Ok(Unlocked::StillHeld(count)) => format!("still held by {count}"),
+                    Ok(Unlocked::Downgraded) => "still held to read".into(),
                     Ok(Unlocked::HandedOn) => "handed on".into(),
                     Ok(Unlocked::KeptFor(rest)) => format!("kept for {rest:?}"),
                     Ok(_) => "unlocked".into(),
@@ -506,8 +550,8 @@ fn describe_extension(answer: Result<(), ExtendError>) -> String {
 }
 
 /// For how long the names are to be kept: mostly not at all, and less than a lease that counts from before its round.
-fn some_of(rng: &mut StdRng, lease: Duration) -> Duration {
-    if rng.random_bool(0.9) {
+fn some_of(rng: &mut StdRng, lease: Duration, kind: LockKind) -> Duration {
+    if kind != LockKind::Plain || rng.random_bool(0.9) {
         return Duration::ZERO;
     }
     lease.mul_f64(pick(rng, &[0.05, 0.3, 0.7]))

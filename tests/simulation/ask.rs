@@ -7,6 +7,7 @@ use multilock::{Owner, Policy, UnlockError, Unlocked};
 use tokio::time::timeout;
 
 use crate::client::Seat;
+use crate::guard::{Lock, LockKind};
 use crate::history::Kind;
 use crate::world::{Mine, Terms, World};
 
@@ -14,6 +15,7 @@ use crate::world::{Mine, Terms, World};
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     names: &'static [&'static str],
+    kind: LockKind,
     policy: Policy,
     /// None for the builder's, which is renewed.
     lease: Option<Duration>,
@@ -32,6 +34,7 @@ impl<'a> Ask<'a> {
     pub(crate) fn new() -> Self {
         Self {
             names: &["a"],
+            kind: LockKind::Plain,
             policy: Policy::RedLock,
             lease: None,
             owner: None,
@@ -106,8 +109,9 @@ impl<'a> Ask<'a> {
         let names: Vec<String> = self.names.iter().map(|name| (*name).to_owned()).collect();
         let op = world.next_op();
         let what = format!(
-            "lock {} under {policy}, lease {lease:?}, wait {wait:?}",
-            names.join("+")
+            "lock {} ({:?}) under {policy}, lease {lease:?}, wait {wait:?}",
+            names.join("+"),
+            self.kind
         );
         let began = world.history.note(Some(seat.place), Kind::Begun { op, what });
         let mut lock = seat.masters().lock(names.clone(), policy);
@@ -124,6 +128,7 @@ impl<'a> Ask<'a> {
         if self.fair {
             lock = lock.fair();
         }
+        let lock = Lock::of(lock, self.kind);
         let asking = async {
             match wait {
                 Some(wait) => lock.wait(wait).lock().await,
@@ -138,6 +143,7 @@ impl<'a> Ask<'a> {
             Some(Ok(guard)) => {
                 let terms = Terms {
                     op,
+                    kind: self.kind,
                     needed: policy.needed(world.plan.nodes),
                     fenced: true,
                     min_validity: self.min_validity,

@@ -7,6 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
+use crate::guard::LockKind;
 use crate::plan::{Class, Plan, ms, ms_of, pick};
 
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct ClientPlan {
     pub(crate) fenced: f64,
     pub(crate) pace: Pace,
     pub(crate) tasks: usize,
+    /// The share of its call sites that read, where others write.
+    pub(crate) reading: f64,
     /// What its tasks want mostly, where they all want the same.
     pub(crate) alike: Option<Alike>,
 }
@@ -30,6 +33,7 @@ pub(crate) struct ClientPlan {
 pub(crate) struct Alike {
     /// So many names, the first ones of the run.
     pub(crate) names: usize,
+    pub(crate) kind: LockKind,
     pub(crate) policy: Policy,
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
@@ -69,6 +73,7 @@ impl ClientPlan {
             fenced: 1.0,
             pace: Pace::Steady(30),
             tasks: 1,
+            reading: 0.5,
             alike: None,
         }
     }
@@ -110,6 +115,7 @@ impl ClientPlan {
                 _ => Pace::Steady(pick(rng, &[3, 30, 200])),
             },
             tasks: pick(rng, &[1, 1, 1, 2, 2, 3]),
+            reading: pick(rng, &[0.1, 0.5, 0.5, 0.8]),
             alike: None,
         }
     }
@@ -118,6 +124,7 @@ impl ClientPlan {
     pub(crate) fn alike(self, plan: &Plan, rng: &mut StdRng) -> Self {
         let alike = Alike {
             names: pick(rng, &[1, 1, 1, 2]).min(plan.names.len()),
+            kind: plan.kinds.draw(self.reading, rng),
             policy: self.policy(rng),
             fenced: rng.random_bool(self.fenced),
             fair: rng.random_bool(0.5),

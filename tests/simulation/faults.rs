@@ -183,7 +183,10 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
     };
     let gentle = |rng: &mut StdRng| match rng.random_range(0..5) {
         0 => Sudden(Blow::FlushScripts),
-        1 => Sudden(Blow::ForgetScript(pick(rng, &["acquire", "release", "extend"]))),
+        1 => Sudden(Blow::ForgetScript(pick(
+            rng,
+            &["acquire", "release", "extend", "downgrade"],
+        ))),
         2 => {
             let delay = rng.random_range(0..300);
             Lasting(Trouble::Notices(rng.random_bool(0.5).then_some(delay)))
@@ -292,7 +295,9 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         }
         Blow::DeleteLock(name) => {
             let keys = world.lock_keys().into_iter();
-            let owners = keys.filter(|(_, key, _)| key == name).map(|(.., owner)| owner);
+            let owners = keys
+                .filter(|(_, key, _)| key == name)
+                .flat_map(|(.., owners)| owners);
             let (name, owners) = (name.to_owned(), owners.collect());
             world.history.note(None, Kind::Deleted { name, owners });
         }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::guard::LockKind;
+
 /// More than this is a loop that never ends.
 pub(crate) const MOST_EVENTS: usize = 50_000;
 
@@ -20,6 +22,8 @@ pub(crate) struct HoldFacts {
     /// The owner, shortened as the crate shows it.
     pub(crate) owner: String,
     pub(crate) names: Vec<String>,
+    /// What it was granted for.
+    pub(crate) kind: LockKind,
     pub(crate) needed: usize,
     pub(crate) token: u64,
     /// Where the acquisition began in the history that gave it; of one that was passed on, that which the masters
@@ -31,6 +35,8 @@ pub(crate) struct HoldFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sight {
     pub(crate) hold: HoldId,
+    /// What it is now.
+    pub(crate) kind: LockKind,
     pub(crate) validity: Duration,
     pub(crate) signalled: bool,
     /// What the guard says, and how many guards were given out and not taken back.
@@ -40,7 +46,7 @@ pub(crate) struct Sight {
     pub(crate) against: usize,
     /// Whether any of its guards has it renewed for as long as it is out.
     pub(crate) renewed: bool,
-    /// On the fewest masters that have its field, over all of its names.
+    /// On the fewest masters that keep it for as long as it is valid, over all of its names.
     pub(crate) on: usize,
 }
 
@@ -48,11 +54,23 @@ pub(crate) struct Sight {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) name: String,
-    /// Its holders; more than one would be a mistake.
+    /// Its holders; more than one only where they read.
     pub(crate) owners: Vec<String>,
+    /// Of a read/write lock.
+    pub(crate) mode: Option<String>,
+    /// Who reads it, as this crate keeps them.
+    pub(crate) readers: Vec<Reader>,
     /// When the key ends, since the run began; `None` for never.
     pub(crate) ends: Option<Duration>,
     pub(crate) fence: Option<u64>,
+}
+
+/// One that reads, and when its lease and its time-out key end, since the run began.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reader {
+    pub(crate) owner: String,
+    pub(crate) ends: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// As whom an acquire asked, and how the queues of its names were right before.
@@ -94,6 +112,8 @@ pub(crate) enum Kind {
         op: usize,
         hold: HoldId,
         again: bool,
+        /// What was asked for.
+        kind: LockKind,
         /// The acquisition's own terms.
         min_validity: Duration,
         validity: Duration,
@@ -109,6 +129,10 @@ pub(crate) enum Kind {
     },
     Cancelled {
         op: usize,
+    },
+    /// The last guard of a hold that writes is about to let in those who read.
+    Downgraded {
+        hold: HoldId,
     },
     /// A guard is about to be given up. `last` for the only one of its hold.
     GivenUp {
@@ -266,6 +290,15 @@ impl Record {
         self.holds.len() - owners.len()
     }
 
+    /// Under whom keys were deleted.
+    pub(crate) fn deleted(&self) -> BTreeSet<String> {
+        let owners = self.events.iter().filter_map(|event| match &event.kind {
+            Kind::Deleted { owners, .. } => Some(owners.iter().cloned()),
+            _ => None,
+        });
+        owners.flatten().collect()
+    }
+
     /// A timeline for people, with the events of a violation marked.
     pub(crate) fn render(&self, marked: &[usize]) -> String {
         let mut text = String::new();
@@ -303,15 +336,18 @@ impl Record {
                 op,
                 hold,
                 again,
+                kind,
                 validity,
                 token,
                 ..
             } => {
                 let verb = if *again { "entered again" } else { "granted" };
-                format!("#{op} {verb}: {}, {validity:?} left, token {token}", name(hold))
+                let hold = name(hold);
+                format!("#{op} {verb} ({kind:?}): {hold}, {validity:?} left, token {token}")
             }
             Kind::Refused { op, why } => format!("#{op} refused: {why}"),
             Kind::Cancelled { op } => format!("#{op} dropped by its caller"),
+            Kind::Downgraded { hold } => format!("downgraded: {}", name(hold)),
             Kind::GivenUp { hold, how, last } => {
                 let which = if *last { "last" } else { "inner" };
                 format!("{how} of the {which} guard: {}", name(hold))
@@ -321,8 +357,9 @@ impl Record {
             Kind::Seen(sights) => sights.iter().fold("seen:".to_owned(), |mut text, sight| {
                 let _ = write!(
                     text,
-                    " [{}: {:?} left, count {} of {}, on {} masters, {} against, told lost: {}]",
+                    " [{} ({:?}): {:?} left, count {} of {}, on {} masters, {} against, told lost: {}]",
                     name(&sight.hold),
+                    sight.kind,
                     sight.validity,
                     sight.count,
                     sight.expected,
@@ -352,8 +389,12 @@ impl Record {
                 |mut text, key| {
                     let _ = write!(
                         text,
-                        " {}: {} until {:?} fence {:?}",
+                        " {}: {}{} until {:?} fence {:?}",
                         key.name,
+                        key.mode
+                            .as_ref()
+                            .map(|mode| format!("{mode} "))
+                            .unwrap_or_default(),
                         key.owners.join(" "),
                         key.ends,
                         key.fence

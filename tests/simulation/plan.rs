@@ -7,6 +7,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::client_plan::ClientPlan;
+use crate::guard::LockKind;
 
 /// Which faults strike, and so what is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,37 @@ impl Class {
     }
 }
 
+/// Which kinds of locks there are in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kinds {
+    Plain,
+    ReadWrite,
+    /// Both on the same names.
+    Mixed,
+}
+
+impl Kinds {
+    /// One for each in turn.
+    pub(crate) fn of_turn(self, turn: usize) -> LockKind {
+        let all: &[LockKind] = match self {
+            Self::Plain => &[LockKind::Plain],
+            Self::ReadWrite => &[LockKind::Read, LockKind::Write],
+            Self::Mixed => &[LockKind::Read, LockKind::Plain, LockKind::Write],
+        };
+        all[turn % all.len()]
+    }
+
+    /// One for a call site of which such a share reads.
+    pub(crate) fn draw(self, reading: f64, rng: &mut StdRng) -> LockKind {
+        match self {
+            Self::Plain => LockKind::Plain,
+            Self::Mixed if rng.random_bool(0.3) => LockKind::Plain,
+            _ if rng.random_bool(reading) => LockKind::Read,
+            _ => LockKind::Write,
+        }
+    }
+}
+
 /// The terms of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -49,6 +81,7 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     pub(crate) clients: usize,
     pub(crate) names: Vec<&'static str>,
+    pub(crate) kinds: Kinds,
     /// The terms of a client of which nothing else is said below.
     pub(crate) lease: Duration,
     /// The longest lease of anybody.
@@ -149,12 +182,17 @@ impl Plan {
         };
         let all = ["a", "b", "c", "d"];
         let names = rng.random_range(1..=4);
+        // Drawn apart, as much else depends on what is drawn next.
+        let mut rng_kinds = StdRng::seed_from_u64(seed ^ 0x4b49_4e44);
+        let drawn = [Kinds::Plain, Kinds::ReadWrite, Kinds::ReadWrite, Kinds::Mixed];
+        let kinds = pick(&mut rng_kinds, &drawn);
         let mut plan = Self {
             seed,
             class,
             nodes: pick(&mut rng, &[3, 3, 3, 4, 5]),
             clients: rng.random_range(2..=4),
             names: all[..names].to_vec(),
+            kinds,
             lease: max_lease,
             max_lease,
             free_lease,

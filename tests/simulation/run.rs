@@ -16,6 +16,7 @@ use crate::actor::Actor;
 use crate::client::Seat;
 use crate::crowd;
 use crate::faults::strike;
+use crate::guard::Lock;
 use crate::history::{Kind, Record};
 use crate::operator::operate;
 use crate::plan::{Class, Crowd, Late, Plan};
@@ -103,9 +104,9 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     sleep(Duration::from_secs(3)).await;
     let out = world.owners_out();
     let orphans = world
-        .lock_keys()
+        .kept()
         .into_iter()
-        .filter(|(_, key, owner)| world.is_lock(key) && !out.contains(owner));
+        .filter(|(_, _, owner)| !out.contains(owner));
     left(
         world,
         "after the faults",
@@ -120,6 +121,7 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
         .flat_map(|seat| plan.names.iter().map(move |name| (seat, *name)));
     join_all(asking.map(async |(seat, name)| {
         let lock = seat.masters().multi_lock(name).wait(patience);
+        let lock = Lock::of(lock, plan.kinds.of_turn(seat.place));
         let error = match lock.lock().await {
             Ok(guard) => guard.unlock().await.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
@@ -211,7 +213,7 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
 
 fn keys_left(world: &World) -> impl Iterator<Item = String> {
     let keys = world.lock_keys().into_iter();
-    keys.map(|(master, key, owner)| format!("{key} of {owner} on m{master}"))
+    keys.map(|(master, key, owners)| format!("{key} of {} on m{master}", owners.join(" ")))
 }
 
 fn phase(world: &World, name: &'static str) {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
 use crate::history::Kind;
-use crate::plan::{Class, Plan, ms};
+use crate::plan::{Class, Kinds, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, tasks};
 use crate::tap::Tap;
@@ -31,6 +31,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         nodes: 3,
         clients: 2,
         names: vec!["a"],
+        kinds: Kinds::Plain,
         lease,
         max_lease: lease,
         free_lease: lease,

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
 use crate::history::Record;
-use crate::plan::{Class, Plan, ms};
+use crate::plan::{Class, Kinds, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, in_paused_time, tasks};
 use crate::tap::Tap;
@@ -108,6 +108,7 @@ fn plan(late: bool) -> Plan {
         nodes: 3,
         clients: 2,
         names: vec!["a"],
+        kinds: Kinds::Plain,
         lease: LEASE,
         max_lease: ms(2000),
         free_lease: ms(2000),

@@ -10,8 +10,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::crowd;
-use crate::history::{Asked, History, Kind, Stored, shortened};
+use crate::history::{Asked, History, Kind, shortened};
 use crate::plan::Class;
+use crate::stored::stored;
 use crate::world::{World, clock_us};
 
 pub(crate) struct Tap {
@@ -119,16 +120,7 @@ impl Observer for Tap {
         };
         let now = self.history.now();
         let locks = call.keys.iter().filter(|key| self.names.contains(&key.as_str()));
-        let after = locks.map(|name| {
-            let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);
-            let fields = master.fields(name);
-            Stored {
-                name: name.clone(),
-                owners: fields.iter().step_by(2).map(|field| shortened(field)).collect(),
-                ends: master.time_left(name).map(|left| now + left),
-                fence: fence.ok().and_then(|digits| digits.first()?.parse().ok()),
-            }
-        });
+        let after = locks.map(|name| stored(master, name, now));
         let after: Vec<_> = if call.script == "inspect" {
             Vec::new()
         } else {
@@ -177,9 +169,13 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         format!("{client}:{waiter}")
     });
     let names = call.keys.iter().position(|key| key == "multilock_charter")? / 3;
+    // Behind what every acquire has, and its tokens.
+    let reads = [7, 10]
+        .into_iter()
+        .any(|at| call.args.get(at).is_some_and(|mode| mode == "r"));
     let mut queues = (0..names).map(|n| (&call.keys[3 * n + 2], &call.keys[3 * names + 1 + n]));
     let ahead = queues.find_map(|(queue, beats)| {
-        let (first, its) = first_that_counts(master, queue, beats)?;
+        let (first, its) = first_that_counts(master, queue, beats, reads)?;
         let me = waiter.as_deref().unwrap_or_default();
         (first != me && (its, first.as_str()) < (ticket, me)).then_some(first)
     });
@@ -191,14 +187,19 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     })
 }
 
-/// The first of a queue whose ticket counts and who would hear a call, and its ticket.
-fn first_that_counts(master: &Master, queue: &str, beats: &str) -> Option<(String, u64)> {
+/// The first of a queue whose ticket counts and who would hear a call, and its ticket. Who reads may go past others that
+/// wait to read.
+fn first_that_counts(master: &Master, queue: &str, beats: &str, reads: bool) -> Option<(String, u64)> {
     let list = |key: &str| master.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
     let all = list(queue).ok().filter(|all| !all.is_empty())?;
     let beats: BTreeMap<String, u64> = pairs(list(beats).ok()?).collect();
     let (now, channels) = (clock_us(master) / 1000, master.channels());
     pairs(all).find(|(waiter, _)| {
-        let client = waiter.split(':').next().expect("a client");
+        let mut words = waiter.split(':');
+        let client = words.next().expect("a client");
+        if reads && words.next().is_some_and(|number| number.ends_with('r')) {
+            return false;
+        }
         let beat = beats.get(waiter).copied().unwrap_or_default();
         beat > now && channels.contains(&format!("multilock:{client}"))
     })

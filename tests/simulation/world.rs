@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master, Network};
-use multilock::{Either, Mode, MultiLockGuard, Vote};
+use multilock::{Mode, MultiLockGuard, Vote, Votes};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::crowd;
-use crate::history::{History, HoldFacts, HoldId, Kind, Sight, shortened};
+use crate::guard::{Guard, LockKind};
+use crate::history::{History, HoldFacts, HoldId, Kind, Sight};
+use crate::out::{Out, close};
 use crate::plan::{Plan, ms_of};
+use crate::stored;
 
 /// Keys of the crate that are no locks and have no end.
 const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
@@ -23,22 +28,7 @@ const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
 pub(crate) struct Mine {
     pub(crate) hold: HoldId,
     pub(crate) names: Vec<String>,
-    pub(crate) guard: Arc<MultiLockGuard<Either>>,
-}
-
-/// What is known of a hold that somebody has a guard of.
-#[derive(Default)]
-struct Out {
-    guards: Vec<Weak<MultiLockGuard<Either>>>,
-    /// Those of them that have it renewed.
-    renewing: Vec<Weak<MultiLockGuard<Either>>>,
-    /// Guards that are in although nobody has them: leaked, or lent to a body.
-    unseen: u64,
-    /// Until when nobody else may have it although nobody has it any more: it was leaked, or its names are kept.
-    leaked_until: Option<Duration>,
-    /// Until when its names are kept if it is given up before.
-    kept_until: Duration,
-    watch: Option<AbortOnDropHandle<()>>,
+    pub(crate) guard: Arc<Guard>,
 }
 
 pub(crate) struct World {
@@ -56,6 +46,7 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) op: usize,
+    pub(crate) kind: LockKind,
     pub(crate) needed: usize,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
@@ -98,18 +89,20 @@ impl World {
         client: usize,
         terms: Terms,
         names: &[String],
-        guard: impl Into<MultiLockGuard<Either>>,
+        guard: impl Into<Guard>,
     ) -> Mine {
         let guard = Arc::new(guard.into());
-        let hold = self.note_grant(client, terms, names, &guard);
+        let grant = Grant {
+            owner: guard.holder(),
+            token: guard.fencing_token().get(),
+            validity: guard.validity(),
+            cancelled: guard.cancellation_token(),
+        };
+        let hold = self.note_grant(client, terms, names, grant);
         self.out(|out| {
-            let out = out.entry(hold).or_default();
-            out.guards.push(Arc::downgrade(&guard));
-            if terms.renews {
-                out.renewing.push(Arc::downgrade(&guard));
-            }
-            // From here on its validity may be prolonged.
-            out.leaked_until = None;
+            out.entry(hold)
+                .or_default()
+                .enter(&guard, terms.kind, terms.renews)
         });
         self.look(None);
         Mine {
@@ -127,39 +120,44 @@ impl World {
         names: &[String],
         guard: &MultiLockGuard<M>,
     ) -> HoldId {
-        let hold = self.note_grant(client, terms, names, guard);
-        self.out(|out| out.entry(hold).or_default().unseen += 1);
-        self.look(Some((hold, Told::by(guard))));
+        let grant = Grant {
+            owner: guard.holder().to_string(),
+            token: guard.fencing_token().get(),
+            validity: guard.validity(),
+            cancelled: guard.cancellation_token(),
+        };
+        let hold = self.note_grant(client, terms, names, grant);
+        self.out(|out| out.entry(hold).or_default().lend(terms.kind));
+        self.look(Some((hold, Told::lent(guard))));
         hold
     }
 
     /// The body to which a guard was lent has ended, and its hold may have been lost before.
-    pub(crate) fn returned(&self, hold: HoldId, is_valid: bool) {
+    pub(crate) fn returned(&self, client: usize, hold: HoldId, kind: LockKind, is_valid: bool) {
         let now = self.history.now();
-        self.out(|out| {
+        self.change(client, hold, |out| {
             let Some(entry) = out.get_mut(&hold) else { return };
-            entry.unseen -= 1;
-            if entry.unseen == 0 && entry.guards.is_empty() {
+            entry.lent_is_back(kind);
+            if entry.is_empty() {
                 close(out, hold, now, is_valid);
             }
         });
     }
 
-    fn note_grant<M: Mode>(
-        self: &Arc<Self>,
-        client: usize,
-        terms: Terms,
-        names: &[String],
-        guard: &MultiLockGuard<M>,
-    ) -> HoldId {
-        let owner = guard.holder().to_string();
-        let token = guard.fencing_token().get();
+    fn note_grant(self: &Arc<Self>, client: usize, terms: Terms, names: &[String], grant: Grant) -> HoldId {
+        let Grant {
+            owner,
+            token,
+            validity,
+            cancelled,
+        } = grant;
         let out: Vec<HoldId> = self.out(|out| out.keys().copied().collect());
         let is_out = |hold| out.contains(&hold);
         let (hold, again) = self.history.hold(&owner, is_out, || HoldFacts {
             client,
             owner: owner.clone(),
             names: names.to_vec(),
+            kind: terms.kind,
             needed: terms.needed,
             token,
             began: terms.began,
@@ -170,8 +168,9 @@ impl World {
                 op: terms.op,
                 hold,
                 again,
+                kind: terms.kind,
                 min_validity: terms.min_validity,
-                validity: guard.validity(),
+                validity,
                 needed: terms.needed,
                 fenced: terms.fenced,
                 at_least: terms.at_least,
@@ -182,11 +181,14 @@ impl World {
         self.out(|out| {
             let entry = out.entry(hold).or_default();
             entry.kept_until = entry.kept_until.max(kept_until);
+            if !again {
+                entry.kind = terms.kind;
+            }
         });
         if !again {
-            let (world, token) = (Arc::clone(self), guard.cancellation_token());
+            let world = Arc::clone(self);
             let watch = AbortOnDropHandle::new(tokio::spawn(async move {
-                token.cancelled().await;
+                cancelled.cancelled().await;
                 let validity = world.validity_of(hold).unwrap_or_default();
                 // A leaked one ends with that, too.
                 world.out(|out| out.entry(hold).or_default().leaked_until = None);
@@ -199,25 +201,26 @@ impl World {
         hold
     }
 
+    /// What a hold is now; as granted, where nothing is known of it any more.
+    pub(crate) fn kind_of(&self, hold: HoldId) -> LockKind {
+        let now = self.out(|out| out.get(&hold).map(Out::kind_now));
+        now.unwrap_or_else(|| self.history.with(|record| record.holds[hold].kind))
+    }
+
     fn validity_of(&self, hold: HoldId) -> Option<Duration> {
-        self.out(|out| {
-            let guards = &out.get(&hold)?.guards;
-            Some(guards.iter().find_map(Weak::upgrade)?.validity())
-        })
+        self.out(|out| Some(out.get(&hold)?.guard()?.validity()))
     }
 
     /// Takes note that a guard is about to be given up; the guard itself.
-    pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> MultiLockGuard<Either> {
+    pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> Guard {
         let Mine { hold, guard, .. } = mine;
-        let last = self.out(|out| {
+        let now = self.history.now();
+        let last = self.change(client, hold, |out| {
             let entry = out.get_mut(&hold).expect("given out");
-            entry
-                .guards
-                .retain(|other| other.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, &guard)));
-            let alone = entry.guards.is_empty() && entry.unseen == 0;
-            let now = self.history.now();
+            let known = entry.take(&guard);
+            let alone = entry.is_empty();
             if how == "leak" {
-                entry.unseen += 1;
+                entry.keep(known);
                 entry.leaked_until = alone.then(|| now + guard.validity());
             } else if alone {
                 close(out, hold, now, guard.is_valid());
@@ -228,6 +231,57 @@ impl World {
         Arc::into_inner(guard).expect("nobody else has it")
     }
 
+    /// Has a guard read from now on. Its caller may lose patience, and drop it half-way.
+    pub(crate) async fn downgrade(
+        &self,
+        client: usize,
+        mine: Mine,
+        patience: Option<Duration>,
+    ) -> Option<Mine> {
+        let Mine { hold, names, guard } = mine;
+        let granted = self.history.with(|record| record.holds[hold].kind);
+        // The guard of a lock that is not read/write stays the only one.
+        let kind = match granted {
+            LockKind::Plain => LockKind::Plain,
+            LockKind::Write | LockKind::Read => LockKind::Read,
+        };
+        let known = self.change(client, hold, |out| {
+            let entry = out.get_mut(&hold).expect("given out");
+            entry.lend(kind);
+            entry.take(&guard)
+        });
+        let guard = Arc::into_inner(guard).expect("nobody else has it");
+        let changed = match patience {
+            None => Some(guard.downgrade().await),
+            Some(patience) => timeout(patience, guard.downgrade()).await.ok(),
+        };
+        let Some(guard) = changed else {
+            let what = "downgrade dropped".into();
+            self.history.note(Some(client), Kind::Outcome { hold, what });
+            self.returned(client, hold, kind, false);
+            return None;
+        };
+        let guard = Arc::new(guard);
+        self.out(|out| {
+            let entry = out.entry(hold).or_default();
+            entry.kind = granted;
+            entry.lent_is_back(kind);
+            entry.enter(&guard, kind, known.renews);
+        });
+        self.look(None);
+        Some(Mine { hold, names, guard })
+    }
+
+    /// Changes what is out, and takes note where a hold is no longer to write by that.
+    fn change<T>(&self, client: usize, hold: HoldId, act: impl FnOnce(&mut BTreeMap<HoldId, Out>) -> T) -> T {
+        let kind = |out: &BTreeMap<HoldId, Out>| out.get(&hold).map(Out::kind_now);
+        let (before, done, after) = self.out(|out| (kind(out), act(out), kind(out)));
+        if before == Some(LockKind::Write) && after == Some(LockKind::Read) {
+            self.history.note(Some(client), Kind::Downgraded { hold });
+        }
+        done
+    }
+
     /// Writes to the resource behind every name that a guard holds, as one that looked at its validity
     /// long ago may.
     pub(crate) fn write(&self, client: usize, mine: &Mine) {
@@ -236,7 +290,10 @@ impl World {
             let mut resource = self.resource.lock().expect("not poisoned");
             let seen = resource.entry(name.clone()).or_default();
             let accepted = token >= *seen;
-            *seen = token.max(*seen);
+            // Who reads has the token of others that read, and must not shut them out.
+            if mine.guard.is_exclusive() {
+                *seen = token.max(*seen);
+            }
             drop(resource);
             let (hold, name) = (mine.hold, name.clone());
             self.history
@@ -250,24 +307,25 @@ impl World {
         let mut sights = Vec::new();
         self.out(|out| {
             for (hold, entry) in &mut *out {
-                let guards: Vec<_> = entry.guards.iter().filter_map(Weak::upgrade).collect();
-                let told = guards.first().map(|guard| Told::by(guard));
+                let told = entry.guard().map(|guard| Told::by(&guard));
                 let told = told.or_else(|| lent.filter(|(lent, _)| lent == hold).map(|(_, told)| told));
-                let count = guards.len() as u64 + entry.unseen;
+                let (kind, count) = (entry.kind_now(), entry.count());
                 if let Some(told) = told {
                     sights.push(Sight {
                         hold: *hold,
+                        kind,
                         validity: told.validity,
                         signalled: told.signalled,
                         count: told.count,
                         expected: count,
                         against: told.against,
-                        renewed: entry.renewing.iter().any(|guard| guard.strong_count() > 0),
+                        renewed: entry.is_renewed(),
                         on: 0,
                     });
                 } else if let Some(until) = entry.leaked_until.filter(|until| *until > now) {
                     sights.push(Sight {
                         hold: *hold,
+                        kind,
                         validity: until.saturating_sub(now),
                         signalled: true,
                         count,
@@ -281,7 +339,7 @@ impl World {
         });
         for sight in &mut sights {
             if !sight.validity.is_zero() {
-                sight.on = self.masters_with(sight.hold);
+                sight.on = self.covered_by(sight);
             }
         }
         let validities = sights.iter().map(|sight| sight.validity);
@@ -292,17 +350,16 @@ impl World {
         shortest
     }
 
-    fn masters_with(&self, hold: HoldId) -> usize {
-        let (owner, names) = self.history.with(|record| {
-            let facts = &record.holds[hold];
-            (facts.owner.clone(), facts.names.clone())
-        });
-        let has = |master: &&Master, name: &String| {
-            let fields = master.fields(name);
-            fields.iter().step_by(2).any(|field| shortened(field) == owner)
+    /// On how many masters a hold is covered for as long as it is valid; on the fewest, over all of its names.
+    fn covered_by(&self, sight: &Sight) -> usize {
+        let facts = self.history.with(|record| record.holds[sight.hold].clone());
+        let on = |name: &String| {
+            let covers = |master: &&Master| {
+                stored::covers(master, name, &facts.owner, sight.kind, facts.kind, sight.validity)
+            };
+            self.cluster.iter().filter(covers).count()
         };
-        let on = |name: &String| self.cluster.iter().filter(|master| has(master, name)).count();
-        names.iter().map(on).min().unwrap_or(0)
+        facts.names.iter().map(on).min().unwrap_or(0)
     }
 
     /// The owners of every hold that may still be found on the masters: those with a guard, and those
@@ -317,8 +374,8 @@ impl World {
         })
     }
 
-    /// What the masters keep of locks, as `(master, name, owner)`.
-    pub(crate) fn lock_keys(&self) -> Vec<(usize, String, String)> {
+    /// What the masters keep of locks, as `(master, name, owners)`.
+    pub(crate) fn lock_keys(&self) -> Vec<(usize, String, Vec<String>)> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
             for key in master
@@ -326,25 +383,36 @@ impl World {
                 .into_iter()
                 .filter(|key| !KEPT.contains(&key.as_str()))
             {
-                let fields = master.fields(&key);
-                let owners = fields.iter().step_by(2).map(|field| shortened(field));
-                let owners: Vec<String> = owners.collect();
-                found.push((place, key, owners.join(" ")));
+                let owners = stored::owners(master, &key);
+                found.push((place, key, owners));
             }
         }
         found
     }
 
-    /// Whether a key is a lock that anybody of the run asks for.
-    pub(crate) fn is_lock(&self, key: &str) -> bool {
-        self.plan.names.contains(&key) || key.starts_with(crowd::PREFIX)
+    /// What the masters keep for single owners, as `(master, key, owner)`.
+    pub(crate) fn kept(&self) -> Vec<(usize, String, String)> {
+        let is_lock = |key: &str| self.plan.names.contains(&key) || key.starts_with(crowd::PREFIX);
+        let locks = self.lock_keys().into_iter().filter(|(_, key, _)| is_lock(key));
+        let deleted = self.history.with(|record| record.deleted());
+        let mut kept = Vec::new();
+        for (place, key, owners) in locks {
+            kept.extend(owners.into_iter().map(|owner| (place, key.clone(), owner)));
+        }
+        for (place, master) in self.cluster.iter().enumerate() {
+            let beside = stored::beside(master, &self.plan.names).into_iter();
+            // What stands beside a name that was deleted under its readers goes with their leases.
+            let beside = beside.filter(|(_, owner)| !deleted.contains(owner));
+            kept.extend(beside.map(|(key, owner)| (place, key, owner)));
+        }
+        kept
     }
 
     /// A client was closed: what it leaked is nobody's any more.
     pub(crate) fn forget_leaks_of(&self, client: usize) {
         let holds = self.history.with(|record| record.holds.clone());
         self.out(|out| {
-            out.retain(|hold, entry| !entry.guards.is_empty() || holds[*hold].client != client);
+            out.retain(|hold, entry| entry.has_guards() || holds[*hold].client != client);
         });
     }
 
@@ -358,15 +426,12 @@ impl World {
     }
 }
 
-/// The last guard of a hold goes. One that was valid leaves its names kept for as long as was asked for.
-fn close(out: &mut BTreeMap<HoldId, Out>, hold: HoldId, now: Duration, is_valid: bool) {
-    match out.get_mut(&hold) {
-        Some(entry) if is_valid && entry.kept_until > now => {
-            entry.unseen += 1;
-            entry.leaked_until = Some(entry.kept_until);
-        }
-        _ => drop(out.remove(&hold)),
-    }
+/// What a new guard tells.
+struct Grant {
+    owner: String,
+    token: u64,
+    validity: Duration,
+    cancelled: CancellationToken,
 }
 
 /// What a guard says of its hold.
@@ -379,19 +444,28 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn by<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
+    fn by(guard: &Guard) -> Self {
         Self {
             validity: guard.validity(),
             signalled: guard.cancellation_token().is_cancelled(),
             count: guard.hold_count(),
-            against: against(guard),
+            against: against(&guard.votes()),
+        }
+    }
+
+    /// Of one that its body cannot give up.
+    pub(crate) fn lent<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
+        Self {
+            validity: guard.validity(),
+            signalled: guard.cancellation_token().is_cancelled(),
+            count: guard.hold_count(),
+            against: against(&guard.votes()),
         }
     }
 }
 
 /// How many masters answered last that they do not keep a guard's hold.
-fn against<M: Mode>(guard: &MultiLockGuard<M>) -> usize {
-    let votes = guard.votes();
+fn against(votes: &Votes) -> usize {
     let denies = |vote: &Vote| matches!(vote, Vote::NotHeld | Vote::Refused { .. } | Vote::Revoked);
     votes.iter().filter(|node| denies(&node.vote)).count()
 }

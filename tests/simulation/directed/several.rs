@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::ask::Ask;
+use crate::guard::LockKind;
 use crate::history::Kind;
 use crate::plan::{Class, Plan, ms};
 use crate::scene::{Scene, in_time, plan, violated};
@@ -47,6 +48,7 @@ fn both(scene: &Scene, client: usize, names: [&'static str; 2]) -> JoinHandle<Ve
         let needed = [2, 3];
         let grant = |((guard, name), needed): ((MultiLockGuard<Either>, &str), usize)| {
             let terms = Terms {
+                kind: LockKind::Plain,
                 op,
                 needed,
                 fenced: true,

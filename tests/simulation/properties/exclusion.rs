@@ -1,4 +1,5 @@
-//! At any instant at most one hold of a name has validity left, and nobody has a name that another one keeps.
+//! At any instant at most one hold of a name has validity left, unless all of them only read; and nobody has a name that
+//! another one keeps.
 //!
 //! Source: what a lock is; the Redlock page's safety property; the documentation of `at_least`. Needs clocks that run at the same rate,
 //! masters that keep what they acknowledged or are in quarantine, one list of masters, no eviction. Who
@@ -7,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::Case;
+use crate::guard::LockKind;
 use crate::history::Kind;
 
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
@@ -24,14 +26,19 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 granted.insert(*hold, place);
             }
             Kind::Seen(sights) => {
-                let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
+                // One of those that were seen, and whether all of them read.
+                let mut holders: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
                 let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
                 for sight in sights.iter().filter(|sight| !sight.validity.is_zero()) {
                     if is_forced(&holds[sight.hold].owner) {
                         continue;
                     }
                     for name in &holds[sight.hold].names {
-                        if let Some(other) = holders.insert(name, sight.hold) {
+                        let reads = sight.kind == LockKind::Read;
+                        let seen = holders.insert(name, (sight.hold, reads));
+                        if let Some((other, all_read)) = seen
+                            && !(all_read && reads)
+                        {
                             let what = format!(
                                 "{} and {} hold {name} at the same time",
                                 holds[other].owner, holds[sight.hold].owner

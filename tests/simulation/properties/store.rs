@@ -1,5 +1,6 @@
-//! What masters keep: one owner at a name, an end to every key, an end that is never brought forward
-//! while the owner stays, and a fence that never falls while it exists, and exists until the clock is far enough past it.
+//! What masters keep: one owner at a name, unless it is read; an end to every key, an end that is never brought forward
+//! while the owners stay; a name that is read ends with the last of its readers, each of whom stands beside it with a
+//! time-out key; what is read is not written before somebody new takes it; and a fence that never falls while it exists, and exists until the clock is far enough past it.
 //!
 //! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
 //! ends, which come nearer by what they slip; what a fault takes is no fall.
@@ -28,7 +29,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 ..
             } => {
                 for key in after {
-                    if let Some(wrong) = alone(key) {
+                    if let Some(wrong) = alone(key, event.at) {
                         return Some((format!("{wrong} at {} on m{master}", key.name), vec![place]));
                     }
                     let slot = (*master, key.name.as_str());
@@ -52,15 +53,49 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     None
 }
 
-fn alone(key: &Stored) -> Option<&'static str> {
+/// What masters tell in whole milliseconds may differ by so much.
+const ROUNDED: Duration = Duration::from_millis(1);
+
+fn alone(key: &Stored, now: Duration) -> Option<&'static str> {
+    if key.mode.as_deref() == Some("read") {
+        return read(key, now);
+    }
     if key.owners.len() > 1 {
         return Some("several owners");
+    }
+    if key.mode.is_some() && key.owners.is_empty() {
+        return Some("a mode without an owner");
     }
     (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
 }
 
+/// What is wrong with a name that is read.
+fn read(key: &Stored, now: Duration) -> Option<&'static str> {
+    let Some(ends) = key.ends else {
+        return Some("readers without an end");
+    };
+    let mut last = now;
+    for owner in &key.owners {
+        let Some(reader) = key.readers.iter().find(|reader| reader.owner == *owner) else {
+            return Some("a reader that does not stand among the readers");
+        };
+        if reader.timeout + ROUNDED < reader.ends {
+            return Some("a reader without its time-out key");
+        }
+        last = last.max(reader.ends);
+    }
+    if last > ends + ROUNDED {
+        return Some("an end before the last reader's");
+    }
+    (ends > last + ROUNDED).then_some("an end after the last reader's")
+}
+
 /// `slipped` is what the clock did meanwhile, where it is known.
 fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>) -> Option<&'static str> {
+    let stays = old.owners.iter().any(|owner| new.owners.contains(owner));
+    if stays && old.mode.as_deref() == Some("read") && new.mode != old.mode {
+        return Some("what was read is written");
+    }
     let same = !old.owners.is_empty() && old.owners == new.owners;
     if let Some(slipped) = slipped
         && same

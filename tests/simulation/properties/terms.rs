@@ -1,16 +1,18 @@
 //! A guard begins with more validity than was asked for, and never without any; a re-entry is never
 //! given on a weaker quorum than it asked for, nor into a hold whose last guard was leaked, nor without a
-//! token to who asked for one.
+//! token to who asked for one, nor for more than the hold is: who reads does not come to write.
 //!
 //! Source: the Redlock page ("minus the time elapsed"); the crate's documentation. Needs nothing.
 
 use std::collections::BTreeMap;
 
 use super::Case;
+use crate::guard::LockKind;
 use crate::history::{HoldId, Kind};
 
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let mut leaked: BTreeMap<HoldId, usize> = BTreeMap::new();
+    let mut downgraded: BTreeMap<HoldId, usize> = BTreeMap::new();
     for (place, event) in case.record.events.iter().enumerate() {
         if let Kind::GivenUp {
             hold,
@@ -20,8 +22,13 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         {
             leaked.insert(*hold, place);
         }
+        if let Kind::Downgraded { hold } = &event.kind {
+            downgraded.insert(*hold, place);
+        }
         if let Kind::Granted {
             hold,
+            again,
+            kind,
             min_validity,
             validity,
             needed,
@@ -34,6 +41,16 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             if validity <= min_validity {
                 let what = format!("{} began with {validity:?} of {min_validity:?}", facts.owner);
                 return Some((what, vec![place]));
+            }
+            let is = match facts.kind {
+                LockKind::Write if downgraded.contains_key(hold) => LockKind::Read,
+                kind => kind,
+            };
+            let is_included = *kind == is || is == LockKind::Write && *kind == LockKind::Read;
+            if *again && !is_included {
+                let what = format!("{} is held for {is:?} and entered for {kind:?}", facts.owner);
+                let events = downgraded.get(hold).copied().into_iter().chain([place]);
+                return Some((what, events.collect()));
             }
             if let Some(end) = leaked.get(hold) {
                 let what = format!("{} is entered after it was leaked", facts.owner);

@@ -1,12 +1,15 @@
-//! Fencing tokens are unique, and rise with the order in which grants were had: one that began after
+//! Fencing tokens of those who do not read are unique, and rise with the order in which grants were had: one that began after
 //! another was complete has the larger token, and where locks exclude each other so has one that only was
 //! complete later. A hold that was passed on began, for that, when the masters were asked. So a resource that checks them rejects every stale write, and no newer one.
+//! Readers may share a token: it is not smaller than that of any writer before them, and smaller than that of any after
+//! them.
 //!
 //! Source: the crate's promise; Kleppmann, "How to do distributed locking". Needs nothing of clocks,
 //! pauses or delays, as long as fewer masters lose their fence keys in between than the quorums have in
 //! common; with quarantine, and wall clocks within half of it, not even that.
 
 use super::Case;
+use crate::guard::LockKind;
 use crate::history::{HoldId, Kind};
 use crate::plan::Class;
 
@@ -63,8 +66,14 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     let ordered =
                         case.class.keeps_assumptions() && !is_forced(&known.owner) && !is_forced(&new.owner);
                     let is_passed = known.owner == new.owner;
-                    let stale = (ordered || is_passed || old.place < new.began) && known.token >= *token;
-                    if known.token == *token || stale {
+                    let follows = ordered || is_passed || old.place < new.began;
+                    let wrong = match (known.kind, new.kind) {
+                        (LockKind::Read, LockKind::Read) => false,
+                        (_, LockKind::Read) => follows && known.token > *token,
+                        (LockKind::Read, _) => follows && known.token >= *token,
+                        _ => known.token == *token || follows && known.token >= *token,
+                    };
+                    if wrong {
                         let what = format!(
                             "{} got token {token} after {} had {}",
                             new.owner, known.owner, known.token

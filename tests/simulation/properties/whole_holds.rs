@@ -1,5 +1,6 @@
 //! No hold is given up early: an inner guard that is left, and a re-entry that fails or is cancelled,
-//! leave the outer hold whole, its count right and its field on a quorum of masters.
+//! leave the outer hold whole, its count right, and on a quorum of masters its field, in the mode that it has, for as long
+//! as it is valid: where it reads, with its own lease and time-out key.
 //!
 //! Source: Redisson's reentrancy; the crate's promise. Needs nothing for the count. For the field, that
 //! the masters keep what they acknowledged: one that forgot since the hold began is not counted on.
