@@ -51,6 +51,16 @@ impl<'a> Ask<'a> {
         Self { names, ..self }
     }
 
+    pub(crate) fn read(self) -> Self {
+        let kind = LockKind::Read;
+        Self { kind, ..self }
+    }
+
+    pub(crate) fn write(self) -> Self {
+        let kind = LockKind::Write;
+        Self { kind, ..self }
+    }
+
     pub(crate) fn policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
     }

@@ -9,6 +9,8 @@ mod forgetting;
 mod handing_on;
 mod jobs;
 mod queue;
+mod read_write;
+mod read_write_calls;
 mod reentry;
 mod several;
 mod tokens;

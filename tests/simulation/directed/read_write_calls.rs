@@ -1,0 +1,174 @@
+//! Many read and one writes: who is called when, and who goes in together.
+
+use multilock::{Owner, Unlocked};
+use tokio::time::{Instant, sleep};
+
+use super::read_write::{LEASE, reading, scene, stands, writing};
+use crate::ask::Ask;
+use crate::plan::{Class, ms};
+use crate::scene::{Scene, in_time, settle, violated};
+
+/// Clients that are a millisecond away from every master.
+async fn near(clients: usize) -> Scene {
+    let scene = scene(Class::Calm, clients).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    scene
+}
+
+/// One that is neither reader nor writer waits behind three readers: it is refused, and sleeps.
+#[tokio::test(start_paused = true)]
+async fn many_holders() {
+    let scene = near(4).await;
+    let mut readers = Vec::new();
+    for client in 0..3 {
+        readers.push(scene.lock(client, Ask::new().read()).await);
+    }
+    settle().await;
+    let before = scene.executed("acquire");
+    let waiting = scene.locking(3, Ask::new().wait(ms(20_000)));
+    sleep(ms(4000)).await;
+    let asked = scene.executed("acquire") - before;
+    if asked > 3 {
+        violated("calm", &format!("asked {asked} times"));
+    }
+    let begun = Instant::now();
+    for (client, reader) in readers.into_iter().enumerate() {
+        scene.leave(client, reader).await;
+    }
+    let waiting = waiting.await.expect("no panic");
+    in_time(begun, ms(50));
+    scene.leave(3, waiting).await;
+    scene.end().await;
+}
+
+/// Readers of many processes wait for a writer.
+#[tokio::test(start_paused = true)]
+async fn readers_go_in_together() {
+    let scene = near(8).await;
+    let writer = scene.lock(0, writing()).await;
+    let mut waiting = Vec::new();
+    for client in 1..8 {
+        waiting.push(scene.locking(client, reading(LEASE).wait(LEASE)));
+        sleep(ms(5)).await;
+    }
+    let begun = Instant::now();
+    scene.leave(0, writer).await;
+    let mut readers = Vec::new();
+    for reader in waiting {
+        readers.push(reader.await.expect("no panic"));
+    }
+    // What a release takes, and a call, and a question: one after the other it would be a question more for each.
+    in_time(begun, ms(8));
+    for (client, reader) in readers.into_iter().enumerate() {
+        scene.leave(client + 1, reader).await;
+    }
+    scene.end().await;
+}
+
+/// Readers of one process wait for a writer, and the first of them gives up.
+#[tokio::test(start_paused = true)]
+async fn readers_of_one_process_go_in_together() {
+    let scene = near(2).await;
+    let writer = scene.lock(0, writing()).await;
+    let first = scene.locking(1, reading(LEASE).wait(ms(500)));
+    sleep(ms(5)).await;
+    let waiting: Vec<_> = (0..5)
+        .map(|_| scene.locking(1, reading(LEASE).wait(LEASE)))
+        .collect();
+    assert!(first.await.expect("no panic").is_none(), "its time is over");
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    scene.leave(0, writer).await;
+    let mut readers = Vec::new();
+    for reader in waiting {
+        readers.push(reader.await.expect("no panic"));
+    }
+    // One of them asks when it is called, and the others when it is let in.
+    in_time(begun, ms(8));
+    for reader in readers {
+        scene.leave(1, reader).await;
+    }
+    scene.end().await;
+}
+
+/// A writer waits for two readers, of which the one that goes first has the shorter lease.
+#[tokio::test(start_paused = true)]
+async fn a_writer_sleeps_until_the_last_reader_goes() {
+    let scene = near(3).await;
+    let long = scene.lock(0, reading(LEASE)).await;
+    let short = scene.lock(1, reading(ms(8000))).await;
+    let writer = scene.locking(2, writing().wait(LEASE));
+    sleep(ms(20)).await;
+    let before = scene.executed("acquire");
+    scene.leave(1, short).await;
+    sleep(ms(20)).await;
+    if scene.executed("acquire") > before {
+        violated("calm", "a writer is called while a name is read");
+    }
+    let begun = Instant::now();
+    scene.leave(0, long).await;
+    let writer = writer.await.expect("no panic");
+    in_time(begun, ms(8));
+    scene.leave(2, writer).await;
+    scene.end().await;
+}
+
+/// Somebody waits to read what is written, until its writer only reads.
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_calls_readers() {
+    let scene = near(2).await;
+    let writer = scene.lock(0, writing()).await.expect("free");
+    let reader = scene.locking(1, reading(LEASE).wait(LEASE));
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    let first = scene.world.downgrade(0, writer, None).await;
+    let reader = reader.await.expect("no panic");
+    in_time(begun, ms(10));
+    scene.leave(0, first).await;
+    scene.leave(1, reader).await;
+    scene.end().await;
+}
+
+/// A writer reads inside its own lock, and leaves what it writes first.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_leaves_its_reader_inside() {
+    let scene = near(2).await;
+    let me = Owner::new();
+    let writer = scene.lock(0, writing().owner(&me)).await;
+    let inner = scene.lock(0, Ask::new().read().owner(&me)).await;
+    assert!(inner.is_some(), "it enters its own hold");
+    let reader = scene.locking(1, reading(LEASE).wait(LEASE));
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    let left = scene.leave(0, writer).await;
+    if !matches!(left, Some(Ok(Unlocked::Downgraded))) {
+        violated("holds stay whole", &format!("{left:?}"));
+    }
+    let reader = reader.await.expect("no panic");
+    in_time(begun, ms(10));
+    stands(&scene, "read", 3);
+    scene.leave(1, reader).await;
+    scene.leave(0, inner).await;
+    scene.end().await;
+}
+
+/// Who reads asks to write: two of them would wait for each other for ever.
+#[tokio::test(start_paused = true)]
+async fn who_reads_does_not_come_to_write() {
+    let scene = near(2).await;
+    let me = Owner::new();
+    let reader = scene.lock(0, Ask::new().read().owner(&me)).await;
+    let other = scene.lock(1, reading(LEASE)).await;
+    let begun = Instant::now();
+    let again = scene.lock(0, writing().owner(&me).wait(ms(3000))).await;
+    if again.is_none() {
+        in_time(begun, ms(0));
+    }
+    scene.world.look(None);
+    scene.leave(0, again).await;
+    scene.leave(1, other).await;
+    scene.leave(0, reader).await;
+    scene.end().await;
+}
