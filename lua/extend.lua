@@ -107,7 +107,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   local higher = raise ~= '1' or above(last + 1, last + fences, tonumber(token))
   if type(higher) == 'table' then return higher end
   for i = first, last, 2 do
-    -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
+    -- The TTL first, also where it is long enough: after one write OOM cannot stop the script. It is only ever raised.
     local left = redis.call('pttl', KEYS[i])
     redis.call('pexpire', KEYS[i], math.max(left, lease))
     redis.call('hset', KEYS[i], owner, count)

@@ -13,6 +13,7 @@ mod jobs;
 mod lifecycle;
 mod many_holds;
 mod outages;
+mod read_write;
 mod reentry;
 mod release;
 mod renewal;

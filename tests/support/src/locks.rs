@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Quarantine, Vote, Votes};
+use multilock::{Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard, Quarantine, Vote, Votes};
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
@@ -136,7 +136,7 @@ pub fn vote(votes: &Votes, place: usize) -> Vote {
 }
 
 /// Waits until every master has answered or missed its deadline.
-pub async fn heard_from_all(guard: &MultiLockGuard) {
+pub async fn heard_from_all<M: Mode>(guard: &MultiLockGuard<M>) {
     until("every vote is in", async || {
         guard.votes().iter().all(|node| node.vote != Vote::Pending)
     })

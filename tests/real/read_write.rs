@@ -1,0 +1,222 @@
+//! Read/write locks on real servers: their layout to the byte, what is left of them, and who is inside.
+
+mod trouble;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use multilock::{Masters, MultiLock, Shared, Unlocked};
+use redis::aio::PubSub;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Cluster, Server, WITHIN, connect, until};
+
+fn reading(masters: &Masters) -> MultiLock<Shared> {
+    masters.red_lock("a").read()
+}
+
+fn writing(masters: &Masters) -> MultiLock {
+    masters.red_lock("a").write()
+}
+
+async fn subscribe(server: &Server, channel: &str) -> PubSub {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut listener = client.get_async_pubsub().await.expect("a connection");
+    listener.subscribe(channel).await.expect("subscribed");
+    listener
+}
+
+async fn next_message(listener: &mut PubSub) -> String {
+    let message = timeout(WITHIN, listener.on_message().next()).await;
+    let message = message.expect("a message in time").expect("a connection");
+    message.get_payload().expect("text")
+}
+
+/// Nothing is left on any master but fences.
+async fn until_clean(cluster: &Cluster) {
+    for server in cluster.servers() {
+        until("nothing is left", async || server.keys().await.is_empty()).await;
+    }
+}
+
+fn sorted<const N: usize>(mut keys: [String; N]) -> Vec<String> {
+    keys.sort();
+    keys.into()
+}
+
+/// The owner fields of a key in this mode, each with the count of one.
+async fn owners(server: &Server, name: &str, mode: &str) -> Vec<String> {
+    let mut fields: BTreeMap<String, String> = server.hgetall(name).await;
+    assert_eq!(fields.remove("mode").as_deref(), Some(mode), "{fields:?}");
+    assert!(fields.values().all(|count| count == "1"), "{fields:?}");
+    let owners: Vec<String> = fields.into_keys().collect();
+    for owner in &owners {
+        let (client, number) = owner.split_once(':').expect("a client and a number");
+        assert_eq!((client.len(), &client[14..15]), (36, "8"), "{owner}");
+        assert!(number.parse::<u64>().is_ok(), "{owner}");
+    }
+    owners
+}
+
+/// What a waiter of Redisson's looks at and listens to, and nothing else.
+#[tokio::test]
+async fn the_layout_is_redissons() {
+    const LEASE: Duration = Duration::from_secs(20);
+    for (name, tagged) in [("a", "{a}"), ("b:{tag}", "b:{tag}")] {
+        let cluster = Cluster::start(1).await;
+        let server = cluster.server(0);
+        let masters = connect(cluster.urls()).await;
+        let lock = masters.multi_lock(name).fenced(false);
+        let mut listener = subscribe(server, &format!("redisson_rwlock:{tagged}")).await;
+
+        let writer = lock.clone().write().lease(LEASE).lock().await.expect("free");
+        assert_eq!(owners(server, name, "write").await.len(), 1);
+        assert_eq!(server.keys().await, [name], "nothing beside it");
+        let left = server.pttl(name).await;
+        assert!((10_000..=20_000).contains(&left), "{left}");
+        assert_eq!(writer.unlock().await, Ok(Unlocked::Released));
+        assert_eq!(next_message(&mut listener).await, "1");
+        assert_eq!(server.keys().await, Vec::<String>::new());
+
+        let first = lock.clone().read().lease(LEASE).lock().await.expect("free");
+        let owner = owners(server, name, "read").await.remove(0);
+        let timeout_of = |owner: &str| format!("{tagged}:{owner}:rwlock_timeout:1");
+        let readers = match name.contains('{') {
+            true => format!("multilock_readers::{name}"),
+            false => format!("multilock_readers:{tagged}"),
+        };
+        assert_eq!(
+            server.keys().await,
+            sorted([name.to_owned(), timeout_of(&owner), readers.clone()])
+        );
+        let value = server.command(&["GET", &timeout_of(&owner)]).await;
+        assert_eq!(value, redis::Value::BulkString(b"1".into()));
+        // One clock, looked at three times in this order.
+        let lefts = [
+            server.pttl(name).await,
+            server.pttl(&readers).await,
+            server.pttl(&timeout_of(&owner)).await,
+        ];
+        assert!(lefts.is_sorted_by(|one, next| one >= next), "{lefts:?}");
+        assert!((10_000..=20_000).contains(&lefts[2]), "{lefts:?}");
+
+        let second = lock
+            .clone()
+            .read()
+            .lease(LEASE * 3 / 2)
+            .lock()
+            .await
+            .expect("only read");
+        let both = owners(server, name, "read").await;
+        let other = both.iter().find(|its| **its != owner).expect("two").clone();
+        assert!(server.pttl(name).await > 20_000, "the longer one");
+        assert_eq!(second.unlock().await, Ok(Unlocked::Released));
+        assert!(!server.exists(&timeout_of(&other)).await && server.exists(&timeout_of(&owner)).await);
+        let left = server.pttl(name).await;
+        assert!((1..=20_000).contains(&left), "the one that is still in: {left}");
+        assert_eq!(first.unlock().await, Ok(Unlocked::Released));
+        // A reader's leaving that brought the key's end nearer, and the last one's.
+        assert_eq!(next_message(&mut listener).await, "0");
+        assert_eq!(next_message(&mut listener).await, "0");
+        assert_eq!(server.keys().await, Vec::<String>::new());
+
+        let writer = lock.write().lease(LEASE).lock().await.expect("free");
+        let owner = owners(server, name, "write").await.remove(0);
+        let reader = writer.downgrade().await;
+        assert_eq!(next_message(&mut listener).await, "1");
+        assert_eq!(owners(server, name, "read").await, [owner.clone()]);
+        assert_eq!(
+            server.keys().await,
+            sorted([name.to_owned(), timeout_of(&owner), readers])
+        );
+        assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+        assert_eq!(next_message(&mut listener).await, "0");
+        assert_eq!(server.keys().await, Vec::<String>::new());
+    }
+}
+
+/// Who is inside, by itself and not by the masters: so many that read, or -1 for one that writes.
+#[derive(Default)]
+struct Witness {
+    inside: AtomicI64,
+    overlaps: AtomicUsize,
+    /// What everybody counts in, by reading it, and writing it some time later.
+    shared: AtomicI64,
+}
+
+impl Witness {
+    async fn read(&self) {
+        let others = self.inside.fetch_add(1, Ordering::SeqCst);
+        let seen = self.shared.load(Ordering::SeqCst);
+        sleep(Duration::from_millis(1)).await;
+        let changed = self.shared.load(Ordering::SeqCst) != seen;
+        self.overlaps
+            .fetch_add(usize::from(others < 0 || changed), Ordering::SeqCst);
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    async fn write(&self) {
+        let others = self.inside.swap(-1, Ordering::SeqCst);
+        let seen = self.shared.load(Ordering::SeqCst);
+        sleep(Duration::from_millis(1)).await;
+        self.shared.store(seen + 1, Ordering::SeqCst);
+        let meanwhile = self.inside.swap(0, Ordering::SeqCst);
+        self.overlaps
+            .fetch_add(usize::from(others != 0 || meanwhile != -1), Ordering::SeqCst);
+    }
+}
+
+/// Two processes, in which some read and some write and some do both, count in a shared variable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_counted_twice_or_lost() {
+    const TASKS: usize = 6;
+    const TURNS: usize = 40;
+    let cluster = Cluster::start(3).await;
+    let witness = Arc::new(Witness::default());
+    let mut tasks = Vec::new();
+    for process in 0..2 {
+        let masters = connect(cluster.urls()).await;
+        for task in 0..TASKS {
+            // Of either policy: they meet on a majority.
+            let lock = match (process + task) % 2 {
+                0 => masters.red_lock("a"),
+                _ => masters.multi_lock("a"),
+            };
+            let witness = Arc::clone(&witness);
+            tasks.push(tokio::spawn(async move {
+                for turn in 0..TURNS {
+                    match (task + turn) % 4 {
+                        0 => {
+                            let guard = lock.clone().write().lock().await.expect("its turn comes");
+                            witness.write().await;
+                            guard.unlock().await.expect("held");
+                        }
+                        1 => {
+                            let guard = lock.clone().write().lock().await.expect("its turn comes");
+                            witness.write().await;
+                            let guard = guard.downgrade().await;
+                            witness.read().await;
+                            guard.unlock().await.expect("held");
+                        }
+                        _ => {
+                            let guard = lock.clone().read().lock().await.expect("its turn comes");
+                            witness.read().await;
+                            guard.unlock().await.expect("held");
+                        }
+                    }
+                }
+            }));
+        }
+    }
+    for task in tasks {
+        let done = timeout(WITHIN * 6, task).await;
+        done.expect("everybody gets in").expect("no panic");
+    }
+    assert_eq!(witness.overlaps.load(Ordering::SeqCst), 0);
+    let written = witness.shared.load(Ordering::SeqCst);
+    assert_eq!(written, i64::try_from(2 * TASKS * TURNS / 2).expect("a few"));
+    until_clean(&cluster).await;
+}
