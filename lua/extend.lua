@@ -78,7 +78,10 @@ end
 local function keep_reading(name, left, readers, timeout, owner, lease)
   local mine = lease
   if redis.call('hget', name, 'mode') == 'read' then
-    mine = math.max(mine, (tonumber(redis.call('zscore', readers, owner) or 0)) - math.floor(now))
+    -- pcall: a key of another type has no readers, and must not stop a script that has written.
+    local its = redis.pcall('zscore', readers, owner)
+    if type(its) == 'string' then mine = math.max(mine, tonumber(its) - math.floor(now)) end
+    if type(its) == 'table' then redis.call('del', readers) end
   else
     redis.call('hset', name, 'mode', 'read')
     redis.call('del', readers)

@@ -6,7 +6,7 @@ use multilock::{LockError, Unlocked, Vote};
 use redis::Value;
 
 use super::{reading, until_clean, writing};
-use crate::support::{Cluster, Server, all_executed, connect, heard_from_all, until};
+use crate::support::{Cluster, Server, all_executed, connect, heard_from_all, until, until_free};
 
 async fn limit_memory(cluster: &Cluster, bytes: &str) {
     for server in cluster.servers() {
@@ -171,4 +171,39 @@ async fn a_key_of_another_type_under_the_name() {
         }
         until_clean(&cluster).await;
     }
+}
+
+/// Under the name that is for the readers: it is in nobody's way before anybody reads, nor for writers; and where it comes
+/// while somebody reads, no hold is lost, and nothing outlasts the leases.
+#[tokio::test]
+async fn a_key_of_another_type_under_the_readers() {
+    const READERS: &str = "multilock_readers:{a}";
+    let cluster = Cluster::start(3).await;
+    let masters = connect(cluster.urls()).await;
+    let put = async || {
+        for server in cluster.servers() {
+            server.command(&["SET", READERS, "x"]).await;
+        }
+    };
+    put().await;
+    let writer = writing(&masters).lock().await.expect("free");
+    heard_from_all(&writer).await;
+    let reader = writer.downgrade().await;
+    assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    until_clean(&cluster).await;
+    put().await;
+    let reader = reading(&masters).lock().await.expect("free");
+    heard_from_all(&reader).await;
+    assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    until_clean(&cluster).await;
+
+    let reader = reading(&masters).lock().await.expect("free");
+    heard_from_all(&reader).await;
+    put().await;
+    assert!(writing(&masters).try_lock().await.is_err());
+    let _ = reading(&masters).try_lock().await.map(drop);
+    assert!(reader.is_valid() && writing(&masters).try_lock().await.is_err());
+    let left = reader.unlock().await;
+    assert!(left.is_ok(), "{left:?}");
+    until_free(cluster.servers(), "a").await;
 }
