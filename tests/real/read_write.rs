@@ -1,5 +1,6 @@
 //! Read/write locks on real servers: their layout to the byte, what is left of them, and who is inside.
 
+mod many;
 mod trouble;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,106 @@
+//! Very many readers: what is told of them, how they are forced out, and what their leaving costs a server.
+
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use multilock::{LossCause, Masters, MultiLockGuard, NodeState, Shared};
+use tokio::time::timeout;
+
+use super::{reading, until_clean, writing};
+use crate::support::{Cluster, Server, WITHIN, connect, patient, until};
+
+/// What a look tells at most, in round numbers.
+const MANY: usize = 8_000;
+/// Longer than the tests take: most of them are not about renewals.
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn read(masters: &Masters, readers: usize) -> Vec<MultiLockGuard<Shared>> {
+    let mut guards = Vec::with_capacity(readers);
+    let mut under_way = FuturesUnordered::new();
+    for _ in 0..readers {
+        let lock = reading(masters).fenced(false);
+        under_way.push(async move { lock.try_lock().await });
+        if under_way.len() == 64 {
+            guards.push(under_way.next().await.expect("some").expect("only read"));
+        }
+    }
+    while let Some(guard) = under_way.next().await {
+        guards.push(guard.expect("only read"));
+    }
+    guards
+}
+
+/// The longest time in microseconds that the server has needed for one call since the last reset, on average of each
+/// kind of call.
+async fn slowest_us(server: &Server) -> f64 {
+    let info = server.command(&["INFO", "commandstats"]).await;
+    let info: String = redis::from_redis_value(info).expect("text");
+    let of = |line: &str| {
+        let (_, rest) = line.split_once("usec_per_call=")?;
+        rest.split(',').next()?.parse::<f64>().ok()
+    };
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    scripts.filter_map(of).fold(0.0, f64::max)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_thousand_are_all_told_of() {
+    let cluster = Cluster::start(1).await;
+    let masters = patient(cluster.urls()).lease(LEASE).connect().await;
+    let masters = masters.expect("masters that can be used");
+    let guards = read(&masters, MANY).await;
+    let seen = reading(&masters).inspect().await.expect("looks").remove(0);
+    assert_eq!(seen.readers.len(), MANY);
+    let NodeState::Read { holders, remaining } = &seen.nodes[0].1 else {
+        panic!("{:?}", seen.nodes[0]);
+    };
+    assert_eq!(holders.len(), MANY);
+    assert!(remaining.is_some_and(|left| left <= LEASE));
+    assert!(writing(&masters).try_lock().await.is_err());
+
+    // Each that leaves looks at the longest of the others, and not at all of them.
+    cluster.server(0).reset_stats().await;
+    drop(guards);
+    until_clean(&cluster).await;
+    let slowest = slowest_us(cluster.server(0)).await;
+    println!("{MANY} left, {slowest} us a call");
+    // A call is for some forty of them; if each went through all the others, it would take a second.
+    assert!(slowest < 200_000.0, "{slowest} us");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_are_forced_out_at_once() {
+    const READERS: usize = MANY;
+    let cluster = Cluster::start(3).await;
+    let (masters, other) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+    let guards = read(&masters, READERS).await;
+    let waiting = tokio::spawn({
+        let lock = writing(&other);
+        async move { lock.lock().await }
+    });
+    until("it waits", async || {
+        reading(&other).inspect().await.expect("looks")[0].waiting == 1
+    })
+    .await;
+    let begun = std::time::Instant::now();
+    let forced = writing(&other).force_release().await.expect("all answer");
+    println!("{READERS} forced out in {:?}", begun.elapsed());
+    assert_eq!(forced.former.len(), READERS);
+    assert!(forced.former.contains(&guards[0].holder()));
+    let writer = timeout(WITHIN, waiting).await.expect("called").expect("no panic");
+    writer.expect("granted").unlock().await.expect("held");
+    let lost = timeout(LEASE + WITHIN, guards[READERS / 2].lost())
+        .await
+        .expect("noticed");
+    assert!(
+        matches!(lost.cause, LossCause::TakenAway | LossCause::Expired),
+        "{lost:?}"
+    );
+    drop(guards);
+    for server in cluster.servers() {
+        until("only the marks are left", async || {
+            server.keys().await == ["multilock_revoked:{a}"]
+        })
+        .await;
+    }
+}
