@@ -5,6 +5,7 @@
 //! about as often.
 
 mod alone;
+mod read_write;
 
 use std::time::{Duration, Instant};
 

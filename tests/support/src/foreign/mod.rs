@@ -9,6 +9,7 @@
 mod channels;
 pub mod multi_lock;
 pub mod node_redlock;
+pub mod read_write;
 pub mod redsync;
 pub mod rlock;
 
