@@ -197,23 +197,15 @@ else
     if smallest then waiting, first = counted, string.format('%.0f', smallest) end
   end
 
-  local read_until
-  if shared then
-    read_until = {}
-    -- A key of another type under the readers of a name that is read stops the script here, before anything is written.
-    for n = 1, lefts and names or 0 do
-      local is_there = lefts[n] ~= -2
-      read_until[n] = is_there and tonumber(call('zscore', KEYS[readers + 2 * n - 1], owner) or 0) or 0
-    end
-  end
   for n = 1, names do
     local key = KEYS[3 * n - 2]
     local left = lefts and lefts[n] or -2
+    local its_readers, until_ms = KEYS[readers + 2 * n - 1], now + lease
     if left == -2 then
       -- The field first: under OOM the script stops here, before anything is written.
       if mode then
         call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
-        if shared then call('del', KEYS[readers + 2 * n - 1]) end
+        if shared then call('del', its_readers) end
       else
         call('hset', key, owner, count)
       end
@@ -225,17 +217,26 @@ else
         left = math.max(left, tonumber(lease))
         call('pexpire', key, left)
       end
-      if shared and call('hget', key, 'mode') ~= 'read' then
-        -- Its own, of which a master was not told that it only reads: it has lasted for so long.
-        call('hset', key, 'mode', 'read')
-        call('del', KEYS[readers + 2 * n - 1])
-        read_until[n] = now + left
+      local is_new = call('hset', key, owner, count) == 1
+      if shared and not is_new then
+        if call('hget', key, 'mode') == 'read' then
+          -- pcall, here and below: a key of another type has no readers, and must not stop a script that has written.
+          local its = redis.pcall('zscore', its_readers, owner)
+          if type(its) == 'string' then until_ms = math.max(until_ms, tonumber(its)) end
+        else
+          -- This master was not told that its owner only reads: it has lasted for so long.
+          call('hset', key, 'mode', 'read')
+          call('del', its_readers)
+          until_ms = now + left
+        end
       end
-      call('hset', key, owner, count)
     end
     if shared then
-      local its_readers, until_ms = KEYS[readers + 2 * n - 1], math.max(now + lease, read_until[n] or 0)
-      call('zadd', its_readers, until_ms, owner)
+      local added = redis.pcall('zadd', its_readers, until_ms, owner)
+      if type(added) == 'table' then
+        call('del', its_readers)
+        call('zadd', its_readers, until_ms, owner)
+      end
       -- Some of those whose lease has ended go, lest they pile up where others read on.
       for _ = 1, lefts and 64 or 0 do
         local oldest = call('zrange', its_readers, 0, 0, 'withscores')

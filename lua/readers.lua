@@ -16,6 +16,8 @@ local function readers()
   -- whether it has become shorter. It is only ever shortened.
   local function settle(name, its_readers, now)
     local fields = redis.call('hlen', name) - 1
+    -- pcall: a key of another type knows no readers, and must not stop a script that has let one out.
+    if type(redis.pcall('zcard', its_readers)) ~= 'number' then redis.call('del', its_readers) end
     for _ = 1, fields > 0 and 64 or 0 do
       local oldest = redis.call('zrange', its_readers, 0, 0, 'withscores')
       if not oldest[1] or tonumber(oldest[2]) > now then break end

@@ -56,7 +56,8 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
         if redis.call('hget', KEYS[at], 'mode') == 'read' then
           time = time or redis.call('time')
           local its_readers = key + (top == '0' and 3 or 4) * names + 2 * n - 2
-          redis.call('zrem', KEYS[its_readers], owner)
+          -- pcall: a key of another type has no readers.
+          redis.pcall('zrem', KEYS[its_readers], owner)
           redis.call('del', KEYS[its_readers + 1])
           local now = time[1] * 1000 + math.floor(time[2] / 1000)
           still, is_less = readers().settle(KEYS[at], KEYS[its_readers], now)

@@ -112,11 +112,6 @@ fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
             }
         }
     }
-    // Looking for each among the others would take longer than the masters wait for what follows a look.
-    for known in &mut seen.holders {
-        known.sort_unstable();
-        known.dedup();
-    }
     seen
 }
 

@@ -197,9 +197,8 @@ impl Actor {
         let may_fail = rng.random_bool(0.2);
         let held = self.mine.first().filter(|_| again && !may_fail);
         match held.map(|mine| self.world.kind_of(mine.hold)) {
-            None => drawn,
             Some(LockKind::Write) if drawn == LockKind::Plain => LockKind::Read,
-            Some(LockKind::Write) => drawn,
+            None | Some(LockKind::Write) => drawn,
             Some(kind) => kind,
         }
     }

@@ -102,7 +102,7 @@ impl World {
         self.out(|out| {
             out.entry(hold)
                 .or_default()
-                .enter(&guard, terms.kind, terms.renews)
+                .enter(&guard, terms.kind, terms.renews);
         });
         self.look(None);
         Mine {

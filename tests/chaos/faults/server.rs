@@ -18,6 +18,7 @@ const REPLACEABLE: SetUp = SetUp {
     ..PROMISED.set_up
 };
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 pub fn rows() -> Vec<Row> {
     vec![
         Row {
