@@ -85,9 +85,10 @@ async fn the_layout_is_redissons() {
         let first = lock.clone().read().lease(LEASE).lock().await.expect("free");
         let owner = owners(server, name, "read").await.remove(0);
         let timeout_of = |owner: &str| format!("{tagged}:{owner}:rwlock_timeout:1");
-        let readers = match name.contains('{') {
-            true => format!("multilock_readers::{name}"),
-            false => format!("multilock_readers:{tagged}"),
+        let readers = if name.contains('{') {
+            format!("multilock_readers::{name}")
+        } else {
+            format!("multilock_readers:{tagged}")
         };
         assert_eq!(
             server.keys().await,
@@ -128,7 +129,7 @@ async fn the_layout_is_redissons() {
         let owner = owners(server, name, "write").await.remove(0);
         let reader = writer.downgrade().await;
         assert_eq!(next_message(&mut listener).await, "1");
-        assert_eq!(owners(server, name, "read").await, [owner.clone()]);
+        assert_eq!(owners(server, name, "read").await, std::slice::from_ref(&owner));
         assert_eq!(
             server.keys().await,
             sorted([name.to_owned(), timeout_of(&owner), readers])
