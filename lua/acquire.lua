@@ -85,6 +85,19 @@ local found = call('exists', unpack(KEYS, 1, charter))
 local waiting, first
 -- The TTL of each name, where it is known.
 local lefts
+-- Who finds nothing but readers goes in beside them.
+local beside
+if shared and found >= names then
+  lefts = {}
+  for n = 1, names do
+    -- pcall: a key of another type is not read.
+    if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
+    lefts[n] = call('pttl', KEYS[3 * n - 2])
+  end
+  beside = #lefts == names
+  -- That is all that was found, and no charter.
+  if beside and found == names then found = 0 end
+end
 if found > 0 then
   local agreed = call('get', KEYS[charter])
   if agreed then
