@@ -166,6 +166,44 @@ impl Commands {
     }
 }
 
+/// What a node has spent on scripts, each with the commands that it calls.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptTime {
+    pub scripts: f64,
+    pub us: f64,
+}
+
+impl ScriptTime {
+    pub async fn of(node: &MultiplexedConnection) -> Result<Self> {
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut node.clone())
+            .await?;
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+        let figure = |key: &str| {
+            let mut figures = line?.split(',');
+            figures.find_map(|figure| figure.strip_prefix(key)?.parse().ok())
+        };
+        Ok(Self {
+            scripts: figure("calls=").context("calls")?,
+            us: figure("usec=").context("usec")?,
+        })
+    }
+
+    pub fn since(mut self, before: &Self) -> Self {
+        self.scripts -= before.scripts;
+        self.us -= before.us;
+        self
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.scripts += other.scripts;
+        self.us += other.us;
+    }
+}
+
 /// Processor time of all nodes together.
 pub async fn servers_cpu(nodes: &[MultiplexedConnection]) -> Result<Duration> {
     let mut seconds = 0.0;

@@ -3,6 +3,7 @@
 mod beside;
 mod contention;
 mod crowds;
+mod downgrade;
 mod dropped;
 mod faults;
 mod fences;
@@ -10,6 +11,8 @@ mod growth;
 mod hand_off;
 mod held;
 mod holding;
+mod reader_release;
+mod readers;
 mod reentry;
 mod several;
 mod short_sections;
@@ -112,6 +115,10 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S13" => growth::run,
         "S13" => held::run,
         "S14" => fences::run,
+        "S15" => readers::beside_plain,
+        "S16" => readers::beside_a_writer,
+        "S17" => reader_release::run,
+        "S18" => downgrade::run,
         "S19" => several::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
