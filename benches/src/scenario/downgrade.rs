@@ -23,12 +23,12 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         let extended = begun.elapsed();
         let begun = Instant::now();
         let guard = guard.downgrade().await;
-        let downgraded = begun.elapsed();
+        let took = begun.elapsed();
         guard.unlock().await?;
         // The first ones warm up.
         if turn >= 100 {
             extensions.record(extended);
-            downgrades.record(downgraded);
+            downgrades.record(took);
         }
     }
     bench.cluster.settle(N, Who::Ours).await?;
