@@ -96,8 +96,7 @@ pub fn rows() -> Vec<Row> {
             set_up: REPLACEABLE,
             strike: |stage| Box::pin(failover(stage)),
             containers: false,
-            reader_tokens: false,
-            ..PROMISED
+            ..OLDER
         },
         Row {
             name: "quiet re-pointing to other, older servers",
@@ -106,8 +105,7 @@ pub fn rows() -> Vec<Row> {
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
             containers: false,
-            reader_tokens: false,
-            ..PROMISED
+            ..OLDER
         },
         Row {
             name: "quiet re-pointing to other, older servers, strict",
@@ -119,8 +117,7 @@ pub fn rows() -> Vec<Row> {
             prepare: Some(|stage| Box::pin(spares(stage))),
             strike: |stage| Box::pin(re_point(stage)),
             containers: false,
-            reader_tokens: false,
-            ..PROMISED
+            ..OLDER
         },
     ]
 }
