@@ -56,7 +56,8 @@ impl MultiLock {
     /// `lockWatchdogTimeout` (30 s). Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
     /// nor a reader by later writers, and readers that stand together go in together. A lease ends by itself, however long
     /// others go on reading. Readers share a fencing token that is not smaller than that of any writer before them, and
-    /// smaller than that of any writer after them.
+    /// smaller than that of any writer after them, as long as fewer masters lose their fence keys, or are set back to
+    /// older ones, than two quorums have in common.
     ///
     /// ```no_run
     /// # async fn job(masters: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {

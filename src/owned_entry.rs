@@ -11,7 +11,7 @@ use crate::queue::{InLine, Turn};
 use crate::time::clock::Moment;
 use crate::votes::{Vote, Votes};
 
-/// What a successful [`unlock`](MultiLockGuard::unlock) left.
+/// What a successful [`unlock`](crate::MultiLockGuard::unlock) left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlocked {
