@@ -1,5 +1,7 @@
 //! Read/write locks: who is let in beside whom, in which order, for how long, and what is left.
 
+mod leaving;
+mod options;
 mod redisson;
 mod redisson_holds;
 
