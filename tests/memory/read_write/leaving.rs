@@ -163,15 +163,15 @@ async fn run_reads_and_writes() {
         .await;
     assert_eq!(written, Ok(true));
     // The body is dropped when the hold is lost.
-    let lost = reading(&here)
+    let ended = reading(&here)
         .run(async |_| {
             writing(&there).force_release().await.expect("all answer");
             sleep(ms(60_000)).await;
         })
         .await;
     assert!(
-        matches!(&lost, Err(RunError::Lost(loss)) if loss.cause == LossCause::TakenAway),
-        "{lost:?}"
+        matches!(&ended, Err(RunError::Lost(loss)) if loss.cause == LossCause::TakenAway),
+        "{ended:?}"
     );
     settle().await;
     let left: Vec<_> = cluster.iter().flat_map(multilock::sim::Master::locks).collect();
@@ -335,13 +335,16 @@ async fn a_downgraded_hold_may_be_lost() {
     // A hold that was lost stays lost.
     writing(&here).force_release().await.expect("all answer");
     timeout(ms(11_000), writer.lost()).await.expect("noticed");
-    let lost = writer.downgrade().await;
-    assert!(!lost.is_valid() && is_free(&cluster).await);
+    let downgraded = writer.downgrade().await;
+    assert!(!downgraded.is_valid() && is_free(&cluster).await);
     assert!(matches!(
-        lost.extend(ms(30_000)).await,
+        downgraded.extend(ms(30_000)).await,
         Err(ExtendError::Lost { .. })
     ));
-    assert!(matches!(lost.unlock().await, Err(UnlockError::WasLost { .. })));
+    assert!(matches!(
+        downgraded.unlock().await,
+        Err(UnlockError::WasLost { .. })
+    ));
 }
 
 /// Nobody holds: a lost hold's downgrade has put nothing there.
