@@ -5,12 +5,14 @@
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
+//! * [`by_hand`]: the scripts of a read/write lock as a client would send them.
 //! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
 //! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
 
 mod address;
+pub mod by_hand;
 mod child;
 pub mod clock;
 mod cluster;
