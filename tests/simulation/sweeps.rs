@@ -48,21 +48,25 @@ enum Scenario {
     Small,
     /// Lock, enter again for longer, be renewed, leave, unlock, and a rival in between and after.
     Large,
+    /// Write, read inside, leave what was written, and others that read beside it and write after it.
+    Shared,
 }
 
 pub(crate) fn every_call() {
-    let calls = calls(Scenario::Large);
-    assert!(calls > 20, "{calls} calls");
-    let mut runs = 0;
-    for late in [false, true] {
-        for call in 0..calls {
-            for fate in FATES {
-                check(Scenario::Large, &[(call, fate)], late);
-                runs += 1;
+    for scenario in [Scenario::Large, Scenario::Shared] {
+        let calls = calls(scenario);
+        assert!(calls > 20, "{calls} calls");
+        let mut runs = 0;
+        for late in [false, true] {
+            for call in 0..calls {
+                for fate in FATES {
+                    check(scenario, &[(call, fate)], late);
+                    runs += 1;
+                }
             }
         }
+        println!("sweep of single calls: {calls} calls, {runs} runs");
     }
-    println!("sweep of single calls: {calls} calls, {runs} runs");
 }
 
 pub(crate) fn every_pair() {
@@ -134,6 +138,7 @@ async fn play(scenario: Scenario, fates: &[(usize, Fate)], late: bool) -> (Recor
     match scenario {
         Scenario::Small => small(&world, &seats).await,
         Scenario::Large => large(&world, &seats).await,
+        Scenario::Shared => shared(&world, &seats).await,
     }
     let calls = tap.sent.load(Ordering::Relaxed);
     if let Some(delivery) = delivery {
@@ -187,4 +192,25 @@ async fn large(world: &Arc<World>, seats: &[Arc<Seat>]) {
     leave(world, 0, outer).await;
     let rival = other.wait(ms(3000)).of(world, &seats[1]).await;
     leave(world, 1, rival).await;
+}
+
+async fn shared(world: &Arc<World>, seats: &[Arc<Seat>]) {
+    let me = Owner::new();
+    let mine = Ask::new().owner(&me);
+    let (reading, writing) = (Ask::new().read().lease(LEASE), Ask::new().write().lease(LEASE));
+    let outer = mine.write().wait(ms(1500)).of(world, &seats[0]).await;
+    let inner = mine.read().wait(ms(100)).of(world, &seats[0]).await;
+    leave(world, 0, outer).await;
+    let beside = reading.wait(ms(300)).of(world, &seats[1]).await;
+    sleep(ms(400)).await;
+    world.look(None);
+    leave(world, 0, inner).await;
+    let rival = writing.wait(ms(100)).of(world, &seats[0]).await;
+    leave(world, 1, beside).await;
+    leave(world, 0, rival).await;
+    let rival = writing.wait(ms(3000)).of(world, &seats[0]).await;
+    if let Some(rival) = rival {
+        let changed = world.downgrade(0, rival, None).await;
+        leave(world, 0, changed).await;
+    }
 }
