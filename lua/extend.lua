@@ -1,7 +1,8 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
---       read/write lock: readers 1, the owner's time-out 1, ...; after them the charter, and when the master's memory is marked: its marker
+--       read/write lock: readers 1, the owner's time-out 1, ...; after them the charter, and when the master's
+--       memory is marked: its marker
 -- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
 --       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
 --       token of its block, 1 to raise the fence or 0 to keep it up, and w or r for a read/write lock or nothing

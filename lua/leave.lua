@@ -4,11 +4,10 @@
 -- ARGV  waiter
 -- Returns in how many queues it stood.
 --
--- Where it stood and nobody holds the name, the next one is called: the call may have been its own; and where the name
--- is read, those are who wait to read and were behind it. Where somebody
--- does, the next one is told what it would have been told at the head: to ask, behind a client of another library,
--- whose release only the head listens for; the end of a short lease. Atomic, because a release must not call it in
--- between.
+-- Where it stood and nobody holds the name, the next one is called: the call may have been its own; where the name is
+-- read, those are called who wait to read and were behind it. Where somebody holds it, the next one is told what it would
+-- have been told at the head: to ask, behind a client of another library, whose release only the head listens for; the
+-- end of a short lease. Atomic, because a release must not call it in between.
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
