@@ -97,6 +97,7 @@ async fn a_writer_is_downgraded_out_of_memory() {
     reader.extend(Duration::from_secs(30)).await.expect("held");
     assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
     until_clean(&cluster).await;
+    limit_memory(&cluster, "0").await;
 }
 
 /// A renewal writes nothing new, also where the key lasts for longer than its lease because of somebody else.
@@ -124,6 +125,7 @@ async fn a_reader_beside_a_longer_one_is_renewed_out_of_memory() {
     assert_eq!(long.unlock().await, Ok(Unlocked::Released));
     assert_eq!(short.unlock().await, Ok(Unlocked::Released));
     until_clean(&cluster).await;
+    limit_memory(&cluster, "0").await;
 }
 
 async fn dump(server: &Server, key: &str) -> Value {

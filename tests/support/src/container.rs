@@ -46,7 +46,14 @@ impl Container {
             _ => drop(docker(&["start", &id]).await?),
         }
         container.until_ready().await?;
-        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["CONFIG", "RESETSTAT"]] {
+        let commands = [
+            // What a test has left that failed.
+            &["CONFIG", "SET", "maxmemory", "0"][..],
+            &["FLUSHALL"],
+            &["SCRIPT", "FLUSH"],
+            &["CONFIG", "RESETSTAT"],
+        ];
+        for command in commands {
             container.address.command(command).await?;
         }
         Ok(container)
