@@ -87,7 +87,7 @@ local waiting, first
 local lefts
 -- Who finds nothing but readers goes in beside them.
 local beside
-if shared and found >= names then
+if shared and found == names then
   lefts = {}
   for n = 1, names do
     -- pcall: a key of another type is not read.
@@ -95,10 +95,8 @@ if shared and found >= names then
     lefts[n] = call('pttl', KEYS[3 * n - 2])
   end
   beside = #lefts == names
-  -- That is all that was found, and no charter.
-  if beside and found == names then found = 0 end
 end
-if found > 0 then
+if found > 0 and not beside then
   local agreed = call('get', KEYS[charter])
   if agreed then
     -- Who does not know how long others may hold cannot tell whose votes count.
@@ -118,18 +116,7 @@ else
   local now = math.floor(clock / 1000)
   -- Before the readers of the first name.
   local readers = fences + (token and names or 0)
-  -- Who finds nothing but readers goes in beside them.
-  if shared and found == names then
-    lefts = {}
-    for n = 1, names do
-      -- pcall: a key of another type is not read.
-      if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
-      lefts[n] = call('pttl', KEYS[3 * n - 2])
-    end
-    if #lefts == names then found = 0 end
-  end
-
-  if found > 0 then
+  if found > 0 and not beside then
     local queues = queues()
     for i = 2, last, 3 do
       if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
@@ -152,10 +139,9 @@ else
       local left = call('pttl', key)
       causes[n], lefts[n] = '-', left
       if left ~= -2 then
-        local is_read = queues.is_read(key)
         -- What the owner has is open to it, but for writing what it has come to read.
-        local is_open = shared and is_read
-          or redis.pcall('hexists', key, owner) == 1 and (shared or not is_read)
+        local is_open = shared and queues.is_read(key)
+          or redis.pcall('hexists', key, owner) == 1 and (shared or not queues.is_read(key))
         if not is_open then
           causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
           refuse(left)
@@ -183,9 +169,9 @@ else
         else
           local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
           if stood then redis.pcall('zrem', beats, waiter) end
-          local is_read = queues.is_read(name)
-          if stood and is_read or is_free and (stood or causes[n] == 'a') then
-            queues.call_head(name, queue, beats, now, '', nil, is_read)
+          if stood or causes[n] == 'a' then
+            local is_read = queues.is_read(name)
+            if is_free or is_read then queues.call_head(name, queue, beats, now, '', nil, is_read) end
           end
         end
       end

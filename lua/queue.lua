@@ -80,9 +80,11 @@ local function queues()
       local some = redis.pcall('zrange', queue, at, at + 63, 'withscores')
       if not some[1] then return nil end
       for i = 1, #some, 2 do
-        local waiter, beat = some[i], nil
+        local waiter = some[i]
         if not reads(waiter) then
-          beat = dropped < MOST and beat_of(queue, beats, waiter, now, here) or dropped >= MOST and now + 1
+          -- Who asks next looks at the others.
+          local beat = now + 1
+          if dropped < MOST then beat = beat_of(queue, beats, waiter, now, here) end
           if beat then return waiter, tonumber(some[i + 1]), beat end
           dropped = dropped + 1
           at = at - 1

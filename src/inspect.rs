@@ -186,7 +186,7 @@ fn agreed(states: &[NodeState], needed: usize) -> Option<Holder> {
         NodeState::Held { holder, .. } | NodeState::Write { holder, .. } => Some(holder),
         _ => None,
     });
-    on_enough(holders.collect(), needed).next()
+    on_enough(holders.collect(), needed).into_iter().next()
 }
 
 fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
@@ -194,15 +194,14 @@ fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
         NodeState::Read { holders, .. } => holders.as_slice(),
         _ => &[],
     });
-    on_enough(holders.collect(), needed).collect()
+    on_enough(holders.collect(), needed)
 }
 
 /// Those that are on so many masters.
-fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> impl Iterator<Item = Holder> {
+fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
     holders.sort_unstable_by(|one, other| one.0.cmp(&other.0));
     let same = holders
         .chunk_by(|one, other| one == other)
         .filter(|same| same.len() >= needed);
-    let held: Vec<Holder> = same.map(|same| same[0].clone()).collect();
-    held.into_iter()
+    same.map(|same| same[0].clone()).collect()
 }

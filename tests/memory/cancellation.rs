@@ -3,11 +3,9 @@
 //! The cartesian product: three masters, each of which grants, refuses, fails, is slow or never
 //! answers, and the future dropped after every possible number of polls.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
+use crate::support::polled;
 use multilock::sim::{Cluster, Master};
 use multilock::{Masters, Policy};
 use tokio::time::sleep;
@@ -63,24 +61,6 @@ impl Answer {
     fn reachable(self) -> bool {
         !matches!(self, Self::Error | Self::Never)
     }
-}
-
-/// Polls `future` at most so often; `None` when it was not done by then.
-async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 fn foreign(answer: Answer) -> Vec<String> {

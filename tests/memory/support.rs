@@ -1,5 +1,8 @@
 //! What the suites on masters in memory say over and over.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -129,4 +132,22 @@ impl Apart {
 /// Ahead of the host's time by more than any test takes, as processes [`Apart`] need it.
 pub(crate) async fn get_ahead() {
     tokio::time::sleep(Duration::from_secs(600)).await;
+}
+
+/// Polls `future` at most so often; `None` when it was not done by then.
+pub(crate) async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }

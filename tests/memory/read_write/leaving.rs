@@ -1,11 +1,7 @@
 //! Read/write locks that are given up before their turn, at it and after it; and very many that wait.
 
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
-
 use super::{is_clean, is_contended, reading, writing};
-use crate::support::{connect, executed, ms, queues, settle, slow_down};
+use crate::support::{connect, executed, ms, polled, queues, settle, slow_down};
 use multilock::sim::{Cluster, Keep};
 use multilock::{
     Closing, ExtendError, LockError, LossCause, MultiLockGuard, RunError, UnlockError, Unlocked,
@@ -13,24 +9,6 @@ use multilock::{
 use tokio::time::{Instant, sleep, timeout};
 
 const NODES: usize = 3;
-
-/// Polls `future` at most so often; whether it was done by then.
-async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
 
 /// Dropped at any await point, a reader or a writer that waits leaves nothing behind, and lets those in whom it has
 /// kept back.
