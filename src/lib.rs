@@ -5,6 +5,7 @@ mod acquire;
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}
 mod builder;
+mod capabilities;
 mod closing;
 mod config;
 mod env;
@@ -39,6 +40,7 @@ mod token;
 mod votes;
 
 pub use builder::MastersBuilder;
+pub use capabilities::Capabilities;
 pub use closing::{Closed, Closing};
 pub use config::Quarantine;
 pub use error::{

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
 const LAYERS: [&[&str]; 17] = [
-    &["time", "votes", "token", "holder"],
+    &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
     &["config", "names", "namespace", "policy"],
     &["protocol"],

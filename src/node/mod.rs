@@ -40,6 +40,7 @@ pub(crate) use slot::{Slot, Status};
 pub(crate) use trust::marker::Marker;
 pub(crate) use trust::servers::KnownServers;
 
+use crate::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
 
@@ -110,6 +111,11 @@ pub(crate) struct Peer {
     pub(crate) clock_us: u64,
     /// What its memory is marked with, where that was asked for.
     pub(crate) marker: Option<Marker>,
+    /// What it calls its version.
+    #[allow(dead_code, reason = "for the status of the masters")]
+    pub(crate) version: Arc<str>,
+    #[allow(dead_code, reason = "for the status of the masters")]
+    pub(crate) capabilities: Capabilities,
 }
 
 /// Tells one run of one server from every other.

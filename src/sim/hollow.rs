@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::master::LONG_AGO;
+use crate::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::node::{By, Connection, Identity, Listener, Node, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
@@ -38,6 +39,8 @@ impl Node for Hollow {
             memory: Some(LONG_AGO),
             clock_us: CLOCK_US,
             marker: None,
+            version: "hollow".into(),
+            capabilities: Capabilities::ALL,
         };
         let (calls, mut called) = unbounded_channel::<(ReplyTo, Value)>();
         let driver = AbortOnDropHandle::new(tokio::spawn(async move {

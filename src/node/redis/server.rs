@@ -12,6 +12,7 @@ use super::address::Address;
 use super::pipeline::Pipe;
 use super::setup::{ask, log_in};
 use super::socket;
+use crate::capabilities::Capabilities;
 use crate::error::{NodeError, Unfit};
 use crate::node::{By, Connection, Identity, Listener, Marker, Node, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
@@ -56,7 +57,7 @@ impl Server {
             .map_err(|error| NodeError::Unavailable(error.to_string()))?;
         let (pipe, driver) = Pipe::start(stream, listener);
         let resp3 = log_in(&pipe, self.address.info.redis_settings()).await?;
-        let peer = self.introduce(&pipe).await?;
+        let peer = self.introduce(&pipe, resp3).await?;
         if let Some(old) = predecessor.filter(|old| old.identity == peer.identity) {
             // What the old socket still holds must not be executed after its rollback. An ACL may
             // deny this; the fresh owner field of every attempt then bounds the harm to an orphan
@@ -82,7 +83,7 @@ impl Server {
         })
     }
 
-    async fn introduce(&self, pipe: &Pipe) -> Result<Peer, NodeError> {
+    async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
         let mut id = redis::cmd("CLIENT");
         id.arg("ID");
         let client_id = match ask(pipe, &id).await? {
@@ -117,6 +118,11 @@ impl Server {
             memory,
             clock_us,
             marker,
+            version: fact("redis_version").into(),
+            capabilities: Capabilities {
+                resp3,
+                ..Capabilities::ALL
+            },
         })
     }
 

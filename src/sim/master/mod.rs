@@ -21,6 +21,7 @@ use super::network::{Cut, Line};
 use super::observer::{Call, Fate};
 use super::store::{Bytes, Store};
 use super::weather::Weather;
+use crate::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::node::{Identity, Listener, Marker, Peer};
 use crate::protocol::calls;
@@ -211,6 +212,8 @@ impl Master {
             memory: Some(memory),
             clock_us: clock_ms * 1000,
             marker,
+            version: "in memory".into(),
+            capabilities: Capabilities::ALL,
         };
         Ok(Accepted { pipe, peer, resets })
     }
