@@ -27,6 +27,8 @@ pub type Turns = Arc<RwLock<()>>;
 /// The names that all workers share. Each may leave a fencing token on every master.
 pub const NAMES: u64 = 1000;
 const HOT: &str = "hot";
+/// What is read and written.
+const DATA: &str = "data";
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Ends with its tasks when dropped.
@@ -117,8 +119,10 @@ struct Porter {
 impl Porter {
     async fn turn(&mut self) {
         let outcome = match self.rng.random_range(0..100) {
-            0..40 => self.short().await,
-            40..55 => self.hot().await,
+            0..30 => self.short().await,
+            30..38 => self.reader().await,
+            38..42 => self.writer().await,
+            42..55 => self.hot().await,
             55..70 => self.cancelled().await,
             70..80 => self.renewed().await,
             80..90 => self.entered_again().await,
@@ -170,6 +174,34 @@ impl Porter {
         let guard = self.masters.red_lock(HOT).wait(PATIENCE).lock().await?;
         self.think(1).await;
         let _ = guard.unlock().await;
+        Ok(())
+    }
+
+    /// One of many at a time, more often than not.
+    async fn reader(&mut self) -> Result<(), LockError> {
+        let lock = self.masters.red_lock(DATA).read().wait(PATIENCE);
+        let within = Duration::from_micros(self.rng.random_range(0..10_000));
+        let guard = match timeout(within, lock.lock()).await {
+            Ok(outcome) => outcome?,
+            Err(_) => return Ok(()),
+        };
+        self.think(3).await;
+        if self.rng.random_bool(0.8) {
+            let _ = guard.unlock().await;
+        }
+        Ok(())
+    }
+
+    /// Goes on reading, every other time.
+    async fn writer(&mut self) -> Result<(), LockError> {
+        let lock = self.masters.red_lock(DATA).write();
+        let guard = lock.wait(PATIENCE).lock().await?;
+        self.think(1).await;
+        if self.rng.random_bool(0.5) {
+            let guard = guard.downgrade().await;
+            self.think(1).await;
+            let _ = guard.unlock().await;
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! `plain_under_java_rw`, `watchdog_shortens`.
 
 mod alone;
+mod contest;
 mod walk;
 
 use std::time::Duration;

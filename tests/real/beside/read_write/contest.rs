@@ -1,0 +1,95 @@
+//! Readers and writers of both libraries contend for one name.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::{reading, start, writing};
+use crate::support::foreign::Lock;
+use crate::support::until_free;
+
+const FOR: Duration = Duration::from_secs(3);
+/// Of each of the four kinds.
+const TASKS: usize = 2;
+const KINDS: [&str; 4] = ["our readers", "our writers", "their readers", "their writers"];
+/// What a writer inside weighs; readers weigh one each.
+const WRITER: isize = 1_000;
+
+/// Who is inside, counted by nobody's lock.
+#[derive(Debug, Default)]
+struct Witness {
+    inside: AtomicIsize,
+    violations: AtomicUsize,
+    served: [AtomicUsize; KINDS.len()],
+}
+
+impl Witness {
+    async fn visit(&self, kind: usize) {
+        let weight = if kind % 2 == 0 { 1 } else { WRITER };
+        let others = self.inside.fetch_add(weight, Ordering::SeqCst);
+        let excluded = if weight == 1 {
+            others >= WRITER
+        } else {
+            others != 0
+        };
+        self.violations
+            .fetch_add(usize::from(excluded), Ordering::Relaxed);
+        sleep(Duration::from_millis(3)).await;
+        self.inside.fetch_sub(weight, Ordering::SeqCst);
+        self.served[kind].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// So that the name is free of readers now and then: Redisson's let no writer in before.
+async fn pause() {
+    let ms = rand::rng().random_range(10..40);
+    sleep(Duration::from_millis(ms)).await;
+}
+
+#[tokio::test]
+async fn eight_tasks_of_both_keep_each_other_out() {
+    let (server, ours, theirs) = start().await;
+    let witness = Arc::new(Witness::default());
+    let end = Instant::now() + FOR;
+    let mut tasks = JoinSet::new();
+    for kind in (0..TASKS).flat_map(|_| 0..KINDS.len()) {
+        let (witness, ours) = (Arc::clone(&witness), ours.clone());
+        let half = if kind % 2 == 0 {
+            theirs.read("a")
+        } else {
+            theirs.write("a")
+        };
+        tasks.spawn(async move {
+            while Instant::now() < end {
+                match kind {
+                    0 => {
+                        let guard = reading(&ours).lock().await.expect("in the end");
+                        witness.visit(kind).await;
+                        guard.unlock().await.expect("held");
+                    }
+                    1 => {
+                        let guard = writing(&ours).lock().await.expect("in the end");
+                        witness.visit(kind).await;
+                        guard.unlock().await.expect("held");
+                    }
+                    _ => {
+                        let held = half.lock(None).await.expect("in the end");
+                        witness.visit(kind).await;
+                        assert!(half.unlock(held).await, "held");
+                    }
+                }
+                pause().await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(witness.violations.load(Ordering::Relaxed), 0);
+    for (kind, served) in KINDS.iter().zip(&witness.served) {
+        assert!(served.load(Ordering::Relaxed) > 0, "{kind}: {witness:?}");
+    }
+    until_free([&server], "a").await;
+}
