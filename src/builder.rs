@@ -11,7 +11,7 @@ use crate::hold::client::Client;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::{Address, Node, NodeUrl, Server, Slot, Status};
+use crate::node::{Address, Endpoint, NodeUrl, Server, Slot, Status};
 use crate::policy::Policy;
 use crate::round::pool::Pool;
 use crate::time::clock::Clock;
@@ -151,7 +151,7 @@ impl MastersBuilder {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
-        let mut nodes: Vec<Box<dyn Node>> = Vec::with_capacity(self.urls.len());
+        let mut nodes: Vec<Box<dyn Endpoint>> = Vec::with_capacity(self.urls.len());
         for address in self.addresses()? {
             nodes.push(Box::new(Server {
                 address,
@@ -178,7 +178,7 @@ impl MastersBuilder {
 
 /// Starts a pool and waits until it can be used.
 pub(crate) async fn connect(
-    nodes: Vec<Box<dyn Node>>,
+    nodes: Vec<Box<dyn Endpoint>>,
     config: Config,
     clock: Clock,
     chance: Chance,

@@ -14,7 +14,7 @@ use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::waiters::Stray;
-use super::{By, Connection, Inbox, KnownServers, Link, Listener, Node, Peer, Slot};
+use super::{By, Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::names::Names;
 use crate::node::channels::Topics;
@@ -38,7 +38,7 @@ pub(crate) struct Keeper {
 /// What a slot's keeper needs beside the slot.
 #[derive(Debug)]
 pub(crate) struct KeeperContext {
-    pub(crate) node: Box<dyn Node>,
+    pub(crate) node: Box<dyn Endpoint>,
     /// The client's half of every owner field.
     pub(crate) client: Uuid,
     pub(crate) servers: Arc<KnownServers>,

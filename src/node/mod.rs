@@ -1,6 +1,6 @@
 //! One master as the rest of the crate sees it.
 //!
-//! The seam is narrow: a [`Node`] makes a [`Connection`], whose [`Wire`] carries one script call
+//! The seam is narrow: an [`Endpoint`] makes a [`Connection`], whose [`Wire`] carries one script call
 //! and brings its reply or a [`Fault`](crate::protocol::fault::Fault), and carries messages
 //! the other way. A real server stands behind it, or, for tests, a master in memory that runs the
 //! same Lua files. Everything above the seam (keeping a connection up, what is owed to a master
@@ -45,7 +45,7 @@ use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
 
 /// How to reach one master.
-pub(crate) trait Node: fmt::Debug + Send + Sync {
+pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// The master's address, without credentials.
     fn label(&self) -> Arc<str>;
 

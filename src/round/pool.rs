@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::Unchartered;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::node::{Keeper, KeeperContext, KnownServers, Node, Slot};
+use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
 use crate::protocol::calls::{CallContext, Marking};
 use crate::protocol::keys;
 use crate::protocol::reckoning::Reckoning;
@@ -70,7 +70,7 @@ impl Drop for Ending {
 impl Pool {
     /// Starts connecting to every master in the background. Needs a tokio runtime.
     pub(crate) fn start(
-        nodes: Vec<Box<dyn Node>>,
+        nodes: Vec<Box<dyn Endpoint>>,
         config: Config,
         clock: Clock,
         chance: Chance,
@@ -92,7 +92,7 @@ impl Pool {
                 Arc::new(slot)
             })
             .collect();
-        let keep = |(slot, node): (&Arc<Slot>, Box<dyn Node>)| {
+        let keep = |(slot, node): (&Arc<Slot>, Box<dyn Endpoint>)| {
             let context = KeeperContext {
                 node,
                 client: id,

@@ -14,10 +14,10 @@ use super::master::{Accepted, Master};
 use super::observer::Fate;
 use super::weather::Weather;
 use crate::error::NodeError;
-use crate::node::{Connection, Listener, Node, Peer};
+use crate::node::{Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::Fault;
 
-impl Node for Master {
+impl Endpoint for Master {
     fn label(&self) -> Arc<str> {
         self.name()
     }

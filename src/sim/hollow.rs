@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::master::LONG_AGO;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{By, Connection, Identity, Listener, Node, Peer, ReplyTo, Wire};
+use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 
 /// One of them.
@@ -20,7 +20,7 @@ pub(super) struct Hollow {
     pub(super) node: usize,
 }
 
-impl Node for Hollow {
+impl Endpoint for Hollow {
     fn label(&self) -> Arc<str> {
         format!("hollow-{}", self.node).into()
     }

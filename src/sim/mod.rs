@@ -40,7 +40,7 @@ pub use observer::{Call, Fate};
 use crate::builder::{self, MastersBuilder};
 use crate::error::ConnectError;
 use crate::masters::Masters;
-use crate::node::Node;
+use crate::node::Endpoint;
 use crate::time::clock::Clock;
 use crate::time::random::Chance;
 
@@ -72,7 +72,7 @@ pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<
     let config = builder.into_config();
     config.check(nodes)?;
     let nodes = (0..nodes)
-        .map(|node| Box::new(hollow::Hollow { node }) as Box<dyn Node>)
+        .map(|node| Box::new(hollow::Hollow { node }) as Box<dyn Endpoint>)
         .collect();
     let clock = Clock::tokio(Clock::Host.wall_us());
     builder::connect(nodes, config, clock, Chance::from_host()).await
@@ -165,7 +165,7 @@ impl Cluster {
             .iter()
             .map(|node| {
                 let master = self.masters[*node].seen_over(Arc::clone(&lines[*node]), config.strict);
-                Box::new(master) as Box<dyn Node>
+                Box::new(master) as Box<dyn Endpoint>
             })
             .collect();
         let wall_us = self.masters.first().map_or(0, Master::wall_us);

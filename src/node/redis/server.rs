@@ -14,7 +14,7 @@ use super::setup::{ask, log_in};
 use super::socket;
 use crate::capabilities::Capabilities;
 use crate::error::{NodeError, Unfit};
-use crate::node::{By, Connection, Identity, Listener, Marker, Node, Peer, ReplyTo, Wire};
+use crate::node::{By, Connection, Endpoint, Identity, Listener, Marker, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::Fault;
 use crate::protocol::keys::MARKER;
@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) strict: bool,
 }
 
-impl Node for Server {
+impl Endpoint for Server {
     fn label(&self) -> Arc<str> {
         Arc::clone(&self.address.label)
     }
