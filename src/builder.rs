@@ -11,7 +11,8 @@ use crate::hold::client::Client;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::{Address, Endpoint, NodeUrl, Server, Slot, Status};
+use crate::node::{Address, Endpoint, Server, Slot, Status, Tls, TlsFiles};
+use crate::node_options::Node;
 use crate::policy::Policy;
 use crate::round::pool::Pool;
 use crate::time::clock::Clock;
@@ -23,7 +24,8 @@ use crate::time::random::Chance;
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until connect() is awaited"]
 pub struct MastersBuilder {
-    pub(crate) urls: Vec<NodeUrl>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) tls_files: TlsFiles,
     pub(crate) config: Config,
 }
 
@@ -35,16 +37,16 @@ impl Masters {
 }
 
 impl MastersBuilder {
-    /// Adds one master: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`)
-    /// or `unix:///path`.
-    pub fn node(mut self, url: impl Into<String>) -> Self {
-        self.urls.push(NodeUrl::new(url));
+    /// Adds one master: a URL, which is `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
+    /// `unix:///path`, or a [`Node`] with options of its own.
+    pub fn node(mut self, node: impl Into<Node>) -> Self {
+        self.nodes.push(node.into());
         self
     }
 
     /// Adds several masters.
-    pub fn nodes<S: Into<String>>(mut self, urls: impl IntoIterator<Item = S>) -> Self {
-        self.urls.extend(urls.into_iter().map(NodeUrl::new));
+    pub fn nodes<N: Into<Node>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
+        self.nodes.extend(nodes.into_iter().map(Into::into));
         self
     }
 
@@ -97,7 +99,8 @@ impl MastersBuilder {
         self
     }
 
-    /// How long one attempt to connect to a master may take. 1 s by default.
+    /// How long one attempt to connect to a master may take: looking up its name, the connection, which is tried at
+    /// all addresses of the host, one soon after the other, TLS, credentials and set-up. 1 s by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
         self
@@ -151,23 +154,64 @@ impl MastersBuilder {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
-        let mut nodes: Vec<Box<dyn Endpoint>> = Vec::with_capacity(self.urls.len());
-        for address in self.addresses()? {
-            nodes.push(Box::new(Server {
+        let addresses = self.addresses()?;
+        // Before any master is touched, and not within the time that a connection has.
+        let shared = match self.shares_tls(&addresses) {
+            true => Some(Tls::load(self.tls_files).await?),
+            false => None,
+        };
+        let server = |(node, address): (Node, Address)| {
+            let shared = shared.clone().filter(|_| address.is_tls());
+            Box::new(Server {
                 address,
+                credentials: node.credentials,
+                tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
                 connect_timeout: self.config.connect_timeout,
                 allow_eviction: self.config.allow_eviction,
                 strict: self.config.strict,
-            }));
-        }
+            }) as Box<dyn Endpoint>
+        };
+        let nodes = self.nodes.into_iter().zip(addresses).map(server).collect();
         connect(nodes, self.config, Clock::Host, Chance::from_host()).await
     }
 
     /// Where the masters are: all of them, or which of the options cannot be used.
     pub(crate) fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
-        self.config.check(self.urls.len())?;
-        let numbered = self.urls.iter().zip(1..);
-        numbered.map(|(url, number)| url.parse(number)).collect()
+        self.config.check(self.nodes.len())?;
+        let numbered = self.nodes.iter().zip(1..);
+        let addresses = numbered.map(|(node, number)| node.address(number));
+        let addresses: Vec<Address> = addresses.collect::<Result<_, _>>()?;
+        self.check_labels(&addresses)?;
+        self.tls_files.check()?;
+        match self.tls_files.named() {
+            Some((name, file)) if !self.shares_tls(&addresses) => {
+                let allowed = "a file where a URL begins with rediss://";
+                Err(InvalidInput::new(name, format!("{file:?}"), allowed))
+            }
+            _ => Ok(addresses),
+        }
+    }
+
+    /// What users call masters tells them apart. Of two that are listed by the same address the servers tell.
+    fn check_labels(&self, addresses: &[Address]) -> Result<(), InvalidInput> {
+        for (at, (node, address)) in self.nodes.iter().zip(addresses).enumerate() {
+            let is_same = |other: usize| other != at && addresses[other].label == address.label;
+            if node.has_label() && (0..addresses.len()).any(is_same) {
+                let allowed = "a label that no other master has, nor as its address";
+                return Err(InvalidInput::new(
+                    "label",
+                    format!("{:?}", address.label),
+                    allowed,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some master has TLS without a configuration of its own.
+    fn shares_tls(&self, addresses: &[Address]) -> bool {
+        let mut masters = self.nodes.iter().zip(addresses);
+        masters.any(|(node, address)| address.is_tls() && node.tls.is_none())
     }
 
     #[cfg(feature = "test-util")]

@@ -1,21 +1,44 @@
 //! A client as the environment describes it.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::builder::MastersBuilder;
-use crate::config::Quarantine;
+use crate::config::{Config, Quarantine};
+use crate::credentials::Provider;
 use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::NodeUrl;
+use crate::node::TlsFiles;
+use crate::node_options::Node;
+
+const NODES: &str = "MULTILOCK_NODES";
+const NODES_FILE: &str = "MULTILOCK_NODES_FILE";
+const NODE_LABELS: &str = "MULTILOCK_NODE_LABELS";
+const USER: &str = "MULTILOCK_USER";
+const PASSWORD: &str = "MULTILOCK_PASSWORD";
+const PASSWORD_FILE: &str = "MULTILOCK_PASSWORD_FILE";
+const CA_FILE: &str = "MULTILOCK_TLS_CA_FILE";
+const CERT_FILE: &str = "MULTILOCK_TLS_CERT_FILE";
+const KEY_FILE: &str = "MULTILOCK_TLS_KEY_FILE";
 
 impl Masters {
-    /// Connects as the environment says: `MULTILOCK_NODES` (URLs separated by commas; one in a
-    /// password is written `%2C`), and where they are set `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`,
-    /// `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
-    /// `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as
-    /// `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
-    /// `MULTILOCK_STRICT` (`true` or `false`).
+    /// Connects as the environment says.
+    ///
+    /// - `MULTILOCK_NODES`: URLs separated by commas (one in a password is written `%2C`); or `MULTILOCK_NODES_FILE`: a file
+    ///   with URLs, separated by commas or lines, where lines that begin with `#` are left out. A password belongs in a file.
+    /// - `MULTILOCK_NODE_LABELS`: what the masters are called, in the same order, separated by commas.
+    /// - `MULTILOCK_PASSWORD`, or `MULTILOCK_PASSWORD_FILE`, and where wanted `MULTILOCK_USER`, for every master whose URL has
+    ///   no password. The file is read for each connection, and every five seconds: when it changes, connections that live
+    ///   are logged in anew (see [`Node::credentials`](crate::Node::credentials)).
+    /// - `MULTILOCK_TLS_CA_FILE`: the authorities that are trusted in place of the platform's, in PEM;
+    ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: what the client shows of itself. For every `rediss://` URL;
+    ///   read once.
+    /// - `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
+    ///   `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
+    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
+    ///   `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// # Errors
     ///
@@ -25,53 +48,35 @@ impl Masters {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
-        MastersBuilder::from_variables(|name| std::env::var(name).ok())?
+        let variable = |name: &str| std::env::var(name).ok();
+        MastersBuilder::from_variables(variable, |file| std::fs::read_to_string(file))?
             .connect()
             .await
     }
 }
 
 impl MastersBuilder {
-    /// The options that `variable` knows.
-    pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
-        let mut builder = Self::default();
-        let nodes = variable("MULTILOCK_NODES").unwrap_or_default();
-        let urls = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
-        builder.urls = urls.map(NodeUrl::new).collect();
-        if builder.urls.is_empty() {
-            return Err(InvalidInput::new(
-                "MULTILOCK_NODES",
-                "\"\"",
-                "URLs separated by commas",
-            ));
+    /// The options that `variable` knows; a list of nodes is read by `read`.
+    pub(crate) fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+        read: impl Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, InvalidInput> {
+        let variables = Variables(variable);
+        let mut builder = Self {
+            nodes: variables.nodes(read)?,
+            ..Self::default()
+        };
+        variables.label(&mut builder.nodes)?;
+        if let Some(provider) = variables.credentials()? {
+            let nodes = builder.nodes.into_iter();
+            builder.nodes = nodes.map(|node| node.or_credentials(&provider)).collect();
         }
-        let config = &mut builder.config;
-        if let Some(namespace) = variable("MULTILOCK_NAMESPACE") {
-            config.namespace = Namespace::new(namespace);
-        }
-        let read = Variables(variable);
-        read.duration("MULTILOCK_LEASE", &mut config.lease)?;
-        config.max_lease = read.value("MULTILOCK_MAX_LEASE", DURATION, duration)?;
-        read.duration(
-            "MULTILOCK_LEASE_WITHOUT_CHARTER",
-            &mut config.lease_without_charter,
-        )?;
-        read.duration("MULTILOCK_NODE_TIMEOUT", &mut config.node_timeout)?;
-        read.duration("MULTILOCK_CONNECT_TIMEOUT", &mut config.connect_timeout)?;
-        read.set(
-            "MULTILOCK_DRIFT_FACTOR",
-            &mut config.drift_factor,
-            "a number such as 0.01",
-            |text| text.parse().ok(),
-        )?;
-        read.set(
-            "MULTILOCK_QUARANTINE",
-            &mut config.quarantine,
-            "auto, off or a duration such as 40s",
-            quarantine,
-        )?;
-        read.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
-        read.switch("MULTILOCK_STRICT", &mut config.strict)?;
+        builder.tls_files = TlsFiles {
+            ca: variables.file(CA_FILE)?,
+            cert: variables.file(CERT_FILE)?,
+            key: variables.file(KEY_FILE)?,
+        };
+        variables.configure(&mut builder.config)?;
         Ok(builder)
     }
 }
@@ -94,6 +99,110 @@ fn quarantine(text: &str) -> Option<Quarantine> {
 struct Variables<V>(V);
 
 impl<V: Fn(&str) -> Option<String>> Variables<V> {
+    /// The masters, from a list or from a file with one.
+    fn nodes(&self, read: impl Fn(&Path) -> io::Result<String>) -> Result<Vec<Node>, InvalidInput> {
+        let (list, file) = ((self.0)(NODES), self.file(NODES_FILE)?);
+        let (name, value, list, allowed) = match (list, file) {
+            (Some(_), Some(file)) => {
+                let allowed = format!("one of the two: {NODES_FILE} or {NODES}");
+                return Err(InvalidInput::new(NODES_FILE, format!("{file:?}"), allowed));
+            }
+            (None, Some(file)) => {
+                let allowed = "a file with URLs, separated by commas or lines";
+                let refuse = |error| InvalidInput::new(NODES_FILE, format!("{file:?} ({error})"), allowed);
+                (
+                    NODES_FILE,
+                    format!("{file:?}"),
+                    read(&file).map_err(refuse)?,
+                    allowed,
+                )
+            }
+            (list, None) => (
+                NODES,
+                "\"\"".into(),
+                list.unwrap_or_default(),
+                "URLs separated by commas",
+            ),
+        };
+        let lines = list.lines().filter(|line| !line.trim_start().starts_with('#'));
+        let urls = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let nodes: Vec<Node> = urls.filter(|url| !url.is_empty()).map(Node::url).collect();
+        if nodes.is_empty() {
+            return Err(InvalidInput::new(name, value, allowed));
+        }
+        Ok(nodes)
+    }
+
+    fn label(&self, nodes: &mut Vec<Node>) -> Result<(), InvalidInput> {
+        let Some(text) = (self.0)(NODE_LABELS) else {
+            return Ok(());
+        };
+        let labels: Vec<&str> = text.split(',').map(str::trim).collect();
+        if labels.len() != nodes.len() {
+            let allowed = format!("{} labels separated by commas, one for each master", nodes.len());
+            return Err(InvalidInput::new(NODE_LABELS, format!("{text:?}"), allowed));
+        }
+        let labelled = std::mem::take(nodes).into_iter().zip(labels);
+        *nodes = labelled.map(|(node, label)| node.label(label)).collect();
+        Ok(())
+    }
+
+    /// Of every master whose URL has no password.
+    fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
+        let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
+        let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
+        match (password, self.file(PASSWORD_FILE)?) {
+            (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, format!("{file:?}"), either)),
+            (Some(password), None) if password.is_empty() => {
+                Err(InvalidInput::new(PASSWORD, "\"\"", "a password"))
+            }
+            (Some(password), None) => Ok(Some(Provider::fixed(user, password))),
+            (None, Some(file)) => Ok(Some(Provider::file(user, file))),
+            (None, None) => match user {
+                None => Ok(None),
+                Some(user) => {
+                    let allowed = format!("a user together with {PASSWORD_FILE} or {PASSWORD}");
+                    Err(InvalidInput::new(USER, format!("{user:?}"), allowed))
+                }
+            },
+        }
+    }
+
+    /// The name of a file.
+    fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        self.value(name, "the name of a file", path)
+    }
+
+    fn configure(&self, config: &mut Config) -> Result<(), InvalidInput> {
+        if let Some(namespace) = (self.0)("MULTILOCK_NAMESPACE") {
+            config.namespace = Namespace::new(namespace);
+        }
+        self.duration("MULTILOCK_LEASE", &mut config.lease)?;
+        config.max_lease = self.value("MULTILOCK_MAX_LEASE", DURATION, duration)?;
+        self.duration(
+            "MULTILOCK_LEASE_WITHOUT_CHARTER",
+            &mut config.lease_without_charter,
+        )?;
+        self.duration("MULTILOCK_NODE_TIMEOUT", &mut config.node_timeout)?;
+        self.duration("MULTILOCK_CONNECT_TIMEOUT", &mut config.connect_timeout)?;
+        self.set(
+            "MULTILOCK_DRIFT_FACTOR",
+            &mut config.drift_factor,
+            "a number such as 0.01",
+            |text| text.parse().ok(),
+        )?;
+        self.set(
+            "MULTILOCK_QUARANTINE",
+            &mut config.quarantine,
+            "auto, off or a duration such as 40s",
+            quarantine,
+        )?;
+        self.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
+        self.switch("MULTILOCK_STRICT", &mut config.strict)?;
+        Ok(())
+    }
+
     /// What a variable says, if it is set.
     fn value<T>(
         &self,
@@ -132,69 +241,4 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn from(variables: &'static [(&str, &str)]) -> Result<MastersBuilder, String> {
-        let value = |name: &str| {
-            variables
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
-        };
-        MastersBuilder::from_variables(value).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn variables_become_options() {
-        let builder = from(&[
-            ("MULTILOCK_NODES", "redis://a, redis://b,"),
-            ("MULTILOCK_LEASE", "10s"),
-            ("MULTILOCK_NODE_TIMEOUT", "20ms"),
-            ("MULTILOCK_DRIFT_FACTOR", "0.05"),
-            ("MULTILOCK_ALLOW_EVICTION", "true"),
-        ])
-        .expect("all valid");
-        let nodes = builder.urls.iter().map(|url| url.parse(1).expect("a URL").label);
-        assert!(nodes.map(|label| label.to_string()).eq(["a:6379", "b:6379"]));
-        assert_eq!(builder.config.lease, Duration::from_secs(10));
-        assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
-        assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
-        assert!(builder.config.allow_eviction);
-    }
-
-    proptest! {
-        /// A password with a comma cuts a list of URLs in pieces that are none, or look like one.
-        #[test]
-        fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
-            let nodes = format!("redis://u:{password}@db:6379, redis://b");
-            let builder = MastersBuilder::from_variables(|name| (name == "MULTILOCK_NODES").then(|| nodes.clone()));
-            let builder = builder.expect("a list");
-            let error = builder.addresses().expect_err("its second piece has no scheme");
-            let shown = format!("{builder:?} {error:?} {error}");
-            prop_assert!(error.value.contains("number "), "{error}");
-            prop_assert!(!shown.contains(['Q', 'X', 'Z']), "{password}: {shown}");
-        }
-    }
-
-    #[test]
-    fn bad_variables_are_named() {
-        let error = |variables| from(variables).expect_err("must be refused");
-        assert_eq!(
-            error(&[]),
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas"
-        );
-        assert_eq!(
-            error(&[("MULTILOCK_NODES", "redis://a"), ("MULTILOCK_LEASE", "soon")]),
-            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms"
-        );
-        assert_eq!(
-            error(&[
-                ("MULTILOCK_NODES", "redis://a"),
-                ("MULTILOCK_DRIFT_FACTOR", "1 %")
-            ]),
-            "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01"
-        );
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod builder;
 mod capabilities;
 mod closing;
 mod config;
+mod credentials;
 mod env;
 mod error;
 mod force;
@@ -24,6 +25,7 @@ mod mode;
 mod names;
 mod namespace;
 mod node;
+mod node_options;
 mod options;
 mod owned_entry;
 mod owner;
@@ -43,6 +45,7 @@ pub use builder::MastersBuilder;
 pub use capabilities::Capabilities;
 pub use closing::{Closed, Closing};
 pub use config::Quarantine;
+pub use credentials::{BoxError, Credentials};
 pub use error::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError,
     Unchartered, Unfit, UnlockError,
@@ -55,10 +58,14 @@ pub use lock::MultiLock;
 pub use masters::Masters;
 pub use mode::{Either, Exclusive, Mode, Shared};
 pub use names::Names;
+pub use node_options::Node;
 pub use owned_entry::Unlocked;
 pub use owner::Owner;
 pub use policy::Policy;
 pub use set::{LockSet, LockSetError, RunSetError};
 pub use set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 pub use token::FencingToken;
+/// What [`Node::tls`] takes is of this version.
+#[cfg(feature = "rustls")]
+pub use tokio_rustls::rustls;
 pub use votes::{NodeVote, Vote, Votes};

@@ -8,7 +8,7 @@ use std::path::Path;
 const LAYERS: [&[&str]; 17] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
-    &["config", "names", "namespace", "policy"],
+    &["config", "credentials", "names", "namespace", "policy"],
     &["protocol"],
     &["node"],
     &["round"],
@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 17] = [
     &["hold"],
     &["owner", "inspect", "force", "masters", "closing"],
     &["mode", "owned_entry"],
-    &["guard", "builder", "env"],
+    &["guard", "node_options", "builder", "env"],
     &["set_guard"],
     &["acquire", "sim"],
     &["options"],

@@ -4,8 +4,9 @@
 use libfuzzer_sys::fuzz_target;
 use multilock::fuzzing::words_on;
 
-/// Each has the line of the input at its place; `MULTILOCK_NODES`, the URLs, is made of all lines before.
-const NAMES: [&str; 10] = [
+/// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
+/// file where one is named.
+const NAMES: [&str; 18] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_MAX_LEASE",
     "MULTILOCK_LEASE_WITHOUT_CHARTER",
@@ -16,6 +17,14 @@ const NAMES: [&str; 10] = [
     "MULTILOCK_ALLOW_EVICTION",
     "MULTILOCK_STRICT",
     "MULTILOCK_NAMESPACE",
+    "MULTILOCK_NODES_FILE",
+    "MULTILOCK_NODE_LABELS",
+    "MULTILOCK_USER",
+    "MULTILOCK_PASSWORD",
+    "MULTILOCK_PASSWORD_FILE",
+    "MULTILOCK_TLS_CA_FILE",
+    "MULTILOCK_TLS_CERT_FILE",
+    "MULTILOCK_TLS_KEY_FILE",
 ];
 /// Long enough to occur nowhere by chance.
 const PASSWORD: &str = "Zq7xWv9k";
@@ -33,15 +42,17 @@ fuzz_target!(|text: &str| {
     let password = format!("{}{PASSWORD}{after}", before.replace('@', ""));
     let nodes = urls(shape, user, &password, host);
     let others: Vec<&str> = lines.collect();
-    let value = |name: &str| {
-        if name == "MULTILOCK_NODES" {
-            return Some(nodes.clone());
-        }
+    let line = |name: &str| {
         let at = NAMES.iter().position(|known| *known == name)?;
         let line = others.get(at).filter(|line| !line.is_empty())?;
         Some((*line).to_owned())
     };
-    let said = words_on(value);
+    let value = |name: &str| match name {
+        "MULTILOCK_NODES" => line("MULTILOCK_NODES_FILE").is_none().then(|| nodes.clone()),
+        "MULTILOCK_PASSWORD" => line(name).map(|more| format!("{PASSWORD}{more}")),
+        name => line(name),
+    };
+    let said = words_on(value, &nodes);
     assert!(!said.contains(PASSWORD), "{nodes}: {said}");
 });
 

@@ -279,8 +279,9 @@ impl Link {
 
     /// Acts on what an answer says about the server, beside what it says about the request.
     pub(crate) fn heed(&self, answer: &Answer) {
-        // Its role has changed: connect again and look who it is now.
-        if answer.as_ref().err().and_then(Fault::class) == Some(Class::NotMaster) {
+        let class = answer.as_ref().err().and_then(Fault::class);
+        // Its role has changed, or it does not know us any more: connect again, look who it is now, and log in.
+        if matches!(class, Some(Class::NotMaster | Class::LoggedOut)) {
             self.replace();
         }
     }

@@ -293,9 +293,7 @@ impl Late for Batch {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }
-        if class == Some(Class::NotMaster) {
-            self.link.replace();
-        }
+        self.link.heed(&answer);
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
         self.deferrals.answered(releases, answer);
     }

@@ -39,6 +39,8 @@ pub(crate) enum Class {
     Passing,
     /// Not executed; the server is not (any more) a master that takes writes.
     NotMaster,
+    /// Not executed; the server does not know the connection's user any more. Another one may log in.
+    LoggedOut,
     /// Not executed; the server has forgotten the script.
     NoScript,
     /// Not executed, and will not be until somebody changes the configuration.
@@ -63,8 +65,8 @@ const CODES: [(&str, Class); 17] = [
     ("READONLY", Class::NotMaster),
     ("MASTERDOWN", Class::NotMaster),
     ("NOSCRIPT", Class::NoScript),
-    ("NOAUTH", Class::Denied),
-    ("WRONGPASS", Class::Denied),
+    ("NOAUTH", Class::LoggedOut),
+    ("WRONGPASS", Class::LoggedOut),
     ("NOPERM", Class::Denied),
     ("MOVED", Class::Denied),
     ("ASK", Class::Denied),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
 
 use crate::error::InvalidInput;
 
@@ -57,7 +57,7 @@ impl fmt::Debug for NodeUrl {
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) info: ConnectionInfo,
-    /// How the node is called in errors and logs: no credentials.
+    /// How the node is called in errors and logs: its address without credentials, or as its user calls it.
     pub(crate) label: Arc<str>,
 }
 
@@ -68,9 +68,17 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
+    pub(crate) fn has_password(&self) -> bool {
+        self.info.redis_settings().password().is_some()
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
     /// The reason why it is none repeats nothing of the URL.
     fn parse(url: &str) -> Result<Self, &'static str> {
-        let Some((_, rest)) = url.split_once("://") else {
+        let Some((scheme, rest)) = url.split_once("://") else {
             return Err("no scheme");
         };
         // The credentials end before the first of these. Where they contain one themselves, what is left
@@ -79,14 +87,21 @@ impl Address {
         if authority.matches('@').count() > 1 || (!authority.is_empty() && beyond.contains('@')) {
             return Err("an @ that is not percent-encoded");
         }
-        let info = url.into_connection_info().map_err(|error| reason(&error))?;
+        let info = match scheme.to_ascii_lowercase().as_str() {
+            "rediss" | "valkeys" if cfg!(not(feature = "rustls")) => {
+                return Err("TLS needs the feature rustls");
+            }
+            "rediss" | "valkeys" if beyond.contains('#') => {
+                return Err("a lock must know which server it talks to");
+            }
+            "rediss" | "valkeys" => secured(rest),
+            _ => url.into_connection_info(),
+        };
+        let info = info.map_err(|error| reason(&error))?;
         if info.redis_settings().db() < 0 {
             return Err("negative database number");
         }
         let label = match info.addr() {
-            ConnectionAddr::TcpTls { insecure: true, .. } => {
-                return Err("a lock must know which server it talks to");
-            }
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 host_and_port(host, *port)
             }
@@ -98,6 +113,20 @@ impl Address {
             label: label.into(),
         })
     }
+}
+
+/// The client library would parse it only with a TLS of its own.
+fn secured(rest: &str) -> RedisResult<ConnectionInfo> {
+    let info = format!("redis://{rest}").into_connection_info()?;
+    let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
+        return Ok(info);
+    };
+    Ok(info.set_addr(ConnectionAddr::TcpTls {
+        host,
+        port,
+        insecure: false,
+        tls_params: None,
+    }))
 }
 
 /// Why the client library takes a URL for none, in words that cannot hold a part of it.

@@ -7,12 +7,16 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, join, join_all};
 use redis::Value;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::pipeline::Pipe;
-use super::setup::{ask, log_in};
+use super::refresh;
+use super::setup::{Login, ask, log_in};
 use super::socket;
+use super::tls::Tls;
 use crate::capabilities::Capabilities;
+use crate::credentials::{Credentials, Provider};
 use crate::error::{NodeError, Unfit};
 use crate::node::{By, Connection, Endpoint, Identity, Listener, Marker, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
@@ -28,6 +32,10 @@ const OLDEST_NAME: &str = "6.0";
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) address: Address,
+    /// Who tells as whom to log in, in place of the URL.
+    pub(crate) credentials: Option<Provider>,
+    /// Of an address that is secured.
+    pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
     /// Whether its memory is to be marked.
@@ -52,11 +60,14 @@ impl Server {
     /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
     /// connection, load the scripts, see whether what they do is allowed.
     async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
-        let stream = socket::open(self.address.info.addr(), self.connect_timeout)
+        let begun = Instant::now();
+        let info = &self.address.info;
+        let stream = socket::open(info.addr(), self.tls.as_ref(), self.connect_timeout)
             .await
             .map_err(|error| NodeError::Unavailable(error.to_string()))?;
+        let credentials = self.ask_for_credentials(begun).await?;
         let (pipe, driver) = Pipe::start(stream, listener);
-        let resp3 = log_in(&pipe, self.address.info.redis_settings()).await?;
+        let resp3 = log_in(&pipe, &Login::new(info.redis_settings(), credentials.as_ref())).await?;
         let peer = self.introduce(&pipe, resp3).await?;
         if let Some(old) = predecessor.filter(|old| old.identity == peer.identity) {
             // What the old socket still holds must not be executed after its rollback. An ACL may
@@ -77,10 +88,37 @@ impl Server {
             return Err(Unfit::Denied { error }.into());
         }
         Ok(Connection {
-            wire: Box::new(ServerWire { pipe, resp3 }),
+            wire: Box::new(ServerWire {
+                _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
+                pipe,
+                resp3,
+            }),
             driver,
             peer,
         })
+    }
+
+    /// What is valid now, where there is somebody to be asked; for a connection that was begun then.
+    async fn ask_for_credentials(&self, begun: Instant) -> Result<Option<Credentials>, NodeError> {
+        let Some(provider) = &self.credentials else {
+            return Ok(None);
+        };
+        // The rest of the time is for the server, and whoever looks at the clock tells of both as one.
+        let end = begun + self.connect_timeout.mul_f64(0.9);
+        provider.ask(end).await.map(Some).map_err(NodeError::Unavailable)
+    }
+
+    /// Keeps a connection logged in that was set up with what was given.
+    fn keep_logged_in(&self, pipe: &Arc<Pipe>, given: Credentials) -> Option<AbortOnDropHandle<()>> {
+        let provider = self.credentials.clone()?;
+        let keeping = refresh::keep_logged_in(
+            Arc::clone(pipe),
+            self.address.clone(),
+            provider,
+            given,
+            self.connect_timeout,
+        );
+        Some(AbortOnDropHandle::new(tokio::spawn(keeping)))
     }
 
     async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
@@ -209,6 +247,8 @@ struct ServerWire {
     pipe: Arc<Pipe>,
     /// Without RESP3 no notices arrive, and waiters wake by their timers.
     resp3: bool,
+    /// Ends with the connection.
+    _refresh: Option<AbortOnDropHandle<()>>,
 }
 
 impl ServerWire {
@@ -261,6 +301,8 @@ mod tests {
     fn judge(allow_eviction: bool, facts: &[(&str, &'static str)]) -> Result<(), String> {
         let server = Server {
             address: NodeUrl::new("redis://localhost").parse(1).expect("a URL"),
+            credentials: None,
+            tls: None,
             connect_timeout: Duration::from_secs(1),
             allow_eviction,
             strict: false,

@@ -3,6 +3,7 @@
 use redis::{Cmd, RedisConnectionInfo, Value};
 
 use super::pipeline::Pipe;
+use crate::credentials::Credentials;
 use crate::error::{NodeError, Unfit};
 use crate::protocol::fault::{Class, Fault};
 
@@ -10,31 +11,26 @@ use crate::protocol::fault::{Class, Fault};
 const DEFAULT_USER: &str = "default";
 
 /// Logs in; whether the server speaks RESP3, without which it sends no notices.
-pub(super) async fn log_in(pipe: &Pipe, settings: &RedisConnectionInfo) -> Result<bool, NodeError> {
-    let secrets = Secrets::of(settings);
-    let resp3 = match pipe.ask(&hello(settings)).await {
+pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>) -> Result<bool, NodeError> {
+    let resp3 = match pipe.ask(&login.hello()).await {
         Err(fault) if is_unknown_command(&fault) => false,
         answer => {
-            answer.map_err(|fault| judge(secrets.without(fault)))?;
+            answer.map_err(|fault| judge(login.without(fault)))?;
             true
         }
     };
-    if let (false, Some(password)) = (resp3, settings.password()) {
-        let mut auth = redis::cmd("AUTH");
-        auth.arg(settings.username()).arg(password);
-        pipe.ask(&auth)
-            .await
-            .map_err(|fault| match secrets.without(fault) {
-                Fault::Server { error, .. } => Unfit::Denied {
-                    error: error.to_string(),
-                }
-                .into(),
-                other => judge(other),
-            })?;
+    if !resp3 && login.password.is_some() {
+        authenticate(pipe, login).await.map_err(|fault| match fault {
+            Fault::Server { error, .. } => Unfit::Denied {
+                error: error.to_string(),
+            }
+            .into(),
+            other => judge(other),
+        })?;
     }
-    if settings.db() != 0 {
+    if login.db != 0 {
         let mut select = redis::cmd("SELECT");
-        select.arg(settings.db());
+        select.arg(login.db);
         ask(pipe, &select).await?;
     }
     for (what, value) in [("LIB-NAME", "multilock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
@@ -46,21 +42,45 @@ pub(super) async fn log_in(pipe: &Pipe, settings: &RedisConnectionInfo) -> Resul
     Ok(resp3)
 }
 
-/// What a server must not be quoted with. Some repeat in an error what they were sent, whole or cut off.
-struct Secrets<'a> {
+/// Logs a connection in that may be so already, in order with its calls. If it is refused, it stays as it was.
+pub(super) async fn authenticate(pipe: &Pipe, login: &Login<'_>) -> Result<(), Fault> {
+    let mut auth = redis::cmd("AUTH");
+    auth.arg(login.user).arg(login.password);
+    let answer = pipe.ask(&auth).await;
+    answer.map(drop).map_err(|fault| login.without(fault))
+}
+
+/// As whom a connection logs in, and to which database. A server must not be quoted with user or password: some repeat
+/// in an error what they were sent, whole or cut off.
+pub(super) struct Login<'a> {
     user: Option<&'a str>,
     password: Option<&'a str>,
+    db: i64,
 }
 
 /// So many characters of a password in a row are taken for a part of it.
 const TELLING: usize = 3;
 
-impl<'a> Secrets<'a> {
-    fn of(settings: &'a RedisConnectionInfo) -> Self {
+impl<'a> Login<'a> {
+    /// As the URL says, unless there are credentials.
+    pub(super) fn new(settings: &'a RedisConnectionInfo, credentials: Option<&'a Credentials>) -> Self {
         Self {
-            user: settings.username(),
-            password: settings.password(),
+            user: credentials.and_then(Credentials::user).or(settings.username()),
+            password: credentials.map(Credentials::secret).or(settings.password()),
+            db: settings.db(),
         }
+    }
+
+    fn hello(&self) -> Cmd {
+        let mut hello = redis::cmd("HELLO");
+        hello.arg(3);
+        if let Some(password) = self.password {
+            hello
+                .arg("AUTH")
+                .arg(self.user.unwrap_or(DEFAULT_USER))
+                .arg(password);
+        }
+        hello
     }
 
     /// The answer to a command that carried them. Only its code is left of an error that may hold a part
@@ -105,21 +125,11 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
     pipe.ask(command).await.map_err(judge)
 }
 
-fn hello(settings: &RedisConnectionInfo) -> Cmd {
-    let mut hello = redis::cmd("HELLO");
-    hello.arg(3);
-    if let Some(password) = settings.password() {
-        let user = settings.username().unwrap_or(DEFAULT_USER);
-        hello.arg("AUTH").arg(user).arg(password);
-    }
-    hello
-}
-
 /// Whether somebody has to change a configuration before the server can be used.
 fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
-            class: Class::Denied,
+            class: Class::Denied | Class::LoggedOut,
             error,
         } => Unfit::Denied {
             error: error.to_string(),
@@ -141,15 +151,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn said(user: Option<&str>, password: &str, error: &str) -> String {
-        let secrets = Secrets {
+        let login = Login {
             user,
             password: Some(password),
+            db: 0,
         };
         let fault = Fault::Server {
             class: Class::Denied,
             error: error.into(),
         };
-        judge(secrets.without(fault)).to_string()
+        judge(login.without(fault)).to_string()
     }
 
     #[test]

@@ -1,0 +1,170 @@
+use super::*;
+use proptest::prelude::*;
+
+fn from(variables: &[(&str, &str)]) -> Result<MastersBuilder, String> {
+    let value = |name: &str| {
+        variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned())
+    };
+    MastersBuilder::from_variables(value, |_| Err(io::ErrorKind::NotFound.into()))
+        .map_err(|error| error.to_string())
+}
+
+fn labels(builder: &MastersBuilder) -> Vec<String> {
+    let addresses = builder.addresses().expect("URLs");
+    addresses
+        .iter()
+        .map(|address| address.label.to_string())
+        .collect()
+}
+
+#[test]
+fn variables_become_options() {
+    let builder = from(&[
+        ("MULTILOCK_NODES", "redis://a, redis://b,"),
+        ("MULTILOCK_LEASE", "10s"),
+        ("MULTILOCK_NODE_TIMEOUT", "20ms"),
+        ("MULTILOCK_DRIFT_FACTOR", "0.05"),
+        ("MULTILOCK_ALLOW_EVICTION", "true"),
+    ])
+    .expect("all valid");
+    assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
+    assert_eq!(builder.config.lease, Duration::from_secs(10));
+    assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
+    assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
+    assert!(builder.config.allow_eviction);
+}
+
+proptest! {
+    /// A password with a comma cuts a list of URLs in pieces that are none, or look like one.
+    #[test]
+    fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
+        let nodes = format!("redis://u:{password}@db:6379, redis://b");
+        let builder = MastersBuilder::from_variables(
+            |name| (name == NODES).then(|| nodes.clone()),
+            |_| unreachable!("no file"),
+        );
+        let builder = builder.expect("a list");
+        let error = builder.addresses().expect_err("its second piece has no scheme");
+        let shown = format!("{builder:?} {error:?} {error}");
+        prop_assert!(error.value.contains("number "), "{error}");
+        prop_assert!(!shown.contains(['Q', 'X', 'Z']), "{password}: {shown}");
+    }
+}
+
+#[test]
+fn nodes_come_from_a_file() {
+    let read = |text: &'static str| {
+        let value = |name: &str| (name == NODES_FILE).then(|| "/etc/masters".to_owned());
+        MastersBuilder::from_variables(value, move |file| {
+            assert_eq!(file, Path::new("/etc/masters"));
+            Ok(text.to_owned())
+        })
+    };
+    let builder = read("# ours\nredis://a\r\n\n  redis://b, redis://c\n").expect("a list");
+    assert_eq!(labels(&builder), ["a:6379", "b:6379", "c:6379"]);
+    let error = read("# none\n\n").expect_err("no URLs").to_string();
+    let allowed = "a file with URLs, separated by commas or lines";
+    assert_eq!(
+        error,
+        format!("{NODES_FILE}: \"/etc/masters\" is not allowed; allowed: {allowed}")
+    );
+}
+
+#[test]
+fn masters_are_labelled_in_order() {
+    let builder = from(&[(NODES, "redis://a,redis://b"), (NODE_LABELS, "eu-1, eu-2")]);
+    assert_eq!(labels(&builder.expect("all valid")), ["eu-1", "eu-2"]);
+}
+
+#[test]
+fn a_password_is_for_those_that_have_none() {
+    let variables = [
+        (NODES, "redis://a,redis://u:own@b,redis://u@c"),
+        (USER, "app"),
+        (PASSWORD, "s3cret"),
+    ];
+    let builder = from(&variables).expect("all valid");
+    let asked: Vec<bool> = builder
+        .nodes
+        .iter()
+        .map(|node| node.credentials.is_some())
+        .collect();
+    assert_eq!(asked, [true, false, true]);
+    assert!(builder.addresses().is_ok());
+    assert!(!format!("{builder:?}").contains("s3cret"), "{builder:?}");
+}
+
+#[test]
+fn files_of_tls_are_for_masters_that_have_it() {
+    let refusal = |variables: &[(&'static str, &'static str)]| {
+        let builder = from(variables).expect("to be checked with the masters");
+        builder.addresses().expect_err("must be refused").to_string()
+    };
+    assert_eq!(
+        refusal(&[(NODES, "redis://a"), (CA_FILE, "/ca.pem")]),
+        format!("{CA_FILE}: \"/ca.pem\" is not allowed; allowed: a file where a URL begins with rediss://")
+    );
+    for (alone, other) in [(CERT_FILE, KEY_FILE), (KEY_FILE, CERT_FILE)] {
+        assert_eq!(
+            refusal(&[(NODES, "redis://a"), (alone, "/x.pem")]),
+            format!("{alone}: \"/x.pem\" alone is not allowed; allowed: together with {other}")
+        );
+    }
+}
+
+#[test]
+fn bad_variables_are_named() {
+    let one = (NODES, "redis://a");
+    for (variables, expected) in [
+        (
+            vec![],
+            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas",
+        ),
+        (
+            vec![(NODES_FILE, "/none")],
+            "MULTILOCK_NODES_FILE: \"/none\" (entity not found) is not allowed; allowed: a file with URLs, separated by \
+             commas or lines",
+        ),
+        (
+            vec![one, (NODES_FILE, "/none")],
+            "MULTILOCK_NODES_FILE: \"/none\" is not allowed; allowed: one of the two: MULTILOCK_NODES_FILE or \
+             MULTILOCK_NODES",
+        ),
+        (
+            vec![one, ("MULTILOCK_LEASE", "soon")],
+            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms",
+        ),
+        (
+            vec![one, ("MULTILOCK_DRIFT_FACTOR", "1 %")],
+            "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01",
+        ),
+        (
+            vec![one, (NODE_LABELS, "eu-1,eu-2")],
+            "MULTILOCK_NODE_LABELS: \"eu-1,eu-2\" is not allowed; allowed: 1 labels separated by commas, one for each \
+             master",
+        ),
+        (
+            vec![one, (USER, "app")],
+            "MULTILOCK_USER: \"app\" is not allowed; allowed: a user together with MULTILOCK_PASSWORD_FILE or \
+             MULTILOCK_PASSWORD",
+        ),
+        (
+            vec![one, (PASSWORD, "")],
+            "MULTILOCK_PASSWORD: \"\" is not allowed; allowed: a password",
+        ),
+        (
+            vec![one, (PASSWORD, "s3cret"), (PASSWORD_FILE, "/p")],
+            "MULTILOCK_PASSWORD_FILE: \"/p\" is not allowed; allowed: one of the two: MULTILOCK_PASSWORD_FILE or \
+             MULTILOCK_PASSWORD",
+        ),
+        (
+            vec![one, (CA_FILE, "")],
+            "MULTILOCK_TLS_CA_FILE: \"\" is not allowed; allowed: the name of a file",
+        ),
+    ] {
+        assert_eq!(from(&variables).expect_err("must be refused"), expected);
+    }
+}

@@ -1,0 +1,75 @@
+//! Keeps a live connection logged in while its user's password changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::address::Address;
+use super::pipeline::Pipe;
+use super::setup::{Login, authenticate};
+use crate::credentials::{Credentials, Provider};
+use crate::protocol::fault::Fault;
+
+/// Between two attempts to get or use other credentials.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Asks the provider when it is time, and logs in with what it gives, if that differs from what the connection is logged
+/// in with, until no refresh is wanted or the connection ends. Each question may take `within`.
+pub(super) async fn keep_logged_in(
+    pipe: Arc<Pipe>,
+    address: Address,
+    provider: Provider,
+    mut current: Credentials,
+    within: Duration,
+) {
+    while let Some(after) = current.refreshed_after() {
+        sleep(after).await;
+        current = loop {
+            let given = provider.ask(Instant::now() + within).await;
+            match log_in_again(&pipe, &address, &current, given).await {
+                Refreshed::To(next) => break next,
+                Refreshed::Not(reason) => {
+                    tracing::warn!(node = %address.label, %reason, "credentials were not refreshed");
+                    sleep(RETRY.min(after)).await;
+                }
+                Refreshed::TooLate => return,
+            }
+        };
+    }
+}
+
+/// How a refresh went.
+enum Refreshed {
+    To(Credentials),
+    /// The connection is as it was.
+    Not(String),
+    /// It has ended.
+    TooLate,
+}
+
+async fn log_in_again(
+    pipe: &Pipe,
+    address: &Address,
+    current: &Credentials,
+    given: Result<Credentials, String>,
+) -> Refreshed {
+    let next = match given {
+        Ok(next) if next.log_in_the_same(current) => return Refreshed::To(next),
+        Ok(next) => next,
+        Err(reason) => return Refreshed::Not(reason),
+    };
+    let login = Login::new(address.info.redis_settings(), Some(&next));
+    match authenticate(pipe, &login).await {
+        Ok(()) => {
+            tracing::debug!(node = %address.label, "logged in anew");
+            Refreshed::To(next)
+        }
+        Err(Fault::Server { error, .. }) => Refreshed::Not(error.to_string()),
+        Err(_) => Refreshed::TooLate,
+    }
+}
+
+#[cfg(test)]
+#[path = "refresh/tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+use crate::credentials::BoxError;
+use crate::node::NodeUrl;
+
+const AFTER: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// The server's end of a connection that is kept logged in, as `app` with the password `one`.
+struct Line {
+    server: DuplexStream,
+    pipe: Arc<Pipe>,
+    keeping: AbortOnDropHandle<()>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+type Given = Result<Credentials, BoxError>;
+
+fn password(password: &str) -> Credentials {
+    Credentials::new("app", password).refresh_after(AFTER)
+}
+
+impl Line {
+    /// With a provider that gives these answers one after the other, and then none.
+    fn open(answers: Vec<Given>) -> Self {
+        let answers = Mutex::new(VecDeque::from(answers));
+        let provider = Provider::new(move || {
+            let answer = answers.lock().expect("not poisoned").pop_front();
+            async move {
+                match answer {
+                    Some(answer) => answer,
+                    None => std::future::pending().await,
+                }
+            }
+        });
+        let (client, server) = duplex(1024);
+        let (pipe, driver) = Pipe::start(Box::new(client), Arc::new(|_, _| {}));
+        let address = NodeUrl::new("redis://db").parse(1).expect("a URL");
+        let keeping = keep_logged_in(Arc::clone(&pipe), address, provider, password("one"), WITHIN);
+        Self {
+            server,
+            pipe,
+            keeping: AbortOnDropHandle::new(tokio::spawn(keeping)),
+            _driver: driver,
+        }
+    }
+
+    /// What comes next, and after how long.
+    async fn receives(&mut self, expected: &str) -> Duration {
+        let begun = Instant::now();
+        let mut bytes = vec![0; expected.len()];
+        let read = timeout(Duration::from_secs(600), self.server.read_exact(&mut bytes)).await;
+        read.expect("in time").expect("open");
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+        begun.elapsed()
+    }
+
+    async fn says(&mut self, bytes: &str) {
+        self.server.write_all(bytes.as_bytes()).await.expect("open");
+    }
+}
+
+fn auth(password: &str) -> String {
+    let length = password.len();
+    format!("*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n${length}\r\n{password}\r\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_password_goes_between_the_calls() {
+    let mut line = Line::open(vec![Ok(password("two")), Ok(password("three"))]);
+    let before = line.pipe.ask(&redis::cmd("A"));
+    line.receives("*1\r\n$1\r\nA\r\n").await;
+    assert_eq!(line.receives(&auth("two")).await, AFTER);
+    let after = line.pipe.ask(&redis::cmd("B"));
+    line.receives("*1\r\n$1\r\nB\r\n").await;
+    line.says(":1\r\n+OK\r\n:2\r\n").await;
+    assert_eq!(before.await, Ok(redis::Value::Int(1)));
+    assert_eq!(after.await, Ok(redis::Value::Int(2)));
+    // And so on.
+    assert_eq!(line.receives(&auth("three")).await, AFTER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_password_is_not_sent_again() {
+    let mut line = Line::open(vec![Ok(password("one")), Ok(password("two"))]);
+    assert_eq!(line.receives(&auth("two")).await, 2 * AFTER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_and_a_refusal_leave_the_connection_as_it_is() {
+    let failed = || Err("the vault is sealed".into());
+    let mut line = Line::open(vec![
+        failed(),
+        failed(),
+        Ok(password("two")),
+        Ok(password("three")),
+    ]);
+    assert_eq!(line.receives(&auth("two")).await, AFTER + 2 * RETRY);
+    line.says("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+        .await;
+    assert_eq!(line.receives(&auth("three")).await, RETRY);
+    line.says("+OK\r\n").await;
+    let call = line.pipe.ask(&redis::cmd("A"));
+    line.receives("*1\r\n$1\r\nA\r\n").await;
+    line.says(":1\r\n").await;
+    assert_eq!(call.await, Ok(redis::Value::Int(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_the_connection_or_when_no_refresh_is_wanted() {
+    let mut line = Line::open(vec![Ok(Credentials::new("app", "two"))]);
+    line.receives(&auth("two")).await;
+    line.says("+OK\r\n").await;
+    timeout(AFTER, line.keeping)
+        .await
+        .expect("no refresh is wanted")
+        .expect("no panic");
+    let mut line = Line::open(vec![Ok(password("two"))]);
+    line.receives(&auth("two")).await;
+    drop(line.server);
+    timeout(AFTER, line.keeping)
+        .await
+        .expect("nobody answers")
+        .expect("no panic");
+}

@@ -1,0 +1,226 @@
+//! TLS to a master: the configuration, made once for all connections of a pool, and the handshake.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::error::InvalidInput;
+
+pub(crate) const CA_FILE: &str = "MULTILOCK_TLS_CA_FILE";
+pub(crate) const CERT_FILE: &str = "MULTILOCK_TLS_CERT_FILE";
+pub(crate) const KEY_FILE: &str = "MULTILOCK_TLS_KEY_FILE";
+
+/// Files with what TLS needs, in PEM, as the environment names them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsFiles {
+    /// The authorities that are trusted, in place of the platform's.
+    pub(crate) ca: Option<PathBuf>,
+    /// What the client shows of itself.
+    pub(crate) cert: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// The first variable that is set, with its value.
+    pub(crate) fn named(&self) -> Option<(&'static str, &PathBuf)> {
+        let files = [
+            (CA_FILE, &self.ca),
+            (CERT_FILE, &self.cert),
+            (KEY_FILE, &self.key),
+        ];
+        files
+            .into_iter()
+            .find_map(|(name, file)| Some((name, file.as_ref()?)))
+    }
+
+    /// A certificate and its key go together.
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        let alone = match (&self.cert, &self.key) {
+            (Some(cert), None) => (CERT_FILE, cert, KEY_FILE),
+            (None, Some(key)) => (KEY_FILE, key, CERT_FILE),
+            _ => return Ok(()),
+        };
+        let (name, file, other) = alone;
+        Err(InvalidInput::new(
+            name,
+            format!("{file:?} alone"),
+            format!("together with {other}"),
+        ))
+    }
+}
+
+/// How connections are secured.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    #[cfg(feature = "rustls")]
+    config: std::sync::Arc<tokio_rustls::rustls::ClientConfig>,
+}
+
+/// Nothing of it: it may hold a key.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TLS")
+    }
+}
+
+#[cfg(not(feature = "rustls"))]
+impl Tls {
+    pub(crate) async fn load(_: TlsFiles) -> Result<Self, InvalidInput> {
+        unreachable!("no URL asks for TLS without the feature")
+    }
+
+    pub(crate) fn with_sessions_of_its_own(self) -> Self {
+        self
+    }
+}
+
+#[cfg(feature = "rustls")]
+mod with_rustls {
+    use std::fmt::Display;
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use tokio::net::TcpStream;
+    use tokio::task::spawn_blocking;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::client::TlsStream;
+    use tokio_rustls::rustls::client::Resumption;
+    use tokio_rustls::rustls::crypto::CryptoProvider;
+    use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    use super::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
+    use crate::error::InvalidInput;
+
+    /// Sessions that are kept of one master: a server hands out two a connection.
+    const SESSIONS: usize = 4;
+
+    impl Tls {
+        /// As the application has configured it.
+        pub(crate) fn new(config: Arc<ClientConfig>) -> Self {
+            Self { config }
+        }
+
+        /// With what the files hold, and else with the authorities that the platform trusts. Reading them takes
+        /// milliseconds, which are not the runtime's.
+        pub(crate) async fn load(files: TlsFiles) -> Result<Self, InvalidInput> {
+            let loaded = spawn_blocking(move || configure(&files)).await;
+            let refuse = |error| {
+                unusable(
+                    format!("loading failed: {error}"),
+                    "certificates that can be read",
+                )
+            };
+            let config = loaded.unwrap_or_else(|error| Err(refuse(error)))?;
+            Ok(Self::new(Arc::new(config)))
+        }
+
+        /// For one master. Sessions are found by the host's name, under which there may be several at different ports.
+        pub(crate) fn with_sessions_of_its_own(self) -> Self {
+            let mut config = (*self.config).clone();
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            Self::new(Arc::new(config))
+        }
+
+        pub(crate) async fn handshake(
+            &self,
+            host: &str,
+            stream: TcpStream,
+        ) -> io::Result<TlsStream<TcpStream>> {
+            let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+            let connector = TlsConnector::from(Arc::clone(&self.config));
+            let stream = connector.connect(name, stream).await?;
+            let kind = stream.get_ref().1.handshake_kind();
+            tracing::debug!(host, ?kind, "TLS handshake");
+            Ok(stream)
+        }
+    }
+
+    fn configure(files: &TlsFiles) -> Result<ClientConfig, InvalidInput> {
+        // The choice of cryptography is the application's; a library must not make it for the process.
+        let provider = CryptoProvider::get_default().ok_or_else(|| {
+            let allowed = "the same after the application has called CryptoProvider::install_default(), or a \
+                           configuration by Node::tls";
+            unusable("no rustls crypto provider is installed", allowed)
+        })?;
+        let roots = match &files.ca {
+            Some(file) => authorities(file)?,
+            None => platform()?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(error, "a crypto provider with TLS 1.2 or 1.3"))?
+            .with_root_certificates(roots);
+        let (Some(cert), Some(key)) = (&files.cert, &files.key) else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = certificates(CERT_FILE, cert)?;
+        let allowed = "a private key in PEM";
+        let pair = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| refused(KEY_FILE, key, unread(&error), allowed))?;
+        let allowed = format!("the private key of the certificate in {CERT_FILE}");
+        let config = builder.with_client_auth_cert(chain, pair);
+        config.map_err(|error| refused(KEY_FILE, key, error, &allowed))
+    }
+
+    /// Those that the platform trusts, or that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    fn platform() -> Result<RootCertStore, InvalidInput> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        if !roots.is_empty() {
+            return Ok(roots);
+        }
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let reason = format!("no authority is trusted here: {}", reasons.join(", "));
+        let allowed = format!(
+            "the same with certificates of authorities where the platform keeps them, where SSL_CERT_FILE or \
+             {CA_FILE} say, or a configuration by Node::tls"
+        );
+        Err(unusable(reason, &allowed))
+    }
+
+    fn authorities(file: &Path) -> Result<RootCertStore, InvalidInput> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(CA_FILE, file)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| refused(CA_FILE, file, error, "certificates of authorities in PEM"))?;
+        }
+        Ok(roots)
+    }
+
+    fn certificates(
+        variable: &'static str,
+        file: &Path,
+    ) -> Result<Vec<CertificateDer<'static>>, InvalidInput> {
+        let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+        let found = read.and_then(|found: Vec<_>| {
+            let some = !found.is_empty();
+            some.then_some(found).ok_or(pem::Error::NoItemsFound)
+        });
+        found.map_err(|error| refused(variable, file, unread(&error), "certificates in PEM"))
+    }
+
+    /// The library's own words may quote the file.
+    fn unread(error: &pem::Error) -> String {
+        match error {
+            pem::Error::Io(error) => error.to_string(),
+            pem::Error::NoItemsFound => "there is none in it".to_owned(),
+            _ => "it is not PEM".to_owned(),
+        }
+    }
+
+    /// Tells why, and nothing of what is in the file.
+    fn refused(variable: &'static str, file: &Path, why: impl Display, allowed: &str) -> InvalidInput {
+        InvalidInput::new(
+            variable,
+            format!("{file:?} ({why})"),
+            format!("a file with {allowed}"),
+        )
+    }
+
+    fn unusable(why: impl Display, allowed: &str) -> InvalidInput {
+        InvalidInput::new("node", format!("rediss:// ({why})"), allowed)
+    }
+}
