@@ -14,6 +14,7 @@ use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reckoning::Reckoning;
 use crate::protocol::reply::Stamp;
+use crate::time::backoff::LONGEST_DELAY;
 use crate::time::clock::Moment;
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
@@ -280,8 +281,10 @@ impl Link {
     /// Acts on what an answer says about the server, beside what it says about the request.
     pub(crate) fn heed(&self, answer: &Answer) {
         let class = answer.as_ref().err().and_then(Fault::class);
-        // Its role has changed, or it does not know us any more: connect again, look who it is now, and log in.
-        if matches!(class, Some(Class::NotMaster | Class::LoggedOut)) {
+        // Its role has changed, or it does not know us any more: connect again, look who it is now, and log in. One that
+        // has just let us in would do so again.
+        let since = self.since.elapsed();
+        if class == Some(Class::NotMaster) || (class == Some(Class::LoggedOut) && since >= LONGEST_DELAY) {
             self.replace();
         }
     }

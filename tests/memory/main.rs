@@ -12,6 +12,7 @@ mod handing_on;
 mod jobs;
 mod late_masters;
 mod late_messages;
+mod logged_out;
 mod namespace;
 mod quarantine;
 mod read_write;

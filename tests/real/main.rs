@@ -6,6 +6,7 @@ mod beside;
 mod charter;
 mod connect;
 mod contention;
+mod credentials;
 mod even_numbers;
 mod fences;
 mod foreign_keys;
@@ -22,6 +23,8 @@ mod server_errors;
 mod several;
 mod stale_sockets;
 mod support_selftest;
+#[cfg(feature = "rustls")]
+mod tls;
 mod waiting;
 
 use multilock_test_support as support;

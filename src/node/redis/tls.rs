@@ -224,3 +224,6 @@ mod with_rustls {
         InvalidInput::new("node", format!("rediss:// ({why})"), allowed)
     }
 }
+
+#[cfg(all(test, feature = "rustls"))]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard, Quarantine, Vote, Votes};
+use multilock::{Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard, Node, Quarantine, Vote, Votes};
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
@@ -76,18 +76,18 @@ pub const PATIENT: Duration = Duration::from_secs(5);
 pub const WITHIN: Duration = Duration::from_secs(20);
 
 /// A builder on which only a fault makes a node late.
-pub fn patient<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> MastersBuilder {
+pub fn patient<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> MastersBuilder {
     // The masters of a test have just been started.
     Masters::builder()
         .quarantine(Quarantine::Off)
-        .nodes(urls)
+        .nodes(nodes)
         .node_timeout(PATIENT)
         .connect_timeout(PATIENT)
 }
 
 /// Connected by [`patient`].
-pub async fn connect<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Masters {
-    patient(urls).connect().await.expect("masters that can be used")
+pub async fn connect<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> Masters {
+    patient(nodes).connect().await.expect("masters that can be used")
 }
 
 /// The name of a master in votes and errors.

@@ -1,0 +1,177 @@
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
+
+use super::*;
+
+/// An authority in `ca.pem`, and what it signed for `localhost`: `cert.pem` and `key.pem`.
+fn certify(dir: &Path) {
+    let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let write = |file: &str, pem: String| fs::write(dir.join(file), pem).expect("a file");
+    write(
+        "ca.pem",
+        authority.self_signed(&key).expect("a certificate").pem(),
+    );
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
+    write(
+        "cert.pem",
+        leaf.signed_by(&key, &issuer).expect("a certificate").pem(),
+    );
+    write("key.pem", key.serialize_pem());
+}
+
+/// A server for so many connections, which says a word to each and listens to one. Where it is.
+async fn serve(dir: &Path, connections: usize) -> u16 {
+    let cert = CertificateDer::from_pem_file(dir.join("cert.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert], key)
+        .expect("a pair");
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        for _ in 0..connections {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let mut stream = acceptor.accept(stream).await.expect("a handshake");
+            stream.write_all(b"!").await.expect("open");
+            let _ = stream.read(&mut [0]).await;
+        }
+    });
+    port
+}
+
+/// How the handshake of a connection went, that was used.
+async fn handshake(tls: &Tls, port: u16) -> Option<HandshakeKind> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .await
+        .expect("listening");
+    let mut stream = tls.handshake("localhost", stream).await.expect("trusted");
+    // What a session is resumed by comes after the handshake.
+    stream.read_exact(&mut [0]).await.expect("open");
+    let kind = stream.get_ref().1.handshake_kind();
+    stream.shutdown().await.expect("open");
+    kind
+}
+
+fn install_provider() {
+    // Another test may have been faster.
+    let _ = ring::default_provider().install_default();
+}
+
+#[tokio::test]
+async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
+    install_provider();
+    let dir = tempfile::tempdir().expect("a directory");
+    certify(dir.path());
+    let files = TlsFiles {
+        ca: Some(dir.path().join("ca.pem")),
+        ..TlsFiles::default()
+    };
+    let shared = Tls::load(files).await.expect("a configuration");
+    // More masters of one host than a server hands out sessions, so that they would push each other out.
+    let mut masters = Vec::new();
+    for _ in 0..9 {
+        masters.push((
+            shared.clone().with_sessions_of_its_own(),
+            serve(dir.path(), 3).await,
+        ));
+    }
+    for expected in [
+        HandshakeKind::Full,
+        HandshakeKind::Resumed,
+        HandshakeKind::Resumed,
+    ] {
+        for (tls, port) in &masters {
+            assert_eq!(handshake(tls, *port).await, Some(expected));
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_named_with_the_reason() {
+    install_provider();
+    let (dir, other) = (
+        tempfile::tempdir().expect("a directory"),
+        tempfile::tempdir().expect("another"),
+    );
+    certify(dir.path());
+    certify(other.path());
+    let write = |name: &str, text: &str| {
+        let file = dir.path().join(name);
+        fs::write(&file, text).expect("a file");
+        file
+    };
+    let none = write("none.pem", "no certificate here\n");
+    // Everything is in one line, the secret too.
+    let odd = write(
+        "odd.pem",
+        "-----BEGIN PRIVATE KEY-----MIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n",
+    );
+    let missing = dir.path().join("missing.pem");
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let stranger = other.path().join("key.pem");
+    for (ca, pair, variable, file, why) in [
+        (Some(&missing), None, CA_FILE, &missing, "No such file"),
+        (Some(&none), None, CA_FILE, &none, "there is none in it"),
+        (Some(&key), None, CA_FILE, &key, "there is none in it"),
+        (
+            Some(&cert),
+            Some((&missing, &key)),
+            CERT_FILE,
+            &missing,
+            "No such file",
+        ),
+        (
+            Some(&cert),
+            Some((&cert, &none)),
+            KEY_FILE,
+            &none,
+            "there is none in it",
+        ),
+        (Some(&cert), Some((&cert, &odd)), KEY_FILE, &odd, "it is not PEM"),
+        (
+            Some(&cert),
+            Some((&cert, &stranger)),
+            KEY_FILE,
+            &stranger,
+            "KeyMismatch",
+        ),
+    ] {
+        let (cert, key) = pair.unzip();
+        let files = TlsFiles {
+            ca: ca.cloned(),
+            cert: cert.cloned(),
+            key: key.cloned(),
+        };
+        let error = Tls::load(files).await.expect_err("must be refused");
+        assert_eq!(error.field, variable);
+        assert!(
+            error.value.starts_with(&format!("{file:?} (")) && error.value.contains(why),
+            "{error}"
+        );
+        assert!(
+            !format!("{error:?}").contains("MIGHAgEA") && !error.value.contains("45, 45"),
+            "{error}"
+        );
+    }
+}

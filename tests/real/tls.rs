@@ -1,0 +1,325 @@
+//! TLS: whom a client trusts and what it shows of itself, sessions that are resumed, and what a storm of handshakes costs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::{Keep, Server, held_everywhere, in_a_child, is_child, patient, until};
+use futures::future::join_all;
+use multilock::rustls::crypto::ring;
+use multilock::rustls::pki_types::pem::PemObject;
+use multilock::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use multilock::rustls::{ClientConfig, RootCertStore};
+use multilock::{ConnectError, Masters, Node, Unlocked};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// An authority in `ca.pem`, and what it signed for `localhost` (`cert.pem`, `key.pem`) and for a client (`client.pem`,
+/// `client-key.pem`).
+struct Authority(TempDir);
+
+impl Authority {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |file: &str, pem: String| fs::write(dir.path().join(file), pem).expect("a file");
+        let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
+        // Or two of them would have the same name, and be told apart by their signatures alone.
+        let name = dir.path().display().to_string();
+        authority.distinguished_name.push(DnType::CommonName, name);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = authority.self_signed(&key).expect("a certificate");
+        write("ca.pem", certificate.pem());
+        let issuer = Issuer::new(authority, key);
+        for (name, cert, private) in [
+            ("localhost", "cert.pem", "key.pem"),
+            ("client", "client.pem", "client-key.pem"),
+        ] {
+            let key = KeyPair::generate().expect("a key");
+            let leaf = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+            write(cert, leaf.signed_by(&key, &issuer).expect("a certificate").pem());
+            write(private, key.serialize_pem());
+        }
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.file(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Servers that it has certified. `clients` is `yes` where they must show a certificate too.
+    async fn servers(&self, count: usize, clients: &str) -> Vec<Server> {
+        let files = [
+            ("--tls-cert-file", "cert.pem"),
+            ("--tls-key-file", "key.pem"),
+            ("--tls-ca-cert-file", "ca.pem"),
+        ];
+        let files: Vec<String> = files
+            .into_iter()
+            .flat_map(|(option, file)| [option.to_owned(), self.path(file)])
+            .collect();
+        let mut args = vec!["--tls-port", "{tls_port}", "--tls-auth-clients", clients];
+        args.extend(files.iter().map(String::as_str));
+        join_all((0..count).map(|_| Server::start_with(&args))).await
+    }
+
+    /// What trusts it, and shows a certificate where `identity` is set. Each has sessions of its own.
+    fn config(&self, identity: bool) -> Arc<ClientConfig> {
+        let certificates =
+            |file: &str| CertificateDer::from_pem_file(self.file(file)).expect("a certificate");
+        let mut roots = RootCertStore::empty();
+        roots.add(certificates("ca.pem")).expect("an authority");
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots);
+        let config = if identity {
+            let key = PrivateKeyDer::from_pem_file(self.file("client-key.pem")).expect("a key");
+            builder
+                .with_client_auth_cert(vec![certificates("client.pem")], key)
+                .expect("a pair")
+        } else {
+            builder.with_no_client_auth()
+        };
+        Arc::new(config)
+    }
+
+    fn nodes(&self, servers: &[Server], identity: bool) -> Vec<Node> {
+        let node = |server| Node::url(url(server, "localhost")).tls(self.config(identity));
+        servers.iter().map(node).collect()
+    }
+}
+
+fn url(server: &Server, host: &str) -> String {
+    format!("rediss://{host}:{}", server.tls_port())
+}
+
+fn urls(servers: &[Server], host: &str) -> String {
+    let urls: Vec<String> = servers.iter().map(|server| url(server, host)).collect();
+    urls.join(",")
+}
+
+async fn works(masters: &Masters) {
+    let guard = masters.multi_lock("works").try_lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+async fn assert_used(servers: &[Server], calls: u64) {
+    for server in servers {
+        let stats = server.commandstats().await;
+        assert_eq!(stats.get("evalsha"), Some(&calls), "lock and unlock: {stats:?}");
+    }
+}
+
+/// The trusted certificates are a variable of the process, and so is the choice of cryptography: each part has a process
+/// of its own.
+#[tokio::test]
+async fn over_tls() {
+    if is_child() {
+        return child().await;
+    }
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let servers = ours.servers(3, "no").await;
+    let test = "tls::over_tls";
+    let (by_name, by_address) = (urls(&servers, "localhost"), urls(&servers, "127.0.0.1"));
+    let (trusted, foreign, missing) = (ours.path("ca.pem"), theirs.path("ca.pem"), ours.path("none.pem"));
+    for (nodes, authority, expected) in [
+        (&by_name, &trusted, ""),
+        (&by_name, &foreign, "UnknownIssuer"),
+        (&by_name, &missing, "no authority is trusted here"),
+        (&by_address, &trusted, "not valid for name"),
+    ] {
+        let variables = [
+            ("MULTILOCK_NODES", nodes.as_str()),
+            ("MULTILOCK_NODE_TIMEOUT", "5s"),
+            ("MULTILOCK_CONNECT_TIMEOUT", "5s"),
+            ("SSL_CERT_FILE", authority),
+            ("SSL_CERT_DIR", ""),
+            ("MULTILOCK_TEST_EXPECTED", expected),
+        ];
+        in_a_child(test, &variables).await;
+    }
+    assert_used(&servers, 2).await;
+}
+
+async fn child() {
+    let expected = std::env::var("MULTILOCK_TEST_EXPECTED").expect("set by the parent");
+    let error = Masters::from_env().await.expect_err("no provider yet");
+    assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
+    let error = error.to_string();
+    for words in [
+        "no rustls crypto provider is installed",
+        "CryptoProvider::install_default()",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    ring::default_provider().install_default().expect("the first one");
+    let masters = Masters::from_env().await;
+    if expected.is_empty() {
+        return works(&masters.expect("masters that can be used")).await;
+    }
+    let error = masters.expect_err("not to be trusted");
+    let before_any = expected.starts_with("no authority");
+    assert_eq!(matches!(error, ConnectError::Invalid(_)), before_any, "{error:?}");
+    assert!(error.to_string().contains(&expected), "{error}");
+}
+
+#[tokio::test]
+async fn a_private_authority_and_client_certificates() {
+    if is_child() {
+        ring::default_provider().install_default().expect("the first one");
+        return works(&Masters::from_env().await.expect("masters that can be used")).await;
+    }
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let servers = ours.servers(3, "yes").await;
+    let masters = patient(ours.nodes(&servers, true)).connect().await;
+    works(&masters.expect("masters that can be used")).await;
+    let variables = [
+        ("MULTILOCK_NODES", urls(&servers, "localhost")),
+        ("MULTILOCK_NODE_TIMEOUT", "5s".into()),
+        ("MULTILOCK_CONNECT_TIMEOUT", "5s".into()),
+        ("MULTILOCK_TLS_CA_FILE", ours.path("ca.pem")),
+        ("MULTILOCK_TLS_CERT_FILE", ours.path("client.pem")),
+        ("MULTILOCK_TLS_KEY_FILE", ours.path("client-key.pem")),
+        // Which is not asked.
+        ("SSL_CERT_FILE", theirs.path("ca.pem")),
+    ];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    in_a_child("tls::a_private_authority_and_client_certificates", &variables).await;
+    assert_used(&servers, 4).await;
+    for nodes in [ours.nodes(&servers, false), theirs.nodes(&servers, true)] {
+        let error = patient(nodes)
+            .connect()
+            .await
+            .expect_err("not let in, or not trusted");
+        assert!(
+            matches!(error, ConnectError::TooFew { reached: 0, .. }),
+            "{error}"
+        );
+    }
+    assert_used(&servers, 4).await;
+}
+
+/// The kinds of the handshakes that were logged in this thread.
+#[derive(Clone, Default)]
+struct Handshakes(Arc<Mutex<Vec<String>>>);
+
+impl Handshakes {
+    fn kinds(&self) -> Vec<String> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+impl Visit for Handshakes {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "kind" {
+            self.0.lock().expect("not poisoned").push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Handshakes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("multilock")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+async fn end_connections(servers: &[Server]) {
+    join_all(
+        servers
+            .iter()
+            .map(|server| server.command(&["CLIENT", "KILL", "USER", "default"])),
+    )
+    .await;
+}
+
+/// How late a task of this runtime wakes at worst, until this is dropped.
+struct Lateness {
+    worst: Arc<Mutex<Duration>>,
+    ticking: tokio::task::JoinHandle<()>,
+}
+
+impl Lateness {
+    fn watch() -> Self {
+        const TICK: Duration = Duration::from_millis(1);
+        let worst: Arc<Mutex<Duration>> = Arc::default();
+        let noted = Arc::clone(&worst);
+        let ticking = tokio::spawn(async move {
+            loop {
+                let begun = Instant::now();
+                tokio::time::sleep(TICK).await;
+                let late = begun.elapsed().saturating_sub(TICK);
+                let mut worst = noted.lock().expect("not poisoned");
+                *worst = late.max(*worst);
+            }
+        });
+        Self { worst, ticking }
+    }
+
+    fn worst(self) -> Duration {
+        self.ticking.abort();
+        *self.worst.lock().expect("not poisoned")
+    }
+}
+
+/// All masters are lost and connected again at once, ten times, and then started anew. The sessions are resumed, the
+/// renewals go on, and what the handshakes cost the runtime is printed: machines differ too much to judge it.
+#[tokio::test]
+async fn a_storm_of_reconnections() {
+    let seen = Handshakes::default();
+    let _logged = tracing::subscriber::set_default(seen.clone());
+    let ours = Authority::new();
+    let servers = ours.servers(5, "yes").await;
+    let builder = patient(ours.nodes(&servers, true)).lease(Duration::from_secs(15));
+    let masters = builder.connect().await.expect("masters that can be used");
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    assert_eq!(seen.kinds(), ["Some(Full)"; 5]);
+    let idle = Lateness::watch();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let idle = idle.worst();
+    let storms = Lateness::watch();
+    for storm in 1..=10 {
+        end_connections(&servers).await;
+        until("all are connected again", async || {
+            seen.kinds().len() == 5 * (storm + 1)
+        })
+        .await;
+    }
+    let storms = storms.worst();
+    assert_eq!(seen.kinds()[5..], ["Some(Resumed)"; 50]);
+    let restarts = Lateness::watch();
+    join_all(servers.iter().map(|server| server.restart(Keep::Data))).await;
+    until("all are connected again", async || seen.kinds().len() >= 60).await;
+    let restarts = restarts.worst();
+    println!(
+        "a task wakes late by: idle {idle:?}, reconnecting {storms:?}, with five servers starting {restarts:?}"
+    );
+    let again = held_everywhere(&masters.red_lock("b")).await;
+    assert_eq!(again.unlock().await, Ok(Unlocked::Released));
+    assert!(!guard.validity().is_zero());
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
