@@ -156,9 +156,10 @@ impl MastersBuilder {
     pub async fn connect(self) -> Result<Masters, ConnectError> {
         let addresses = self.addresses()?;
         // Before any master is touched, and not within the time that a connection has.
-        let shared = match self.shares_tls(&addresses) {
-            true => Some(Tls::load(self.tls_files).await?),
-            false => None,
+        let shared = if self.shares_tls(&addresses) {
+            Some(Tls::load(self.tls_files).await?)
+        } else {
+            None
         };
         let server = |(node, address): (Node, Address)| {
             let shared = shared.clone().filter(|_| address.is_tls());
@@ -186,7 +187,7 @@ impl MastersBuilder {
         match self.tls_files.named() {
             Some((name, file)) if !self.shares_tls(&addresses) => {
                 let allowed = "a file where a URL begins with rediss://";
-                Err(InvalidInput::new(name, format!("{file:?}"), allowed))
+                Err(InvalidInput::new(name, file.display(), allowed))
             }
             _ => Ok(addresses),
         }

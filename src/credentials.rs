@@ -116,7 +116,7 @@ impl Provider {
             let (user, file) = (user.clone(), Arc::clone(&file));
             async move {
                 let path = Arc::clone(&file);
-                let refused = |why: &dyn fmt::Display| format!("the password file {file:?}: {why}");
+                let refused = |why: &dyn fmt::Display| format!("the password file {}: {why}", file.display());
                 let read = spawn_blocking(move || std::fs::read_to_string(&*path)).await?;
                 let text = read.map_err(|error| refused(&error))?;
                 let password = text.trim_end_matches(['\r', '\n']);

@@ -105,14 +105,15 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         let (name, value, list, allowed) = match (list, file) {
             (Some(_), Some(file)) => {
                 let allowed = format!("one of the two: {NODES_FILE} or {NODES}");
-                return Err(InvalidInput::new(NODES_FILE, format!("{file:?}"), allowed));
+                return Err(InvalidInput::new(NODES_FILE, file.display(), allowed));
             }
             (None, Some(file)) => {
                 let allowed = "a file with URLs, separated by commas or lines";
-                let refuse = |error| InvalidInput::new(NODES_FILE, format!("{file:?} ({error})"), allowed);
+                let refuse =
+                    |error| InvalidInput::new(NODES_FILE, format!("{} ({error})", file.display()), allowed);
                 (
                     NODES_FILE,
-                    format!("{file:?}"),
+                    file.display().to_string(),
                     read(&file).map_err(refuse)?,
                     allowed,
                 )
@@ -152,7 +153,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
         let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
         match (password, self.file(PASSWORD_FILE)?) {
-            (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, format!("{file:?}"), either)),
+            (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, file.display(), either)),
             (Some(password), None) if password.is_empty() => {
                 Err(InvalidInput::new(PASSWORD, "\"\"", "a password"))
             }

@@ -4,6 +4,9 @@ use std::fmt;
 #[cfg(feature = "rustls")]
 use std::sync::Arc;
 
+#[cfg(feature = "rustls")]
+use tokio_rustls::rustls::ClientConfig;
+
 use crate::credentials::{BoxError, Credentials, Provider};
 use crate::error::InvalidInput;
 use crate::node::{Address, NodeUrl, Tls};
@@ -83,7 +86,7 @@ impl Node {
     /// By default all masters share a configuration that trusts the authorities that the platform trusts, with the crypto
     /// provider that the application has installed.
     #[cfg(feature = "rustls")]
-    pub fn tls(mut self, config: Arc<crate::rustls::ClientConfig>) -> Self {
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Self {
         self.tls = Some(Tls::new(config));
         self
     }

@@ -69,7 +69,7 @@ fn nodes_come_from_a_file() {
     let allowed = "a file with URLs, separated by commas or lines";
     assert_eq!(
         error,
-        format!("{NODES_FILE}: \"/etc/masters\" is not allowed; allowed: {allowed}")
+        format!("{NODES_FILE}: /etc/masters is not allowed; allowed: {allowed}")
     );
 }
 
@@ -105,12 +105,12 @@ fn files_of_tls_are_for_masters_that_have_it() {
     };
     assert_eq!(
         refusal(&[(NODES, "redis://a"), (CA_FILE, "/ca.pem")]),
-        format!("{CA_FILE}: \"/ca.pem\" is not allowed; allowed: a file where a URL begins with rediss://")
+        format!("{CA_FILE}: /ca.pem is not allowed; allowed: a file where a URL begins with rediss://")
     );
     for (alone, other) in [(CERT_FILE, KEY_FILE), (KEY_FILE, CERT_FILE)] {
         assert_eq!(
             refusal(&[(NODES, "redis://a"), (alone, "/x.pem")]),
-            format!("{alone}: \"/x.pem\" alone is not allowed; allowed: together with {other}")
+            format!("{alone}: /x.pem alone is not allowed; allowed: together with {other}")
         );
     }
 }
@@ -125,12 +125,12 @@ fn bad_variables_are_named() {
         ),
         (
             vec![(NODES_FILE, "/none")],
-            "MULTILOCK_NODES_FILE: \"/none\" (entity not found) is not allowed; allowed: a file with URLs, separated by \
+            "MULTILOCK_NODES_FILE: /none (entity not found) is not allowed; allowed: a file with URLs, separated by \
              commas or lines",
         ),
         (
             vec![one, (NODES_FILE, "/none")],
-            "MULTILOCK_NODES_FILE: \"/none\" is not allowed; allowed: one of the two: MULTILOCK_NODES_FILE or \
+            "MULTILOCK_NODES_FILE: /none is not allowed; allowed: one of the two: MULTILOCK_NODES_FILE or \
              MULTILOCK_NODES",
         ),
         (
@@ -157,7 +157,7 @@ fn bad_variables_are_named() {
         ),
         (
             vec![one, (PASSWORD, "s3cret"), (PASSWORD_FILE, "/p")],
-            "MULTILOCK_PASSWORD_FILE: \"/p\" is not allowed; allowed: one of the two: MULTILOCK_PASSWORD_FILE or \
+            "MULTILOCK_PASSWORD_FILE: /p is not allowed; allowed: one of the two: MULTILOCK_PASSWORD_FILE or \
              MULTILOCK_PASSWORD",
         ),
         (

@@ -84,8 +84,8 @@ fn credentials_stand_in_one_place() {
 #[cfg(feature = "rustls")]
 #[test]
 fn tls_is_for_addresses_that_have_it() {
+    use tokio_rustls::rustls::RootCertStore;
     use tokio_rustls::rustls::crypto::ring;
-    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

@@ -15,8 +15,8 @@ const AHEAD: Duration = Duration::from_millis(250);
 /// What the host's name leads to is asked for anew each time. `within` is the time that all of it may take, which the
 /// caller watches.
 pub(super) async fn connect(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
-    let addresses = interleaved(lookup_host((host, port)).await?.collect());
-    race(addresses, within, TcpStream::connect).await
+    let found: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    race(interleaved(&found), within, TcpStream::connect).await
 }
 
 /// Begins with the next address when one has failed or is late, and goes on with the earlier ones meanwhile.
@@ -49,7 +49,7 @@ where
 }
 
 /// In the resolver's order, but with the two families in turn.
-fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+fn interleaved(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let of_first = |address: &SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let (first, second): (Vec<SocketAddr>, Vec<SocketAddr>) =
         addresses.iter().partition(|&address| of_first(address));
@@ -121,12 +121,12 @@ mod tests {
 
     #[test]
     fn families_take_turns() {
-        let sorted = interleaved(addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "10.0.0.1:1"]));
+        let sorted = interleaved(&addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "10.0.0.1:1"]));
         assert_eq!(
             sorted,
             addresses(&["[::1]:1", "10.0.0.1:1", "[::2]:1", "[::3]:1"])
         );
-        assert_eq!(interleaved(Vec::new()), []);
+        assert_eq!(interleaved(&[]), []);
     }
 
     /// With sockets: one whose queue of connections is full answers nothing, on the same machine.

@@ -42,7 +42,7 @@ impl TlsFiles {
         let (name, file, other) = alone;
         Err(InvalidInput::new(
             name,
-            format!("{file:?} alone"),
+            format!("{} alone", file.display()),
             format!("together with {other}"),
         ))
     }
@@ -215,7 +215,7 @@ mod with_rustls {
     fn refused(variable: &'static str, file: &Path, why: impl Display, allowed: &str) -> InvalidInput {
         InvalidInput::new(
             variable,
-            format!("{file:?} ({why})"),
+            format!("{} ({why})", file.display()),
             format!("a file with {allowed}"),
         )
     }

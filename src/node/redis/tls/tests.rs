@@ -166,7 +166,7 @@ async fn files_that_cannot_be_used_are_named_with_the_reason() {
         let error = Tls::load(files).await.expect_err("must be refused");
         assert_eq!(error.field, variable);
         assert!(
-            error.value.starts_with(&format!("{file:?} (")) && error.value.contains(why),
+            error.value.starts_with(&format!("{} (", file.display())) && error.value.contains(why),
             "{error}"
         );
         assert!(
