@@ -2,6 +2,7 @@
 //!
 //! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
+//! * [`StandIn`]: a server that answers as another one does, by a [`Script`], with a real one behind it.
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
@@ -25,6 +26,7 @@ pub mod native;
 mod proxy;
 mod server;
 mod spawn;
+mod stand_in;
 
 pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
@@ -34,3 +36,4 @@ pub use locks::{
 };
 pub use proxy::{Direction, Proxy};
 pub use server::{Keep, Server};
+pub use stand_in::{Script, StandIn};
