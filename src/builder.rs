@@ -121,6 +121,23 @@ impl MastersBuilder {
         self
     }
 
+    /// Accepts masters that do not say whether they evict keys, as some services do not (Redis Enterprise and Redis
+    /// Cloud). Off by default; by this you vouch that none of them does. Unlike
+    /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses one that says that it evicts: a setting
+    /// that was changed is noticed where it can be.
+    pub fn allow_unknown_eviction(mut self, allow: bool) -> Self {
+        self.config.allow_unknown.eviction = allow;
+        self
+    }
+
+    /// Accepts masters that do not say whether they are masters, neither by `INFO` nor by `ROLE`, as some services do not
+    /// (Upstash). Off by default; by this you vouch that none of them is a replica, and that a replica which takes its
+    /// place has all that it acknowledged. One that says that it is a replica is refused all the same.
+    pub fn allow_unknown_role(mut self, allow: bool) -> Self {
+        self.config.allow_unknown.role = allow;
+        self
+    }
+
     /// For how long after its start a master has no vote. [`Quarantine::Auto`] by default.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.config.quarantine = quarantine;
@@ -169,6 +186,7 @@ impl MastersBuilder {
                 tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
                 connect_timeout: self.config.connect_timeout,
                 allow_eviction: self.config.allow_eviction,
+                allow_unknown: self.config.allow_unknown,
                 strict: self.config.strict,
             }) as Box<dyn Endpoint>
         };

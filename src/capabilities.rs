@@ -6,14 +6,22 @@
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
-    /// It speaks RESP3, so that notices come over the connection that carries the calls.
+    /// It speaks RESP3, so that notices come over the connection that carries the calls. Without it they have a second
+    /// connection.
     pub resp3: bool,
     /// A connection can end its predecessor by `CLIENT KILL`, so that what the old one still holds is never executed.
+    /// Without it a call that was on its way may be executed late, which keeps a name for a lease at most.
     pub kill_fence: bool,
-    /// It tells for how long its process has run, so that one that was started long ago has a vote at once.
+    /// It tells for how long its process has run, so that one that was started long ago has a vote at once. Without it
+    /// it is in quarantine when a client meets it for the first time, and wherever it cannot be told from one that was
+    /// started anew.
     pub uptime_known: bool,
-    /// It tells whether it evicts keys when its memory is full.
+    /// It tells whether it evicts keys when its memory is full. Without it somebody else has to know
+    /// ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
     pub eviction_known: bool,
+    /// It tells which server it is, so that one that is listed under two addresses is refused. Without it that is
+    /// not noticed.
+    pub identity_known: bool,
 }
 
 impl Capabilities {
@@ -23,5 +31,35 @@ impl Capabilities {
         kill_fence: true,
         uptime_known: true,
         eviction_known: true,
+        identity_known: true,
     };
+
+    /// What is missing, in words.
+    pub(crate) fn missing(self) -> Vec<&'static str> {
+        let each = [
+            (self.resp3, "RESP3"),
+            (self.kill_fence, "CLIENT KILL"),
+            (self.uptime_known, "the uptime of its process"),
+            (self.eviction_known, "whether it evicts"),
+            (self.identity_known, "which server it is"),
+        ];
+        let missing = each.into_iter().filter(|(there, _)| !there);
+        missing.map(|(_, what)| what).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(Capabilities::ALL.missing().is_empty());
+        let some = Capabilities {
+            resp3: false,
+            identity_known: false,
+            ..Capabilities::ALL
+        };
+        assert_eq!(some.missing(), ["RESP3", "which server it is"]);
+    }
 }

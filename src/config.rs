@@ -25,9 +25,19 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
     pub(crate) allow_eviction: bool,
+    pub(crate) allow_unknown: Unknowns,
     pub(crate) quarantine: Quarantine,
     pub(crate) strict: bool,
     pub(crate) namespace: Namespace,
+}
+
+/// What a server may leave unsaid of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unknowns {
+    /// Whether it evicts.
+    pub(crate) eviction: bool,
+    /// Whether it is a master.
+    pub(crate) role: bool,
 }
 
 /// How long a master that was started again has no vote.
@@ -60,6 +70,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             drift_factor: 0.01,
             allow_eviction: false,
+            allow_unknown: Unknowns::default(),
             quarantine: Quarantine::Auto,
             strict: false,
             namespace: Namespace::default(),

@@ -37,8 +37,8 @@ impl Masters {
     ///   read once.
     /// - `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     ///   `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
-    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION` and
-    ///   `MULTILOCK_STRICT` (`true` or `false`).
+    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
+    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE` and `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// # Errors
     ///
@@ -200,6 +200,9 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
             quarantine,
         )?;
         self.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
+        let unknown = &mut config.allow_unknown;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_EVICTION", &mut unknown.eviction)?;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut unknown.role)?;
         self.switch("MULTILOCK_STRICT", &mut config.strict)?;
         Ok(())
     }

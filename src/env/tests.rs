@@ -28,13 +28,16 @@ fn variables_become_options() {
         ("MULTILOCK_NODE_TIMEOUT", "20ms"),
         ("MULTILOCK_DRIFT_FACTOR", "0.05"),
         ("MULTILOCK_ALLOW_EVICTION", "true"),
+        ("MULTILOCK_ALLOW_UNKNOWN_EVICTION", "true"),
+        ("MULTILOCK_ALLOW_UNKNOWN_ROLE", "true"),
     ])
     .expect("all valid");
     assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
     assert_eq!(builder.config.lease, Duration::from_secs(10));
     assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
-    assert!(builder.config.allow_eviction);
+    let config = builder.config;
+    assert!(config.allow_eviction && config.allow_unknown.eviction && config.allow_unknown.role);
 }
 
 proptest! {

@@ -37,6 +37,30 @@ pub enum Unfit {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
+    /// It does not say whether it evicts, so nobody can tell whether it may forget a lock.
+    #[error(
+        "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
+         set MastersBuilder::allow_unknown_eviction"
+    )]
+    UnknownEviction,
+    /// It does not say whether it is a master.
+    #[error(
+        "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
+         MastersBuilder::allow_unknown_role"
+    )]
+    UnknownRole,
+    /// Other clients' commands come in between those of a script, so two can be granted the same name.
+    #[error("it is {server}, which does not run scripts atomically; use Redis or Valkey")]
+    ScriptsNotAtomic {
+        /// What the server says it is.
+        server: String,
+    },
+    /// It runs no Lua scripts, which are the protocol.
+    #[error("it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua")]
+    NoScripts {
+        /// The server's own words.
+        error: String,
+    },
     /// It belongs to a set with another number of masters, and so do too many others of the list.
     #[error(
         "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \

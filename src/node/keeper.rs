@@ -67,9 +67,18 @@ impl Keeper {
             let (connection, clock_check, begun, set_up) = self.connect(predecessor.as_ref()).await;
             let peer = connection.peer.clone();
             clock_check.hear(peer.clock_us, begun, self.context.clock.now());
+            self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
             self.serve(connection, set_up, &clock_check).await;
             self.context.servers.leave(self.slot.node());
+        }
+    }
+
+    /// Says what a server lacks, unless that was said of the one before it.
+    fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
+        let missing = peer.capabilities.missing().join(", ");
+        if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
+            tracing::warn!(node = %self.slot.label(), %missing, "master cannot do or does not tell all that others do; see Capabilities for what that costs");
         }
     }
 
@@ -114,8 +123,9 @@ impl Keeper {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
         let servers = &self.context.servers;
         let history = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
-        let memory = connection.peer.memory.filter(|_| !was_replica);
-        connection.peer.memory = Some(history.memory(memory));
+        let memory = &mut connection.peer.memory;
+        memory.vouched &= !was_replica;
+        memory.told = history.memory(*memory);
         Ok((connection, history.clock_check))
     }
 
@@ -194,7 +204,7 @@ impl Keeper {
 
     fn recollection(&self, peer: Peer, clock_check: &Arc<ClockCheck>) -> Recollection {
         let reckoning = &self.context.reckoning;
-        let memory = peer.memory.unwrap_or_default();
+        let memory = peer.memory.told;
         let quarantine = reckoning.quarantine().saturating_sub(memory);
         if !quarantine.is_zero() {
             let remaining = Rounded(quarantine);

@@ -104,10 +104,9 @@ pub(crate) struct Connection {
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
-    pub(crate) client_id: i64,
-    /// How long it has been a master that remembers, as far as it can tell; `None` for one that
-    /// was promoted, whose memory is as old as our acquaintance.
-    pub(crate) memory: Option<Duration>,
+    /// What it calls our connections to it, where it says so.
+    pub(crate) client_ids: Vec<i64>,
+    pub(crate) memory: Memory,
     /// Its wall clock at the connection's set-up, in microseconds since 1970.
     pub(crate) clock_us: u64,
     /// What its memory is marked with, where that was asked for.
@@ -115,13 +114,45 @@ pub(crate) struct Peer {
     /// What it calls its version.
     #[allow(dead_code, reason = "for the status of the masters")]
     pub(crate) version: Arc<str>,
-    #[allow(dead_code, reason = "for the status of the masters")]
     pub(crate) capabilities: Capabilities,
 }
 
+/// For how long a server has been a master that remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// By what it tells.
+    pub(crate) told: Duration,
+    /// Whether that can be relied upon. Where it cannot, because it was a replica meanwhile or its uptime may not
+    /// be that of its process, it counts for no longer than this client has known it.
+    pub(crate) vouched: bool,
+}
+
 /// Tells one run of one server from every other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
+    /// When it was started, in seconds of its own clock: the same at every look, but for what is rounded off. `None`
+    /// for one that does not tell, of which nobody knows at a second look whether it was started anew.
+    pub(crate) started_s: Option<u64>,
+}
+
+/// What is rounded off differently at two looks: the uptime, the clock, and the time between the two.
+const ROUNDED_OFF_S: u64 = 2;
+
+impl Identity {
+    /// What tells this server from every other, if anything does.
+    pub(crate) fn server(&self) -> Option<&str> {
+        let ids = [&self.run_id, &self.replication_id];
+        ids.into_iter().map(String::as_str).find(|id| !id.is_empty())
+    }
+
+    /// Whether it is certain that this is the same run of the same server.
+    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
+        let starts = self.started_s.zip(other.started_s);
+        self.server().is_some()
+            && self.run_id == other.run_id
+            && self.replication_id == other.replication_id
+            && starts.is_some_and(|(one, two)| one.abs_diff(two) <= ROUNDED_OFF_S)
+    }
 }

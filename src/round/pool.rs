@@ -134,8 +134,13 @@ impl Pool {
 
     /// Whether some server is a master of both, as far as it is connected.
     pub(crate) fn shares_a_server(&self, other: &Self) -> bool {
-        let theirs = other.servers.runs();
-        self.id == other.id || self.servers.runs().iter().any(|run_id| theirs.contains(run_id))
+        let theirs = other.servers.present();
+        self.id == other.id
+            || self
+                .servers
+                .present()
+                .iter()
+                .any(|server| theirs.contains(server))
     }
 
     fn keep_deadlines(&self) {

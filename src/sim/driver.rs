@@ -28,12 +28,17 @@ impl Endpoint for Master {
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let connecting = async move {
-            let Accepted { pipe, peer, resets } = self.accept(predecessor, listener).await?;
+            let Accepted {
+                pipe,
+                client_id,
+                peer,
+                resets,
+            } = self.accept(predecessor, listener).await?;
             // Made before its task is: the end of a connection is told of also where that never ran.
             let driver = Driver {
                 master: self.clone(),
                 pipe: Arc::clone(&pipe),
-                client: peer.client_id,
+                client: client_id,
                 replies: VecDeque::new(),
                 unanswered: Vec::new(),
             };

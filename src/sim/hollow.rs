@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::master::LONG_AGO;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
+use crate::node::{By, Connection, Endpoint, Identity, Listener, Memory, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 
 /// One of them.
@@ -34,9 +34,13 @@ impl Endpoint for Hollow {
             identity: Identity {
                 run_id: self.label().to_string(),
                 replication_id: String::new(),
+                started_s: Some(0),
             },
-            client_id: 1,
-            memory: Some(LONG_AGO),
+            client_ids: vec![1],
+            memory: Memory {
+                told: LONG_AGO,
+                vouched: true,
+            },
             clock_us: CLOCK_US,
             marker: None,
             version: "hollow".into(),

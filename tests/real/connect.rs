@@ -287,7 +287,7 @@ async fn urls_of_odd_shapes_are_not_repeated() {
     }
 }
 
-/// A server that knows no HELLO, and so neither RESP3 nor notices, is logged in to as of old.
+/// A server that knows no HELLO, and so no RESP3, is logged in to as of old.
 #[tokio::test]
 async fn a_server_without_resp3() {
     let mut servers = Vec::new();
@@ -312,7 +312,6 @@ async fn a_server_without_resp3() {
         let keyspace = self::text(server, &["INFO", "keyspace"]).await;
         assert!(keyspace.contains("db3:"), "{keyspace}");
     }
-    // Nobody hears of the release; whoever waits asks again after a while.
     let other = connect(servers.iter().map(|server| format!("{}/3", server.url()))).await;
     let waiting = tokio::spawn(async move { other.red_lock("a").wait(WITHIN).lock().await });
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -3,6 +3,7 @@
 //! What concerns a whole process, such as its environment or its memory, is tested in a child process.
 
 mod beside;
+mod capabilities;
 mod charter;
 mod connect;
 mod contention;
@@ -18,6 +19,7 @@ mod read_write;
 mod reentry;
 mod release;
 mod renewal;
+mod resp2;
 mod round_trips;
 mod server_errors;
 mod several;

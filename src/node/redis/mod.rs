@@ -1,7 +1,8 @@
-//! A real Redis server: its address, the set-up of a connection, and the bytes on it.
+//! A real Redis server: its address, the set-up of a connection, what it tells of itself, and the bytes between.
 
 pub(super) mod address;
 mod happy_eyeballs;
+mod info;
 mod pipeline;
 mod refresh;
 pub(super) mod resp;
@@ -9,3 +10,5 @@ pub(super) mod server;
 mod setup;
 mod socket;
 pub(super) mod tls;
+mod uptime;
+mod wire;

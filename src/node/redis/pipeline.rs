@@ -15,7 +15,6 @@ use std::task::{Context, Poll, Waker, ready};
 use redis::{Cmd, PushKind, Value};
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::resp;
 use super::socket::Stream;
@@ -25,7 +24,7 @@ use crate::protocol::fault::Fault;
 
 /// Bytes of calls that may be without an answer at once, far above what a process has in flight to one
 /// server.
-const MOST: usize = 16 << 20;
+pub(super) const MOST: usize = 16 << 20;
 
 /// What the buffers begin with, and go back to after a burst.
 const BUFFER: usize = 16 << 10;
@@ -60,16 +59,8 @@ struct Call {
 }
 
 impl Pipe {
-    /// Over a stream, with the task that moves its bytes. The task ends when the stream does.
-    pub(super) fn start(stream: Box<dyn Stream>, listener: Listener) -> (Arc<Self>, AbortOnDropHandle<()>) {
-        let (pipe, driver) = Self::open(stream, listener);
-        (pipe, AbortOnDropHandle::new(tokio::spawn(driver)))
-    }
-
-    pub(super) fn open(
-        stream: Box<dyn Stream>,
-        listener: Listener,
-    ) -> (Arc<Self>, impl Future<Output = ()> + Send + use<>) {
+    /// Over a stream, with what moves its bytes, which ends when the stream does.
+    pub(super) fn open(stream: Box<dyn Stream>, listener: Listener) -> (Arc<Self>, Driver) {
         let pipe = Arc::new(Self {
             queue: Mutex::new(Queue {
                 bytes: Vec::with_capacity(BUFFER),
@@ -91,6 +82,7 @@ impl Pipe {
             received: 0,
             answers: Vec::new(),
             answered: Vec::new(),
+            notices: Notices::Pushed,
         };
         (pipe, driver)
     }
@@ -175,8 +167,17 @@ impl Queue {
     }
 }
 
+/// How the messages of channels come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notices {
+    /// As RESP3 has them, told apart from answers.
+    Pushed,
+    /// As RESP2 has them, told apart by what they begin with: on a connection on which nothing else is asked.
+    InArrays,
+}
+
 /// Moves the bytes.
-struct Driver {
+pub(super) struct Driver {
     stream: Box<dyn Stream>,
     pipe: Arc<Pipe>,
     listener: Listener,
@@ -190,6 +191,7 @@ struct Driver {
     /// Taken from the bytes; kept from turn to turn for their memory, as are the next.
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
+    notices: Notices,
 }
 
 impl Future for Driver {
@@ -216,6 +218,12 @@ impl Drop for Driver {
 }
 
 impl Driver {
+    /// For a connection over RESP2 on which channels are subscribed to, and nothing else is asked.
+    pub(super) fn for_notices(mut self) -> Self {
+        self.notices = Notices::InArrays;
+        self
+    }
+
     /// Writes what there is, as far as the stream takes it.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
         while self.load(cx) {
@@ -248,7 +256,9 @@ impl Driver {
         self.sent = 0;
         let mut queue = self.pipe.queue();
         std::mem::swap(&mut queue.bytes, &mut self.outgoing);
-        if self.outgoing.is_empty() && queue.driver.is_none() {
+        // It may have moved to another task, from that which set the connection up.
+        let wakes = |driver: &Waker| driver.will_wake(cx.waker());
+        if self.outgoing.is_empty() && !queue.driver.as_ref().is_some_and(wakes) {
             queue.driver = Some(cx.waker().clone());
         }
         !self.outgoing.is_empty()
@@ -295,6 +305,9 @@ impl Driver {
                     kind: PushKind::Message,
                     data,
                 } => self.notice(&data),
+                Value::Array(data) if self.notices == Notices::InArrays && is_message(&data) => {
+                    self.notice(&data[1..]);
+                }
                 value => self.answers.push(Fault::check(value)),
             }
         }
@@ -331,6 +344,11 @@ impl Driver {
             );
         }
     }
+}
+
+/// What `message` stands in front of, as opposed to what confirms a subscription.
+fn is_message(data: &[Value]) -> bool {
+    matches!(data, [Value::BulkString(kind), _, _] if kind == b"message")
 }
 
 #[cfg(test)]

@@ -1,32 +1,31 @@
 //! The real master: a Redis or Valkey server, and the set-up that each connection to it goes through.
 
-use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt, join, join_all};
+use futures::future::{BoxFuture, Either, FutureExt, join, join_all, select};
 use redis::Value;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::pipeline::Pipe;
+use super::info::{Accepted, Info};
+use super::pipeline::{Driver, Pipe};
 use super::refresh;
 use super::setup::{Login, ask, log_in};
-use super::socket;
+use super::socket::{self, Stream};
 use super::tls::Tls;
+use super::uptime::Uptime;
+use super::wire::ServerWire;
 use crate::capabilities::Capabilities;
+use crate::config::Unknowns;
 use crate::credentials::{Credentials, Provider};
 use crate::error::{NodeError, Unfit};
-use crate::node::{By, Connection, Endpoint, Identity, Listener, Marker, Peer, ReplyTo, Wire};
-use crate::protocol::command::{Request, Script};
-use crate::protocol::fault::Fault;
-use crate::protocol::keys::MARKER;
+use crate::node::{Connection, Endpoint, Identity, Listener, Marker, Peer};
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::keys::{CONNECTED, MARKER};
 use crate::protocol::{calls, permissions};
-
-/// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
-const OLDEST: (u32, u32) = (6, 0);
-const OLDEST_NAME: &str = "6.0";
 
 /// What it takes to connect to one server.
 #[derive(Clone, Debug)]
@@ -38,6 +37,7 @@ pub(crate) struct Server {
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
+    pub(crate) allow_unknown: Unknowns,
     /// Whether its memory is to be marked.
     pub(crate) strict: bool,
 }
@@ -56,44 +56,61 @@ impl Endpoint for Server {
     }
 }
 
+/// A socket on which we are logged in. Its bytes move only while something is asked.
+struct Line {
+    pipe: Arc<Pipe>,
+    driver: Driver,
+    resp3: bool,
+    /// What the server calls it, where it says so.
+    client_id: Option<i64>,
+}
+
+impl Line {
+    /// Does what needs answers.
+    async fn with<T>(&mut self, asking: impl Future<Output = T>) -> T {
+        match select(&mut self.driver, pin!(asking)).await {
+            Either::Left(((), asking)) => asking.await,
+            Either::Right((done, _)) => done,
+        }
+    }
+}
+
 impl Server {
     /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
     /// connection, load the scripts, see whether what they do is allowed.
     async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
         let begun = Instant::now();
-        let info = &self.address.info;
-        let stream = socket::open(info.addr(), self.tls.as_ref(), self.connect_timeout)
-            .await
-            .map_err(|error| NodeError::Unavailable(error.to_string()))?;
+        let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
-        let (pipe, driver) = Pipe::start(stream, listener);
-        let resp3 = log_in(&pipe, &Login::new(info.redis_settings(), credentials.as_ref())).await?;
-        let peer = self.introduce(&pipe, resp3).await?;
-        if let Some(old) = predecessor.filter(|old| old.identity == peer.identity) {
-            // What the old socket still holds must not be executed after its rollback. An ACL may
-            // deny this; the fresh owner field of every attempt then bounds the harm to an orphan
-            // until the end of its lease.
-            let mut kill = redis::cmd("CLIENT");
-            kill.arg("KILL").arg("ID").arg(old.client_id);
-            let _ = pipe.ask(&kill).await;
-        }
-        // Where loading is denied, a call meets NOSCRIPT and sends the text.
-        let loading = join_all(calls::ALL.map(|script| pipe.ask(&script.load())));
-        let (_, probed) = join(loading, pipe.ask(&permissions::probe())).await;
-        let denied = probed
-            .map(|answer| permissions::denied(&answer))
-            .unwrap_or_default();
-        if !denied.is_empty() {
-            let error = format!("the user may not run {} in a script", denied.join(", "));
-            return Err(Unfit::Denied { error }.into());
-        }
+        let mut calls = self
+            .log_in(stream, &listener, credentials.as_ref(), |driver| driver)
+            .await?;
+        // Over RESP2 a connection that has subscribed takes no calls.
+        let notices = if calls.resp3 {
+            None
+        } else {
+            Some(self.listen(&listener, credentials.as_ref()).await?)
+        };
+        let pipe = Arc::clone(&calls.pipe);
+        let mut peer = calls.with(self.introduce(&pipe, calls.resp3)).await?;
+        let ids = [calls.client_id, notices.as_ref().and_then(|line| line.client_id)];
+        peer.client_ids = ids.into_iter().flatten().collect();
+        let old = predecessor.filter(|old| old.identity.is_same_run(&peer.identity));
+        let ended = calls
+            .with(end(&pipe, old.map_or(&[], |old| &old.client_ids)))
+            .await;
+        peer.capabilities.kill_fence = ended && !peer.client_ids.is_empty();
+        calls.with(prepare(&pipe)).await?;
+        let refresh = credentials.and_then(|given| self.keep_logged_in(&pipe, given));
+        let wire = ServerWire::new(pipe, notices.as_ref().map(|line| Arc::clone(&line.pipe)), refresh);
+        // Neither is of use without the other.
+        let driver = match notices {
+            None => tokio::spawn(calls.driver),
+            Some(line) => tokio::spawn(select(calls.driver, line.driver).map(drop)),
+        };
         Ok(Connection {
-            wire: Box::new(ServerWire {
-                _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
-                pipe,
-                resp3,
-            }),
-            driver,
+            wire: Box::new(wire),
+            driver: AbortOnDropHandle::new(driver),
             peer,
         })
     }
@@ -108,7 +125,8 @@ impl Server {
         provider.ask(end).await.map(Some).map_err(NodeError::Unavailable)
     }
 
-    /// Keeps a connection logged in that was set up with what was given.
+    /// Keeps a connection logged in that was set up with what was given. One for messages needs no more than it had: over
+    /// RESP2 it takes no AUTH once it has subscribed, and no server ends it when a password changes.
     fn keep_logged_in(&self, pipe: &Arc<Pipe>, given: Credentials) -> Option<AbortOnDropHandle<()>> {
         let provider = self.credentials.clone()?;
         let keeping = refresh::keep_logged_in(
@@ -121,46 +139,104 @@ impl Server {
         Some(AbortOnDropHandle::new(tokio::spawn(keeping)))
     }
 
-    async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
-        let mut id = redis::cmd("CLIENT");
-        id.arg("ID");
-        let client_id = match ask(pipe, &id).await? {
-            Value::Int(id) => id,
-            other => return Err(unexpected("CLIENT ID", &other)),
+    async fn open(&self) -> Result<Box<dyn Stream>, NodeError> {
+        socket::open(self.address.info.addr(), self.tls.as_ref(), self.connect_timeout)
+            .await
+            .map_err(|error| NodeError::Unavailable(error.to_string()))
+    }
+
+    async fn log_in(
+        &self,
+        stream: Box<dyn Stream>,
+        listener: &Listener,
+        credentials: Option<&Credentials>,
+        dress: impl FnOnce(Driver) -> Driver,
+    ) -> Result<Line, NodeError> {
+        let (pipe, driver) = Pipe::open(stream, Arc::clone(listener));
+        let mut line = Line {
+            pipe: Arc::clone(&pipe),
+            driver: dress(driver),
+            resp3: false,
+            client_id: None,
         };
-        let info = match ask(pipe, &redis::cmd("INFO")).await? {
+        let login = Login::new(self.address.info.redis_settings(), credentials);
+        let logging_in = async { Ok((log_in(&pipe, &login).await?, client_id(&pipe).await)) };
+        let logged_in: Result<_, NodeError> = line.with(logging_in).await;
+        (line.resp3, line.client_id) = logged_in?;
+        Ok(line)
+    }
+
+    /// A connection for messages alone. It subscribes at once, or a server that closes what is idle would close it
+    /// while nobody waits.
+    async fn listen(
+        &self,
+        listener: &Listener,
+        credentials: Option<&Credentials>,
+    ) -> Result<Line, NodeError> {
+        let stream = self.open().await?;
+        let mut line = self
+            .log_in(stream, listener, credentials, Driver::for_notices)
+            .await?;
+        let pipe = Arc::clone(&line.pipe);
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg(CONNECTED);
+        // Where that is denied, so are the others, and waiters wake by their timers.
+        let _ = line.with(pipe.ask(&subscribe)).await;
+        Ok(line)
+    }
+
+    async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
+        // Both at once, so that they tell of the same moment.
+        let (info, time) = (redis::cmd("INFO"), redis::cmd("TIME"));
+        let (info, time) = join(ask(pipe, &info), ask(pipe, &time)).await;
+        let info = match info? {
             Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Value::VerbatimString { text, .. } => text,
+            Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
             other => return Err(unexpected("INFO", &other)),
         };
-        let facts: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
-        let fact = |name: &str| facts.get(name).copied().unwrap_or_default();
-        self.judge(&fact)?;
-        let clock_us = match ask(pipe, &redis::cmd("TIME")).await? {
+        let info = Info::parse(&info);
+        let role = match info.get("role") {
+            Some(role) => Some(role.to_owned()),
+            None => role(pipe).await,
+        };
+        let accepted = Accepted {
+            eviction: self.allow_eviction,
+            unknown: self.allow_unknown,
+        };
+        info.judge(role.as_deref(), accepted)?;
+        let clock_us = match time? {
             Value::Array(parts) => microseconds(&parts).unwrap_or(0),
             other => return Err(unexpected("TIME", &other)),
         };
-        let mut memory = memory(fact);
+        let uptime = Uptime::read(&info, clock_us);
+        let mut memory = uptime.memory(&info);
+        let identity = Identity {
+            run_id: info.fact("run_id").to_owned(),
+            replication_id: info.fact("master_replid").to_owned(),
+            started_s: uptime.started_s,
+        };
         let mut marker = None;
         if self.strict {
-            let (found, age) = self.mark(pipe, fact("run_id"), clock_us).await?;
-            memory = memory.map(|memory| memory.min(age));
+            let (found, age) = self
+                .mark(pipe, identity.server().unwrap_or("?"), clock_us)
+                .await?;
+            memory.told = memory.told.min(age);
             marker = Some(found);
         }
         Ok(Peer {
-            identity: Identity {
-                run_id: fact("run_id").to_owned(),
-                replication_id: fact("master_replid").to_owned(),
-            },
-            client_id,
+            client_ids: Vec::new(),
             memory,
             clock_us,
             marker,
-            version: fact("redis_version").into(),
+            version: info.fact("redis_version").into(),
             capabilities: Capabilities {
                 resp3,
-                ..Capabilities::ALL
+                kill_fence: false,
+                uptime_known: uptime.vouched,
+                eviction_known: info.evicts().is_some(),
+                identity_known: identity.server().is_some(),
             },
+            identity,
         })
     }
 
@@ -179,45 +255,79 @@ impl Server {
         ask(pipe, &set).await?;
         Ok((marker, Duration::ZERO))
     }
+}
 
-    /// Refuses a server that cannot be one of the masters, by what its INFO says.
-    fn judge<'a>(&self, fact: &impl Fn(&str) -> &'a str) -> Result<(), NodeError> {
-        let version = fact("redis_version");
-        if !at_least(version, OLDEST) {
-            return Err(Unfit::TooOld {
-                version: version.to_owned(),
-                needed: OLDEST_NAME,
-            }
-            .into());
-        }
-        if fact("cluster_enabled") == "1" {
-            return Err(Unfit::Cluster.into());
-        }
-        if fact("loading") == "1" {
-            return Err(NodeError::Unavailable("loading its data set".into()));
-        }
-        if fact("role") != "master" {
-            return Err(Unfit::Replica.into());
-        }
-        let policy = fact("maxmemory_policy");
-        if !self.allow_eviction && fact("maxmemory") != "0" && policy != "noeviction" {
-            return Err(Unfit::Evicts {
-                policy: policy.to_owned(),
-            }
-            .into());
-        }
-        Ok(())
+/// What the server calls this connection, where it says so: an ACL or a service may deny it.
+async fn client_id(pipe: &Pipe) -> Option<i64> {
+    let mut id = redis::cmd("CLIENT");
+    id.arg("ID");
+    match pipe.ask(&id).await {
+        Ok(Value::Int(id)) => Some(id),
+        _ => None,
     }
 }
 
-/// How long the server has had its memory: since its start, unless it was a replica meanwhile, which
-/// its second replication id shows.
-fn memory<'a>(fact: impl Fn(&str) -> &'a str) -> Option<Duration> {
-    let promoted = fact("master_replid2").bytes().any(|digit| digit != b'0');
-    let uptime = fact("uptime_in_seconds")
-        .parse()
-        .map_or(Duration::ZERO, Duration::from_secs);
-    (!promoted).then_some(uptime)
+/// What the server says that it is, where INFO does not.
+async fn role(pipe: &Pipe) -> Option<String> {
+    match pipe.ask(&redis::cmd("ROLE")).await {
+        Ok(Value::Array(parts)) => match parts.into_iter().next()? {
+            Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+            Value::SimpleString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// No connection has this number.
+const NOBODY: i64 = i64::MAX;
+
+/// Ends other connections of ours, so that what their sockets still hold is not executed after its rollback; whether
+/// that can be done. Where it cannot, the fresh owner field of every attempt bounds the harm to an orphan until
+/// the end of its lease.
+async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
+    let ids = if client_ids.is_empty() {
+        &[NOBODY]
+    } else {
+        client_ids
+    };
+    let ending = ids.iter().map(|id| {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(*id);
+        pipe.ask(&kill)
+    });
+    let ended = join_all(ending).await;
+    ended.iter().all(|answer| matches!(answer, Ok(Value::Int(_))))
+}
+
+/// Loads the scripts, and looks whether the server runs what they do.
+async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
+    // Where loading is denied, a call meets NOSCRIPT and sends the text.
+    let loading = join_all(calls::ALL.map(|script| pipe.ask(&script.load())));
+    let (loaded, probed) = join(loading, pipe.ask(&permissions::probe())).await;
+    let denied = match probed {
+        Ok(answer) => permissions::denied(&answer),
+        Err(Fault::Server {
+            class: Class::Unforeseen,
+            error,
+        }) if has_no_scripts(&error) && loaded.iter().all(Result::is_err) => {
+            let error = error.to_string();
+            return Err(Unfit::NoScripts { error }.into());
+        }
+        Err(_) => Vec::new(),
+    };
+    if denied.is_empty() {
+        return Ok(());
+    }
+    let error = format!("the user may not run {} in a script", denied.join(", "));
+    Err(Unfit::Denied { error }.into())
+}
+
+/// Whether that is how a server says that it knows no Lua: without EVAL at all, or without the module for it.
+fn has_no_scripts(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    let words = ["unknown command", "unsupported command", "scripting engine"];
+    words.iter().any(|words| error.contains(words))
 }
 
 /// The answer to TIME: seconds and microseconds.
@@ -235,106 +345,5 @@ fn unexpected(command: &str, value: &Value) -> NodeError {
     NodeError::Unavailable(format!("unexpected answer to {command}: {value:?}"))
 }
 
-fn at_least(version: &str, (major, minor): (u32, u32)) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0);
-    (next(), next()) >= (major, minor)
-}
-
-/// Calls over a real connection.
-#[derive(Debug)]
-struct ServerWire {
-    pipe: Arc<Pipe>,
-    /// Without RESP3 no notices arrive, and waiters wake by their timers.
-    resp3: bool,
-    /// Ends with the connection.
-    _refresh: Option<AbortOnDropHandle<()>>,
-}
-
-impl ServerWire {
-    fn listen(&self, verb: &str, channels: &[String], reply: ReplyTo) {
-        if !self.resp3 {
-            reply.give(Err(Fault::NotSent("the server speaks no RESP3".into())));
-            return;
-        }
-        let mut command = redis::cmd(verb);
-        command.arg(channels);
-        self.pipe
-            .send(&command.get_packed_command(), channels.len(), reply);
-    }
-}
-
-impl Wire for ServerWire {
-    fn call(&self, request: &Request, by: By, reply: ReplyTo) {
-        match by {
-            By::Sha => self.pipe.send(request.packed(), 1, reply),
-            By::Source => self.pipe.send(&request.with_source(), 1, reply),
-        }
-    }
-
-    fn load(&self, script: &'static Script, reply: ReplyTo) {
-        self.pipe.send(&script.load().get_packed_command(), 1, reply);
-    }
-
-    fn subscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen("SUBSCRIBE", channels, reply);
-    }
-
-    fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen("UNSUBSCRIBE", channels, reply);
-    }
-
-    fn waiting(&self) -> usize {
-        self.pipe.waiting()
-    }
-
-    fn heard(&self) -> Option<Instant> {
-        self.pipe.heard()
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::NodeUrl;
-
-    fn judge(allow_eviction: bool, facts: &[(&str, &'static str)]) -> Result<(), String> {
-        let server = Server {
-            address: NodeUrl::new("redis://localhost").parse(1).expect("a URL"),
-            credentials: None,
-            tls: None,
-            connect_timeout: Duration::from_secs(1),
-            allow_eviction,
-            strict: false,
-        };
-        let healthy = [
-            ("redis_version", "7.0.15"),
-            ("role", "master"),
-            ("maxmemory", "0"),
-        ];
-        let facts: HashMap<&str, &'static str> = healthy.iter().chain(facts).copied().collect();
-        server
-            .judge(&|name: &str| facts.get(name).copied().unwrap_or_default())
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn only_an_independent_master_will_do() {
-        assert_eq!(judge(false, &[]), Ok(()));
-        let refused = |facts: &[(&str, &'static str)]| judge(false, facts).expect_err("refused");
-        assert_eq!(refused(&[("role", "slave")]), "it is a replica, not a master");
-        assert!(refused(&[("cluster_enabled", "1")]).contains("Redis Cluster"));
-        assert_eq!(
-            refused(&[("redis_version", "5.0.14")]),
-            "its version 5.0.14 is older than 6.0"
-        );
-        assert_eq!(refused(&[("loading", "1")]), "loading its data set");
-        let evicting = [("maxmemory", "100000"), ("maxmemory_policy", "allkeys-lru")];
-        assert!(refused(&evicting).contains("allkeys-lru"));
-        assert_eq!(judge(true, &evicting), Ok(()));
-        assert_eq!(
-            judge(false, &[("maxmemory", "1"), ("maxmemory_policy", "noeviction")]),
-            Ok(())
-        );
-    }
-}
+mod tests;

@@ -10,10 +10,10 @@ use crate::protocol::fault::{Class, Fault};
 /// The user whose password a URL without a user gives.
 const DEFAULT_USER: &str = "default";
 
-/// Logs in; whether the server speaks RESP3, without which it sends no notices.
+/// Logs in; whether the server speaks RESP3, without which notices need a connection of their own.
 pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>) -> Result<bool, NodeError> {
     let resp3 = match pipe.ask(&login.hello()).await {
-        Err(fault) if is_unknown_command(&fault) => false,
+        Err(fault) if speaks_no_resp3(&fault) => false,
         answer => {
             answer.map_err(|fault| judge(login.without(fault)))?;
             true
@@ -140,9 +140,20 @@ fn judge(fault: Fault) -> NodeError {
     }
 }
 
-/// As opposed to one that is not let in.
-fn is_unknown_command(fault: &Fault) -> bool {
-    matches!(fault, Fault::Server { error, .. } if error.to_ascii_lowercase().contains("unknown command"))
+/// Whether a server or a proxy says that it knows no HELLO, or not this version of the protocol, as opposed to that
+/// it does not let us in.
+fn speaks_no_resp3(fault: &Fault) -> bool {
+    let Fault::Server { error, .. } = fault else {
+        return false;
+    };
+    let error = error.to_ascii_lowercase();
+    let words = [
+        "unknown command",
+        "unsupported command",
+        "noproto",
+        "unsupported protocol",
+    ];
+    words.iter().any(|words| error.contains(words))
 }
 
 #[cfg(test)]
@@ -177,6 +188,32 @@ mod tests {
         );
         assert!(!said(Some("app"), "other", echoed).contains("app"));
         assert!(said(None, "s3cret", "s3cret").starts_with("it denies access: an error ("));
+    }
+
+    #[test]
+    fn a_server_that_speaks_no_resp3_is_told_from_one_that_does_not_let_in() {
+        let speaks_none = |line: &str| {
+            let server = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error");
+            speaks_no_resp3(&Fault::check(server).expect_err("an error"))
+        };
+        for line in [
+            "ERR unknown command `HELLO`, with args beginning with: `3`, ",
+            "ERR unknown command 'hello'",
+            "NOPROTO unsupported protocol version",
+            "NOPROTO sorry, this protocol version is not supported.",
+            "unsupported command",
+            "ERR unsupported command 'HELLO'",
+        ] {
+            assert!(speaks_none(line), "{line}");
+        }
+        for line in [
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOAUTH HELLO must be called with the client already authenticated",
+            "LOADING Redis is loading the dataset in memory",
+        ] {
+            assert!(!speaks_none(line), "{line}");
+        }
+        assert!(!speaks_no_resp3(&Fault::Unknown("connection closed".into())));
     }
 
     proptest! {

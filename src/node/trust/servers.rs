@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::clock_check::ClockCheck;
 use crate::error::Unfit;
-use crate::node::Identity;
+use crate::node::{Identity, Memory};
 
 /// The servers of a pool.
 #[derive(Debug)]
@@ -44,12 +44,9 @@ struct KnownServer {
 }
 
 impl KnownServer {
-    fn is_of(&self, node: usize, identity: &Identity) -> bool {
-        self.identity == *identity && (self.node == node || !identity.run_id.is_empty())
-    }
-
-    fn is_run(&self, identity: &Identity) -> bool {
-        !identity.run_id.is_empty() && self.identity.run_id == identity.run_id
+    /// Whether it is that server, in this run or another.
+    fn is_server(&self, identity: &Identity) -> bool {
+        identity.server().is_some() && self.identity.server() == identity.server()
     }
 }
 
@@ -62,14 +59,14 @@ pub(in crate::node) struct ServerHistory {
 }
 
 impl ServerHistory {
-    /// How far back the memory of a server that claims `memory` reaches, as far as the pool is
-    /// concerned. What a successor has remembered before it came was not what its predecessor was told;
-    /// besides, an uptime is told by a wall clock, which may have been set forward since the start.
-    pub(in crate::node) fn memory(&self, memory: Option<Duration>) -> Duration {
-        match memory {
-            Some(memory) if !self.successor => memory,
-            Some(memory) => memory.min(self.known_for),
-            None => self.known_for,
+    /// How far back the memory of a server reaches, as far as the pool is concerned. What a successor has
+    /// remembered before it came was not what its predecessor was told; besides, an uptime is told by a wall
+    /// clock, which may have been set forward since the start.
+    pub(in crate::node) fn memory(&self, memory: Memory) -> Duration {
+        if memory.vouched && !self.successor {
+            memory.told
+        } else {
+            memory.told.min(self.known_for)
         }
     }
 }
@@ -85,7 +82,7 @@ impl KnownServers {
     }
 
     /// Notes that there is a connection to a server at the address `node`, unless there is one to the
-    /// same server at another. A server that does not tell its run id is known by its address alone.
+    /// same server at another. One of which it is not certain that it is a run that was there before is a newcomer.
     pub(in crate::node) fn claim(
         &self,
         node: usize,
@@ -94,7 +91,8 @@ impl KnownServers {
         clock_check: impl FnOnce() -> Arc<ClockCheck>,
     ) -> Result<ServerHistory, Unfit> {
         let mut state = self.state();
-        let twin = |server: &&KnownServer| server.present && server.node != node && server.is_run(identity);
+        let twin =
+            |server: &&KnownServer| server.present && server.node != node && server.is_server(identity);
         if let Some(server) = state.servers.iter().find(twin) {
             let other = Arc::clone(&server.label);
             return Err(Unfit::SameServer { other });
@@ -102,7 +100,7 @@ impl KnownServers {
         let known = state
             .servers
             .iter()
-            .position(|server| server.is_of(node, identity));
+            .position(|server| server.identity.is_same_run(identity));
         let index = known.unwrap_or_else(|| {
             let newcomer = KnownServer {
                 identity: identity.clone(),
@@ -135,12 +133,14 @@ impl KnownServers {
         }
     }
 
-    /// The runs of servers to which there are connections.
-    pub(crate) fn runs(&self) -> Vec<String> {
+    /// The servers to which there are connections, as far as they tell which they are.
+    pub(crate) fn present(&self) -> Vec<String> {
         let state = self.state();
         let present = state.servers.iter().filter(|server| server.present);
-        let runs = present.map(|server| server.identity.run_id.clone());
-        runs.filter(|run_id| !run_id.is_empty()).collect()
+        present
+            .filter_map(|server| server.identity.server())
+            .map(str::to_owned)
+            .collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,7 +153,7 @@ impl State {
     /// one that nobody has had, or that of any server that is away, of which there is one.
     fn admit(&mut self, mut newcomer: KnownServer) -> usize {
         let rank = |server: &KnownServer| match server {
-            server if server.is_run(&newcomer.identity) => 0,
+            server if server.is_server(&newcomer.identity) => 0,
             server if server.node == newcomer.node => 1,
             server if !server.present => 2,
             _ => 3,

@@ -23,7 +23,7 @@ use super::store::{Bytes, Store};
 use super::weather::Weather;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{Identity, Listener, Marker, Peer};
+use crate::node::{Identity, Listener, Marker, Memory, Peer};
 use crate::protocol::calls;
 use crate::protocol::keys::MARKER;
 
@@ -72,6 +72,7 @@ pub struct Master {
 /// A connection that a master has accepted.
 pub(super) struct Accepted {
     pub(super) pipe: Arc<Pipe>,
+    pub(super) client_id: i64,
     pub(super) peer: Peer,
     /// How often the master had broken its connections before.
     pub(super) resets: u64,
@@ -184,11 +185,13 @@ impl Master {
         let identity = Identity {
             run_id: format!("{:08}-{}", self.inner.number, state.runs),
             replication_id: String::new(),
+            started_s: Some(0),
         };
-        if let Some(old) = predecessor.filter(|old| old.identity == identity)
-            && !state.client_kill_denied
-        {
-            state.abandoned.retain(|(client, _)| *client != old.client_id);
+        let kill_fence = !state.client_kill_denied;
+        if let Some(old) = predecessor.filter(|old| kill_fence && old.identity.is_same_run(&identity)) {
+            state
+                .abandoned
+                .retain(|(client, _)| !old.client_ids.contains(client));
         }
         state.scripts.extend(calls::ALL.map(|script| script.name));
         let client_id = state.next_client;
@@ -208,14 +211,25 @@ impl Master {
         drop(state);
         let peer = Peer {
             identity,
-            client_id,
-            memory: Some(memory),
+            client_ids: vec![client_id],
+            memory: Memory {
+                told: memory,
+                vouched: true,
+            },
             clock_us: clock_ms * 1000,
             marker,
             version: "in memory".into(),
-            capabilities: Capabilities::ALL,
+            capabilities: Capabilities {
+                kill_fence,
+                ..Capabilities::ALL
+            },
         };
-        Ok(Accepted { pipe, peer, resets })
+        Ok(Accepted {
+            pipe,
+            client_id,
+            peer,
+            resets,
+        })
     }
 
     pub(super) fn name(&self) -> Arc<str> {

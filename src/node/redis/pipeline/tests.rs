@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 
@@ -17,6 +18,10 @@ struct Line {
 impl Line {
     /// Over a stream that holds so many bytes.
     fn open(room: usize) -> Self {
+        Self::with(room, false)
+    }
+
+    fn with(room: usize, notices_in_arrays: bool) -> Self {
         let (client, server) = duplex(room);
         let heard: Arc<StdMutex<Vec<(String, String)>>> = Arc::default();
         let note = Arc::clone(&heard);
@@ -24,10 +29,15 @@ impl Line {
             let heard = (channel.to_owned(), message.to_owned());
             note.lock().expect("not poisoned").push(heard);
         };
-        let (pipe, driver) = Pipe::start(Box::new(client), Arc::new(listener));
+        let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(listener));
+        let driver = if notices_in_arrays {
+            driver.for_notices()
+        } else {
+            driver
+        };
         Self {
             pipe,
-            driver,
+            driver: AbortOnDropHandle::new(tokio::spawn(driver)),
             server,
             heard,
         }
@@ -98,6 +108,42 @@ async fn channels_are_confirmed_one_by_one() {
     assert_eq!(after.await, Ok(Value::Int(7)));
     let heard = ("a".to_owned(), "7 \u{fffd}".to_owned());
     assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
+}
+
+/// What sets a connection up moves its bytes, and a task of its own does from then on.
+#[tokio::test]
+async fn a_driver_that_moves_to_another_task_is_woken_there() {
+    let (client, mut server) = duplex(1024);
+    let (pipe, mut driver) = Pipe::open(Box::new(client), Arc::new(|_: &str, _: &str| {}));
+    assert!(futures::poll!(&mut driver).is_pending());
+    let _driver = AbortOnDropHandle::new(tokio::spawn(driver));
+    tokio::task::yield_now().await;
+    let (_inbox, reply) = Inbox::single();
+    pipe.send(b"one", 1, reply);
+    let mut bytes = [0; 3];
+    let read = timeout(Duration::from_secs(5), server.read_exact(&mut bytes)).await;
+    read.expect("its task was woken").expect("open");
+}
+
+/// Over RESP2 a message is an array, as is what confirms a subscription; on a connection for calls it is an answer.
+#[tokio::test]
+async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
+    let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n7 b\r\n";
+    let mut line = Line::with(1024, true);
+    let subscribing = line.call("s", 2);
+    line.receives("s").await;
+    line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
+    line.says(message).await;
+    line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n").await;
+    assert!(subscribing.await.is_ok());
+    let heard = ("a".to_owned(), "7 b".to_owned());
+    assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
+    let mut line = Line::open(1024);
+    let call = line.call("c", 1);
+    line.receives("c").await;
+    line.says(message).await;
+    assert!(matches!(call.await, Ok(Value::Array(_))));
+    assert!(line.heard.lock().expect("not poisoned").is_empty());
 }
 
 /// Requests that the peer is slow to take are all sent, whole and in order.

@@ -40,14 +40,14 @@ impl Line {
             }
         });
         let (client, server) = duplex(1024);
-        let (pipe, driver) = Pipe::start(Box::new(client), Arc::new(|_, _| {}));
+        let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(|_, _| {}));
         let address = NodeUrl::new("redis://db").parse(1).expect("a URL");
         let keeping = keep_logged_in(Arc::clone(&pipe), address, provider, password("one"), WITHIN);
         Self {
             server,
             pipe,
             keeping: AbortOnDropHandle::new(tokio::spawn(keeping)),
-            _driver: driver,
+            _driver: AbortOnDropHandle::new(tokio::spawn(driver)),
         }
     }
 

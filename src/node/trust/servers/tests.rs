@@ -6,6 +6,10 @@ use crate::time::steps::Steps;
 
 const LONG: Duration = Duration::from_secs(3600);
 const BRIEF: Duration = Duration::from_secs(60);
+const VOUCHED: Memory = Memory {
+    told: LONG,
+    vouched: true,
+};
 
 fn claim_as(
     servers: &KnownServers,
@@ -13,10 +17,10 @@ fn claim_as(
     run: &str,
     replication: &str,
 ) -> Result<ServerHistory, Unfit> {
-    let identity = Identity {
-        run_id: run.to_owned(),
-        replication_id: replication.to_owned(),
-    };
+    claim_identity(servers, node, &identity(run, replication, Some(0)))
+}
+
+fn claim_identity(servers: &KnownServers, node: usize, identity: &Identity) -> Result<ServerHistory, Unfit> {
     let (reckoning, steps) = (Reckoning::new(&Config::default(), 3), Steps::new(3));
     let label = Arc::from(format!("address {node}"));
     let clock_check = || {
@@ -26,7 +30,7 @@ fn claim_as(
             Arc::new(steps),
         ))
     };
-    servers.claim(node, &label, &identity, clock_check)
+    servers.claim(node, &label, identity, clock_check)
 }
 
 fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<ServerHistory, Unfit> {
@@ -37,7 +41,7 @@ fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<ServerHistory
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
     servers.leave(node);
     let history = claim(servers, node, run).expect("no twin");
-    history.memory(Some(LONG)) == LONG
+    history.memory(VOUCHED) == LONG
 }
 
 #[test]
@@ -83,6 +87,7 @@ fn a_step_counts_at_every_address_that_the_server_had() {
     let identity = Identity {
         run_id: "a".to_owned(),
         replication_id: "a".to_owned(),
+        started_s: Some(0),
     };
     let label = Arc::from("address");
     let claim = |node| {
@@ -120,5 +125,67 @@ fn a_server_that_was_a_replica_meanwhile_is_another() {
     assert!(trusted(&servers, 0, "a"));
     servers.leave(0);
     let history = claim_as(&servers, 0, "a", "of another").expect("no twin");
-    assert!(history.memory(Some(LONG)) < BRIEF);
+    assert!(history.memory(VOUCHED) < BRIEF);
+}
+
+fn identity(run: &str, replication: &str, started_s: Option<u64>) -> Identity {
+    Identity {
+        run_id: run.to_owned(),
+        replication_id: replication.to_owned(),
+        started_s,
+    }
+}
+
+#[test]
+fn a_run_is_the_same_where_its_ids_and_its_start_are() {
+    let run = identity("a", "b", Some(1000));
+    assert!(run.is_same_run(&identity("a", "b", Some(1002))));
+    for (other, why) in [
+        (identity("c", "b", Some(1000)), "another run"),
+        (identity("a", "c", Some(1000)), "a replica meanwhile"),
+        (identity("a", "b", Some(1003)), "started anew behind a proxy"),
+        (identity("a", "b", Some(0)), "an uptime that was made up"),
+        (identity("a", "b", None), "it tells no start"),
+    ] {
+        assert!(!run.is_same_run(&other), "{why}");
+    }
+    for silent in [identity("a", "b", None), identity("", "", Some(1000))] {
+        assert!(!silent.is_same_run(&silent), "nobody can tell");
+    }
+}
+
+/// A server whose uptime is not vouched for remembers as long as it is known, and from the start again where it is
+/// not certain that it is the same run.
+#[tokio::test(start_paused = true)]
+async fn without_a_vouched_uptime_memory_counts_from_the_first_sight() {
+    let unvouched = Memory {
+        vouched: false,
+        ..VOUCHED
+    };
+    let servers = KnownServers::new(1);
+    let seen = |started| {
+        let history = claim_identity(&servers, 0, &identity("a", "a", started)).expect("no twin");
+        servers.leave(0);
+        history.memory(unvouched)
+    };
+    assert_eq!(seen(Some(0)), Duration::ZERO);
+    tokio::time::advance(BRIEF).await;
+    assert_eq!(seen(Some(1)), BRIEF, "run id and start agree");
+    assert_eq!(seen(Some(60)), Duration::ZERO, "its start does not");
+    tokio::time::advance(BRIEF).await;
+    assert_eq!(seen(None), Duration::ZERO, "it tells no start");
+    tokio::time::advance(BRIEF).await;
+    assert_eq!(seen(None), Duration::ZERO, "nor again");
+}
+
+/// A server without a run id is known by its replication id, and one without both by its address alone.
+#[test]
+fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
+    let servers = KnownServers::new(2);
+    let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
+    assert!(claim(0, &identity("", "r", Some(0))));
+    assert!(!claim(1, &identity("", "r", Some(0))));
+    servers.leave(0);
+    let nameless = identity("", "", Some(0));
+    assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }

@@ -1,0 +1,172 @@
+//! What a server tells of itself by INFO, and whether it will do as a master.
+
+use std::collections::HashMap;
+
+use crate::config::Unknowns;
+use crate::error::{NodeError, Unfit};
+
+/// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
+const OLDEST: (u32, u32) = (6, 0);
+const OLDEST_NAME: &str = "6.0";
+
+/// The facts of an answer to INFO, by their names.
+pub(super) struct Info<'a>(HashMap<&'a str, &'a str>);
+
+/// What is accepted although it may cost a promise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accepted {
+    pub(super) eviction: bool,
+    pub(super) unknown: Unknowns,
+}
+
+impl<'a> Info<'a> {
+    pub(super) fn parse(text: &'a str) -> Self {
+        Self(text.lines().filter_map(|line| line.split_once(':')).collect())
+    }
+
+    /// What it says of that, if anything.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).copied().filter(|fact| !fact.is_empty())
+    }
+
+    /// The same, where nothing is as good as an empty text.
+    pub(super) fn fact(&self, name: &str) -> &'a str {
+        self.get(name).unwrap_or_default()
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.parse().ok()
+    }
+
+    /// The version of Redis that it says it is like: the first two numbers.
+    pub(super) fn version(&self) -> (u32, u32) {
+        let mut parts = self.fact("redis_version").split('.');
+        let mut next = || parts.next().and_then(|part| part.parse().ok()).unwrap_or(0);
+        (next(), next())
+    }
+
+    /// Whether it can evict, if it says enough to know that.
+    pub(super) fn evicts(&self) -> Option<bool> {
+        match (self.number("maxmemory"), self.get("maxmemory_policy")) {
+            (Some(0), _) | (_, Some("noeviction")) => Some(false),
+            (_, Some(_)) => Some(true),
+            (_, None) => None,
+        }
+    }
+
+    /// Refuses a server that cannot be one of the masters. `role` is what it says that it is.
+    pub(super) fn judge(&self, role: Option<&str>, accepted: Accepted) -> Result<(), NodeError> {
+        if let Some(version) = self.get("garnet_version") {
+            let server = format!("Garnet {version}");
+            return Err(Unfit::ScriptsNotAtomic { server }.into());
+        }
+        if self.version() < OLDEST {
+            return Err(Unfit::TooOld {
+                version: self.fact("redis_version").to_owned(),
+                needed: OLDEST_NAME,
+            }
+            .into());
+        }
+        if self.fact("cluster_enabled") == "1" {
+            return Err(Unfit::Cluster.into());
+        }
+        if self.fact("loading") == "1" {
+            return Err(NodeError::Unavailable("loading its data set".into()));
+        }
+        match role {
+            Some("master") => {}
+            None if accepted.unknown.role => {}
+            None => return Err(Unfit::UnknownRole.into()),
+            Some(_) => return Err(Unfit::Replica.into()),
+        }
+        match self.evicts() {
+            Some(false) => Ok(()),
+            _ if accepted.eviction => Ok(()),
+            None if accepted.unknown.eviction => Ok(()),
+            None => Err(Unfit::UnknownEviction.into()),
+            Some(true) => Err(Unfit::Evicts {
+                policy: self.fact("maxmemory_policy").to_owned(),
+            }
+            .into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Accepted = Accepted {
+        eviction: false,
+        unknown: Unknowns {
+            eviction: false,
+            role: false,
+        },
+    };
+
+    /// The refusal of a healthy server that says that besides; what is said of a fact the second time counts.
+    fn judge(accepted: Accepted, besides: &str) -> Result<(), String> {
+        let text = format!("# Server\r\nredis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\n{besides}");
+        let info = Info::parse(&text);
+        info.judge(info.get("role"), accepted)
+            .map_err(|error| error.to_string())
+    }
+
+    fn refused(besides: &str) -> String {
+        judge(NOTHING, besides).expect_err("refused")
+    }
+
+    #[test]
+    fn only_an_independent_master_will_do() {
+        assert_eq!(judge(NOTHING, ""), Ok(()));
+        assert_eq!(refused("role:slave"), "it is a replica, not a master");
+        assert!(refused("cluster_enabled:1").contains("Redis Cluster"));
+        assert_eq!(
+            refused("redis_version:5.0.14"),
+            "its version 5.0.14 is older than 6.0"
+        );
+        assert_eq!(refused("loading:1"), "loading its data set");
+        assert!(refused("garnet_version:1.0.50").starts_with("it is Garnet 1.0.50, which does not run"));
+    }
+
+    #[test]
+    fn eviction_is_refused_where_it_is_told_and_where_it_is_not() {
+        let evicting = "maxmemory:100000\r\nmaxmemory_policy:allkeys-lru";
+        let eviction = Accepted {
+            eviction: true,
+            ..NOTHING
+        };
+        let mut unknown = NOTHING;
+        unknown.unknown.eviction = true;
+        assert!(refused(evicting).contains("allkeys-lru"));
+        assert!(
+            judge(unknown, evicting).is_err(),
+            "what is known is another matter"
+        );
+        assert_eq!(judge(eviction, evicting), Ok(()));
+        for silent in ["maxmemory:", "maxmemory:100000"] {
+            assert!(refused(silent).starts_with("it does not say whether it evicts"));
+            assert_eq!(judge(unknown, silent), Ok(()));
+            assert_eq!(judge(eviction, silent), Ok(()));
+        }
+        for safe in [
+            "maxmemory:1\r\nmaxmemory_policy:noeviction",
+            "maxmemory:\r\nmaxmemory_policy:noeviction",
+            "maxmemory_policy:allkeys-lru",
+        ] {
+            assert_eq!(judge(NOTHING, safe), Ok(()), "{safe}");
+        }
+    }
+
+    #[test]
+    fn a_role_that_is_not_told_is_refused_by_that_name() {
+        let mut unknown = NOTHING;
+        unknown.unknown.role = true;
+        assert!(refused("role:").starts_with("it does not say whether it is a master"));
+        assert_eq!(judge(unknown, "role:"), Ok(()));
+        assert_eq!(
+            judge(unknown, "role:slave"),
+            Err("it is a replica, not a master".into())
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What a connection finds out of each kind of server. What locks do on them is shown on real ones.
+
+use multilock_test_support::{Script, StandIn};
+
+use super::*;
+use crate::node::NodeUrl;
+
+/// As a plain Redis answers, that was started an hour ago.
+const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\
+    run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\nuptime_in_seconds:3600\r\nuptime_in_days:0\r\n\
+    executable:/usr/bin/redis-server\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\nrole:master\r\n\
+    master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n\
+    master_replid2:0000000000000000000000000000000000000000\r\ncluster_enabled:0\r\n";
+
+fn plain() -> Script {
+    told(INFO)
+}
+
+fn told(info: &str) -> Script {
+    Script::new()
+        .says("HELLO", "%1\r\n+proto\r\n:3")
+        .says("CLIENT SETINFO", "+OK")
+        .says("CLIENT ID", ":7")
+        .says("CLIENT KILL", ":0")
+        .tells("INFO", info)
+        .says("TIME", "*2\r\n$10\r\n1795000000\r\n$1\r\n0")
+        .says("SCRIPT LOAD", "+a digest")
+        .says("EVAL", "*0")
+        .says("SUBSCRIBE", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1")
+}
+
+/// What INFO tells with a line changed, or without it.
+fn info(name: &str, value: Option<&str>) -> String {
+    let start = format!("{name}:");
+    assert!(INFO.contains(&start));
+    let lines = INFO.lines().filter_map(|line| match value {
+        Some(value) if line.starts_with(&start) => Some(format!("{start}{value}")),
+        None if line.starts_with(&start) => None,
+        _ => Some(line.to_owned()),
+    });
+    lines.collect::<Vec<_>>().join("\r\n")
+}
+
+async fn connect_to(stand_in: &StandIn, predecessor: Option<&Peer>) -> Result<Peer, NodeError> {
+    let server = Server {
+        address: NodeUrl::new(stand_in.url()).parse(1).expect("a URL"),
+        credentials: None,
+        tls: None,
+        connect_timeout: Duration::from_secs(5),
+        allow_eviction: false,
+        allow_unknown: Unknowns::default(),
+        strict: false,
+    };
+    let connected = server.connect(predecessor, Arc::new(|_: &str, _: &str| {})).await;
+    connected.map(|connection| connection.peer)
+}
+
+async fn connect(script: Script) -> Result<Peer, NodeError> {
+    connect_to(&StandIn::alone(script).await, None).await
+}
+
+async fn missing(script: Script) -> Vec<&'static str> {
+    let peer = connect(script).await.expect("it will do");
+    peer.capabilities.missing()
+}
+
+async fn refusal(script: Script) -> String {
+    connect(script).await.expect_err("it will not do").to_string()
+}
+
+#[tokio::test]
+async fn a_plain_server_can_do_everything() {
+    let peer = connect(plain()).await.expect("it will do");
+    assert_eq!(peer.capabilities, Capabilities::ALL);
+    let memory = crate::node::Memory {
+        told: Duration::from_secs(3600),
+        vouched: true,
+    };
+    assert_eq!((peer.memory, peer.client_ids), (memory, vec![7]));
+    assert_eq!(peer.identity.started_s, Some(1_794_996_400));
+}
+
+/// Each with what is there all the same: nothing else is taken for missing.
+#[tokio::test]
+async fn what_is_missing_is_found_out() {
+    let none = |command| plain().knows_no(command);
+    assert_eq!(missing(none("CLIENT ID")).await, ["CLIENT KILL"]);
+    assert_eq!(missing(none("CLIENT KILL")).await, ["CLIENT KILL"]);
+    let denied = "-NOPERM User app has no permissions to run the 'client|kill' command";
+    assert_eq!(
+        missing(plain().says("CLIENT KILL", denied)).await,
+        ["CLIENT KILL"]
+    );
+    for odd in [
+        info("executable", Some("-")),
+        info("uptime_in_seconds", None),
+        info("uptime_in_seconds", Some("244512000")),
+    ] {
+        assert_eq!(missing(told(&odd)).await, ["the uptime of its process"], "{odd}");
+    }
+    // As Dragonfly.
+    let nameless = info("run_id", None);
+    assert_eq!(missing(told(&nameless)).await, ["the uptime of its process"]);
+    let nameless = nameless.replace("master_replid:", "odd:");
+    let both = ["the uptime of its process", "which server it is"];
+    assert_eq!(missing(told(&nameless)).await, both);
+    // A server on which EVAL is hidden, and the scripts are not.
+    assert!(missing(none("EVAL")).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_breaks_a_promise_is_refused_by_its_true_name() {
+    let garnet = format!("{INFO}garnet_version:1.0.50\r\n");
+    assert_eq!(
+        refusal(told(&garnet)).await,
+        "it is Garnet 1.0.50, which does not run scripts atomically; use Redis or Valkey"
+    );
+    let no_lua = "-ERR Could not find scripting engine 'lua'";
+    let without = plain().says("EVAL", no_lua).says("SCRIPT LOAD", no_lua);
+    assert!(
+        refusal(without)
+            .await
+            .starts_with("it runs no Lua scripts (ERR Could not find")
+    );
+    let silent = told(&info("maxmemory", None).replace("maxmemory_policy:", "odd:"));
+    assert!(
+        refusal(silent)
+            .await
+            .starts_with("it does not say whether it evicts")
+    );
+}
+
+#[tokio::test]
+async fn a_role_that_info_does_not_tell_is_asked_for() {
+    let silent = || told(&info("role", None));
+    assert!(
+        refusal(silent())
+            .await
+            .starts_with("it does not say whether it is a master")
+    );
+    let role = |role: &str| silent().says("ROLE", &format!("*3\r\n${}\r\n{role}\r\n:0\r\n*0", role.len()));
+    assert!(missing(role("master")).await.is_empty());
+    assert_eq!(refusal(role("slave")).await, "it is a replica, not a master");
+}
+
+/// Both connections of one that speaks RESP2 are ended by those that follow them.
+#[tokio::test]
+async fn a_server_without_resp3_has_two_connections() {
+    for said in [
+        "-NOPROTO unsupported protocol version",
+        "-ERR unknown command `HELLO`, with args beginning with: `3`, ",
+        "-ERR unsupported command 'HELLO'",
+    ] {
+        let stand_in = StandIn::alone(plain().says("HELLO", said)).await;
+        let peer = connect_to(&stand_in, None).await.expect("it will do");
+        assert_eq!(peer.capabilities.missing(), ["RESP3"], "{said}");
+        assert_eq!((peer.client_ids.clone(), stand_in.connections()), (vec![7, 7], 2));
+        assert_eq!(ended(&stand_in, Some(&peer)).await, [7, 7]);
+        assert_eq!(ended(&stand_in, None).await, [NOBODY]);
+        let other = Identity {
+            run_id: "another".to_owned(),
+            ..peer.identity.clone()
+        };
+        let other = Peer {
+            identity: other,
+            ..peer
+        };
+        assert_eq!(ended(&stand_in, Some(&other)).await, [NOBODY]);
+    }
+}
+
+/// The connections that are ended when this one follows another.
+async fn ended(stand_in: &StandIn, predecessor: Option<&Peer>) -> Vec<i64> {
+    stand_in.forget();
+    connect_to(stand_in, predecessor).await.expect("it will do");
+    let ended = stand_in.heard().into_iter();
+    let id = |command: String| command.strip_prefix("CLIENT KILL ID ")?.parse().ok();
+    ended.filter_map(id).collect()
+}

@@ -1,0 +1,284 @@
+//! Servers as they are met in the field: a stand-in answers as each does, in front of a real server that does the work.
+//! What can be used is used, and what breaks a promise is refused by its true name.
+
+use std::time::Duration;
+
+use crate::support::{
+    Keep, PATIENT, Script, Server, StandIn, connect, held_everywhere, label, patient, three, until, vote,
+};
+use multilock::{ConnectError, LockError, Masters, MastersBuilder, Quarantine, Unfit, Unlocked, Vote};
+
+/// Three servers, and stand-ins that answer in front of them.
+struct Met {
+    servers: Vec<Server>,
+    stand_ins: Vec<StandIn>,
+}
+
+impl Met {
+    async fn all(script: Script) -> Self {
+        let servers = three(&[]).await;
+        let mut stand_ins = Vec::new();
+        for server in &servers {
+            stand_ins.push(StandIn::before(server, script.clone()).await);
+        }
+        Self { servers, stand_ins }
+    }
+
+    fn builder(&self) -> MastersBuilder {
+        patient(self.stand_ins.iter().map(StandIn::url))
+    }
+
+    async fn refusal(&self, builder: MastersBuilder) -> (Unfit, String) {
+        let error = builder.connect().await.expect_err("must be refused");
+        let text = error.to_string();
+        match error {
+            ConnectError::Unfit { node, reason, .. } => {
+                assert!(text.starts_with(&format!("{node} cannot be used: ")), "{text}");
+                (reason, text)
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Locks, waits, and locks on connections that were made anew.
+    async fn works(&self, builder: MastersBuilder) {
+        let (masters, other) = (
+            builder.clone().connect().await.expect("it will do"),
+            builder.connect().await.expect("it will do"),
+        );
+        let guard = held_everywhere(&masters.multi_lock("works")).await;
+        let waiting = tokio::spawn(async move { other.multi_lock("works").wait(PATIENT).lock().await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        let guard = waiting.await.expect("no panic").expect("called");
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        self.stand_ins.iter().for_each(StandIn::reset);
+        let guard = held_everywhere(&masters.multi_lock("works")).await;
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    }
+}
+
+/// Google's Memorystore: a connection neither learns its number nor ends another.
+#[tokio::test]
+async fn without_client_id_and_client_kill() {
+    let script = Script::new().knows_no("CLIENT ID").knows_no("CLIENT KILL");
+    let met = Met::all(script).await;
+    met.works(met.builder()).await;
+}
+
+/// The same on a real server, whose ACL denies them.
+#[tokio::test]
+async fn a_user_who_may_end_no_connection() {
+    let servers = three(&[]).await;
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-client|id", "-client|kill"];
+    for server in &servers {
+        server
+            .command(&[&["ACL", "SETUSER", "app"], &rules[..]].concat())
+            .await;
+    }
+    let urls = servers
+        .iter()
+        .map(|server| format!("redis://app:secret@{}", label(server)));
+    let masters = connect(urls).await;
+    let guard = held_everywhere(&masters.multi_lock("a")).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+/// Redis Enterprise and Redis Cloud.
+#[tokio::test]
+async fn a_server_that_does_not_say_whether_it_evicts() {
+    let met = Met::all(Script::new().without(&["maxmemory", "maxmemory_policy"])).await;
+    let (reason, text) = met.refusal(met.builder()).await;
+    assert_eq!(reason, Unfit::UnknownEviction);
+    assert!(text.contains("MastersBuilder::allow_unknown_eviction"), "{text}");
+    met.works(met.builder().allow_unknown_eviction(true)).await;
+    met.works(met.builder().allow_eviction(true)).await;
+    // One that does say so is refused all the same.
+    let evicting = Script::new()
+        .fact("maxmemory", "1")
+        .fact("maxmemory_policy", "allkeys-lru");
+    met.stand_ins.iter().for_each(|one| one.follow(evicting.clone()));
+    let (reason, _) = met.refusal(met.builder().allow_unknown_eviction(true)).await;
+    assert!(matches!(reason, Unfit::Evicts { .. }), "{reason}");
+}
+
+/// Upstash. Where INFO says nothing, ROLE may.
+#[tokio::test]
+async fn a_server_that_does_not_say_whether_it_is_a_master() {
+    let silent = Script::new().without(&["role"]);
+    let met = Met::all(silent.clone()).await;
+    met.works(met.builder()).await;
+    let mute = silent.knows_no("ROLE");
+    met.stand_ins.iter().for_each(|one| one.follow(mute.clone()));
+    let (reason, text) = met.refusal(met.builder()).await;
+    assert_eq!(reason, Unfit::UnknownRole);
+    assert!(text.contains("MastersBuilder::allow_unknown_role"), "{text}");
+    met.works(met.builder().allow_unknown_role(true)).await;
+    let replica = mute.says("ROLE", "*1\r\n$5\r\nslave");
+    met.stand_ins.iter().for_each(|one| one.follow(replica.clone()));
+    let (reason, _) = met.refusal(met.builder().allow_unknown_role(true)).await;
+    assert_eq!(reason, Unfit::Replica);
+}
+
+#[tokio::test]
+async fn garnet_is_refused_whatever_is_allowed() {
+    let garnet = Script::new()
+        .fact("garnet_version", "1.0.50")
+        .without(&["maxmemory", "maxmemory_policy"]);
+    let met = Met::all(garnet).await;
+    let builder = met.builder().allow_eviction(true).allow_unknown_eviction(true);
+    let (reason, text) = met.refusal(builder.allow_unknown_role(true)).await;
+    let server = "Garnet 1.0.50".to_owned();
+    assert_eq!(reason, Unfit::ScriptsNotAtomic { server });
+    assert!(
+        text.contains("does not run scripts atomically; use Redis"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_lua() {
+    let said = "-ERR Could not find scripting engine 'lua'";
+    let valkey = Script::new().says("EVAL", said).says("SCRIPT LOAD", said);
+    let met = Met::all(valkey).await;
+    let (reason, text) = met.refusal(met.builder()).await;
+    assert!(matches!(reason, Unfit::NoScripts { .. }), "{reason}");
+    assert!(text.contains("Could not find scripting engine"), "{text}");
+    // The same on a real server that knows neither of them.
+    let hidden = ["--rename-command", "EVAL", "", "--rename-command", "SCRIPT", ""];
+    let server = Server::start_with(&hidden).await;
+    let urls = [server.url(), met.servers[0].url(), met.servers[1].url()];
+    let (reason, _) = met.refusal(patient(urls)).await;
+    assert!(matches!(reason, Unfit::NoScripts { .. }), "{reason}");
+}
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// With a quarantine of three seconds.
+fn with_quarantine(builder: MastersBuilder) -> MastersBuilder {
+    let builder = builder.quarantine(Quarantine::Auto).lease(LEASE);
+    let builder = builder.node_timeout(Duration::from_millis(500));
+    builder.lease_without_charter(LEASE)
+}
+
+/// Whether the masters vote: all of them, or none.
+async fn vote_of_all(masters: &Masters) -> bool {
+    match masters.multi_lock("a").try_lock().await {
+        Ok(guard) => {
+            assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+            true
+        }
+        Err(LockError::Unreachable { votes, .. }) => {
+            let has_none = |place| {
+                let vote = vote(&votes, place);
+                matches!(vote, Vote::Quarantined { .. } | Vote::NotSent { .. })
+            };
+            assert!((0..3).any(has_none), "{votes}");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// A plain server that was started long ago votes at once; what an uptime says that is not that of a process counts
+/// for nothing.
+#[tokio::test]
+async fn an_uptime_counts_where_it_is_that_of_the_process() {
+    let month = Script::new()
+        .fact("uptime_in_seconds", "2592000")
+        .fact("uptime_in_days", "30");
+    let met = Met::all(month.clone()).await;
+    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
+    assert!(vote_of_all(&masters).await, "a plain one");
+    let cloud = Script::new()
+        .fact("uptime_in_seconds", "244512000")
+        .fact("uptime_in_days", "2830");
+    for odd in [month.without(&["executable"]), cloud] {
+        met.stand_ins.iter().for_each(|one| one.follow(odd.clone()));
+        let masters = with_quarantine(met.builder()).connect().await.expect("masters");
+        assert!(!vote_of_all(&masters).await, "at first sight");
+        until("its memory is as old as it is known", async || {
+            vote_of_all(&masters).await
+        })
+        .await;
+    }
+}
+
+/// A connection that is made anew goes on with what was known where run and uptime agree, and begins anew where
+/// they do not.
+#[tokio::test]
+async fn an_uptime_that_is_not_vouched_for_must_agree_over_a_reconnect() {
+    let managed = Script::new().fact("executable", "-");
+    let met = Met::all(managed.clone()).await;
+    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
+    until("the first sight is long ago", async || {
+        vote_of_all(&masters).await
+    })
+    .await;
+    // The servers are hardly older than the quarantine, and tell that in whole seconds.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let reconnected = async |script: &Script| {
+        let before: Vec<_> = met.stand_ins.iter().map(StandIn::connections).collect();
+        for stand_in in &met.stand_ins {
+            stand_in.follow(script.clone());
+            stand_in.reset();
+        }
+        let connections = || met.stand_ins.iter().map(StandIn::connections);
+        until("there are new connections", async || {
+            connections().zip(&before).all(|(now, before)| now > *before)
+        })
+        .await;
+        let mut first = None;
+        until("all have answered", async || {
+            match masters.multi_lock("b").try_lock().await {
+                Ok(guard) => {
+                    first = Some(true);
+                    drop(guard);
+                }
+                Err(LockError::Unreachable { votes, .. }) => {
+                    let quarantined = |place| matches!(vote(&votes, place), Vote::Quarantined { .. });
+                    first = (0..3).all(quarantined).then_some(false);
+                }
+                Err(other) => panic!("{other}"),
+            }
+            first.is_some()
+        })
+        .await;
+        first
+    };
+    assert_eq!(
+        reconnected(&managed).await,
+        Some(true),
+        "nothing speaks against it"
+    );
+    let uptime = managed.clone().fact("uptime_in_seconds", "1000000");
+    assert_eq!(reconnected(&uptime).await, Some(false), "its start has moved");
+    until("it is known long enough", async || vote_of_all(&masters).await).await;
+    let silent = managed.without(&["uptime_in_seconds"]);
+    assert_eq!(
+        reconnected(&silent).await,
+        Some(false),
+        "it tells no start any more"
+    );
+}
+
+/// Dragonfly: two addresses of one server are noticed by its replication id, and its restart by the start.
+#[tokio::test]
+async fn a_server_without_a_run_id() {
+    let met = Met::all(Script::new().without(&["run_id", "executable"])).await;
+    met.works(met.builder()).await;
+    let twin = StandIn::before(&met.servers[0], Script::new().without(&["run_id"])).await;
+    let urls = [&met.stand_ins[0], &twin, &met.stand_ins[1]].map(StandIn::url);
+    let (reason, text) = met.refusal(patient(urls)).await;
+    assert!(matches!(reason, Unfit::SameServer { .. }), "{text}");
+    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
+    until("they are known long enough", async || vote_of_all(&masters).await).await;
+    for server in &met.servers {
+        server.restart(Keep::Nothing).await;
+    }
+    until("the restart is noticed", async || {
+        let lock = masters.multi_lock("a").try_lock().await;
+        matches!(&lock, Err(LockError::Unreachable { votes, .. }) if matches!(vote(votes, 0), Vote::Quarantined { .. }))
+    })
+    .await;
+}

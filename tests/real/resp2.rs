@@ -1,0 +1,234 @@
+//! Masters that speak RESP2 alone, some of them or all: what calls a waiter comes over a connection of its own, and
+//! nothing takes longer or is promised less.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    PATIENT, Script, Server, StandIn, connect, held_everywhere, patient, until, until_free, waiters,
+};
+use multilock::{LossCause, Masters, MultiLockGuard, Unlocked};
+use tokio::task::JoinHandle;
+
+/// Three servers, of which so many speak RESP2 alone.
+async fn servers(resp2: usize) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for number in 0..3 {
+        let options: &[&str] = if number < resp2 {
+            &["--rename-command", "HELLO", ""]
+        } else {
+            &[]
+        };
+        servers.push(Server::start_with(options).await);
+    }
+    servers
+}
+
+async fn client(servers: &[Server]) -> Masters {
+    connect(servers.iter().map(Server::url)).await
+}
+
+/// Whoever waits asks again by itself after five seconds; a call comes long before.
+const BY_CALL: Duration = Duration::from_secs(4);
+
+type Waiting = JoinHandle<(MultiLockGuard, Instant)>;
+
+/// Waits in a task of its own; when this returns it stands in the queue of every server.
+async fn wait_for(name: &'static str, masters: &Masters, servers: &[Server]) -> Waiting {
+    let before = waiters(&servers[0], name).await;
+    let lock = masters.red_lock(name).wait(4 * PATIENT);
+    let waiting = tokio::spawn(async move {
+        let guard = lock.lock().await.expect("in the end");
+        (guard, Instant::now())
+    });
+    for server in servers {
+        until("it stands in the queue", async || {
+            waiters(server, name).await > before
+        })
+        .await;
+    }
+    waiting
+}
+
+/// Takes the lock on all masters without waiting, which listens to nothing.
+async fn hold(masters: &Masters) -> MultiLockGuard {
+    let mut guard = None;
+    until("it is free", async || {
+        guard = masters.multi_lock("a").try_lock().await.ok();
+        guard.is_some()
+    })
+    .await;
+    guard.expect("it is held")
+}
+
+/// Unlocks; how long it took until the waiter was in.
+async fn hand_off(guard: MultiLockGuard, waiting: Waiting) -> (MultiLockGuard, Duration) {
+    let begun = Instant::now();
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let (guard, granted) = waiting.await.expect("no panic");
+    (guard, granted.saturating_duration_since(begun))
+}
+
+/// The channels that are listened to on a server, with the number of those who do.
+async fn listeners(server: &Server) -> Vec<(String, usize)> {
+    let channels = server.command(&["PUBSUB", "CHANNELS", "multilock:*"]).await;
+    let channels: Vec<String> = redis::from_redis_value(channels).expect("texts");
+    let mut command = vec!["PUBSUB", "NUMSUB"];
+    command.extend(channels.iter().map(String::as_str));
+    let counts = server.command(&command).await;
+    redis::from_redis_value(counts).expect("pairs")
+}
+
+/// The channels of clients alone.
+async fn clients(server: &Server) -> Vec<usize> {
+    let all = listeners(server).await.into_iter();
+    let of_clients = all.filter(|(channel, _)| channel != "multilock:connected");
+    of_clients.map(|(_, count)| count).collect()
+}
+
+#[tokio::test]
+async fn waiters_are_called_in_order_where_some_or_all_masters_speak_resp2() {
+    for resp2 in [1, 2, 3] {
+        let servers = servers(resp2).await;
+        let mut guard = held_everywhere(&client(&servers).await.red_lock("a")).await;
+        let (first, second) = (client(&servers).await, client(&servers).await);
+        let first = wait_for("a", &first, &servers).await;
+        let second = wait_for("a", &second, &servers).await;
+        for waiting in [first, second] {
+            let (next, took) = hand_off(guard, waiting).await;
+            assert!(took < BY_CALL, "{resp2} of 3: {took:?}");
+            guard = next;
+        }
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        until_free(&servers, "a").await;
+    }
+}
+
+/// Every waiter counts as a subscriber of its channel, and is gone with its client.
+#[tokio::test]
+async fn a_waiter_is_counted_as_any_subscriber_and_leaves_nothing() {
+    let servers = servers(2).await;
+    let holder = client(&servers).await;
+    let guard = hold(&holder).await;
+    let waiter = client(&servers).await;
+    for (server, connected) in servers.iter().zip([2, 2, 0]) {
+        assert_eq!(clients(server).await, Vec::<usize>::new(), "nobody waits");
+        let all = listeners(server).await.into_iter();
+        assert_eq!(all.map(|(_, count)| count).sum::<usize>(), connected);
+    }
+    let waiting = wait_for("a", &waiter, &servers).await;
+    for server in &servers {
+        assert_eq!(
+            clients(server).await,
+            [1],
+            "when it stands in the queue it listens"
+        );
+    }
+    waiting.abort();
+    let _ = waiting.await;
+    drop(waiter);
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    for server in &servers {
+        until("nobody listens", async || clients(server).await.is_empty()).await;
+        assert_eq!(waiters(server, "a").await, 0);
+    }
+}
+
+/// A hold is renewed, told of its loss, and its orphans are released, as on any masters.
+#[tokio::test]
+async fn holds_are_renewed_and_lost_as_elsewhere() {
+    let servers = servers(3).await;
+    let lease = Duration::from_secs(2);
+    let builder = patient(servers.iter().map(Server::url)).lease(lease);
+    let builder = builder.node_timeout(Duration::from_millis(500));
+    let masters = builder.connect().await.expect("masters");
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    tokio::time::sleep(2 * lease).await;
+    assert!(guard.is_valid(), "it was renewed");
+    servers[0].kill().await;
+    tokio::time::sleep(lease).await;
+    assert!(guard.is_valid(), "a minority is down");
+    servers[1].kill().await;
+    let lost = tokio::time::timeout(PATIENT, guard.lost()).await.expect("told");
+    assert!(!guard.is_valid());
+    assert_eq!(lost.cause, LossCause::Expired);
+}
+
+/// Three stand-ins that know no RESP3, each before a server that does.
+async fn stand_ins(servers: &[Server]) -> Vec<StandIn> {
+    let script = Script::new().says("HELLO", "-NOPROTO unsupported protocol version");
+    let mut stand_ins = Vec::new();
+    for server in servers {
+        stand_ins.push(StandIn::before(server, script.clone()).await);
+    }
+    stand_ins
+}
+
+/// The connection for messages ends under a waiter, with and without the other: both are made anew, the waiter listens
+/// again, and is called.
+#[tokio::test]
+async fn a_waiter_whose_connection_for_messages_ended_is_called_all_the_same() {
+    let servers = servers(0).await;
+    let stand_ins = stand_ins(&servers).await;
+    let holder = client(&servers).await;
+    for whole in [false, true] {
+        let waiter = connect(stand_ins.iter().map(StandIn::url)).await;
+        let guard = hold(&holder).await;
+        let waiting = wait_for("a", &waiter, &servers).await;
+        let before: Vec<_> = stand_ins.iter().map(StandIn::connections).collect();
+        for stand_in in &stand_ins {
+            if whole {
+                stand_in.reset();
+            } else {
+                stand_in.reset_subscribers();
+            }
+        }
+        for (number, server) in servers.iter().enumerate() {
+            until("it listens again, on two new connections", async || {
+                let connections = stand_ins[number].connections();
+                connections >= before[number] + 2 && clients(server).await == [1]
+            })
+            .await;
+        }
+        let (guard, took) = hand_off(guard, waiting).await;
+        assert!(took < BY_CALL, "{took:?}");
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    }
+}
+
+/// From unlock to the next client's grant, over either protocol in turn, in the same run.
+#[tokio::test]
+async fn a_hand_off_takes_as_long_as_over_resp3() {
+    const ROUNDS: usize = 40;
+    let (resp3, resp2) = (servers(0).await, servers(3).await);
+    let mut took = [Vec::new(), Vec::new()];
+    let mut pairs = Vec::new();
+    for servers in [&resp3, &resp2] {
+        pairs.push([client(servers).await, client(servers).await]);
+    }
+    for round in 0..ROUNDS {
+        for (protocol, servers) in [&resp3, &resp2].into_iter().enumerate() {
+            let [one, other] = &pairs[protocol];
+            let (holder, waiter) = if round % 2 == 0 {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            let guard = held_everywhere(&holder.red_lock("a")).await;
+            let waiting = wait_for("a", waiter, servers).await;
+            let (guard, hand_off) = hand_off(guard, waiting).await;
+            took[protocol].push(hand_off);
+            assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        }
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[ROUNDS / 2]
+    };
+    let [resp3, resp2] = took.each_mut().map(median);
+    println!("hand-off: resp3={resp3:?} resp2={resp2:?} (medians of {ROUNDS})");
+    // No tight bound on a shared machine; a timer takes seconds.
+    assert!(
+        resp2 < 10 * resp3 + Duration::from_millis(100),
+        "{resp2:?} against {resp3:?}"
+    );
+}
