@@ -283,8 +283,9 @@ impl Link {
         let class = answer.as_ref().err().and_then(Fault::class);
         // Its role has changed, or it does not know us any more: connect again, look who it is now, and log in. One that
         // has just let us in would do so again.
-        let since = self.since.elapsed();
-        if class == Some(Class::NotMaster) || (class == Some(Class::LoggedOut) && since >= LONGEST_DELAY) {
+        if class == Some(Class::NotMaster)
+            || (class == Some(Class::LoggedOut) && self.since.elapsed() >= LONGEST_DELAY)
+        {
             self.replace();
         }
     }
