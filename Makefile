@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose sim loom fuzz mutants chaos soak model instructions lint
+.PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint
 .PHONY: test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
@@ -66,6 +66,9 @@ model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms 
 
 test-compose: need-cargo ## The tests on real masters, against those of docker-compose.yml
 	@scripts/test-compose.sh
+
+test-servers: need-cargo ## The same on Redis 6.0, 7.0, 8.0 and Valkey 8.1 of Debian's suites (ONLY="redis-6.0", COMPOSE=1 or 2)
+	@scripts/test-servers.sh $(ONLY)
 
 chaos: need-cargo ## Break real masters, links, clocks and clients, and check every promise (CHAOS_SEED, CHAOS_SECONDS)
 	@scripts/install-redis.sh

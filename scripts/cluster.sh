@@ -4,6 +4,7 @@
 #   scripts/cluster.sh down        remove the containers, the network and the volumes
 #   scripts/cluster.sh status      show them
 #   scripts/cluster.sh renew N     replace master N (1 to 5) by one with no data
+# The image is MULTILOCK_REDIS_IMAGE, and Compose is what MULTILOCK_COMPOSE names, if they are set.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,7 +34,9 @@ find_compose() {
     command -v docker >/dev/null 2>&1 ||
         fail "docker is missing; install it (on Debian: apt-get install docker.io docker-compose)"
     docker info >/dev/null 2>&1 || fail "no docker engine answers ('docker info' fails)"
-    if docker compose version >/dev/null 2>&1; then
+    if [ -n "${MULTILOCK_COMPOSE:-}" ]; then
+        compose=$MULTILOCK_COMPOSE
+    elif docker compose version >/dev/null 2>&1; then
         compose="docker compose"
     elif command -v docker-compose >/dev/null 2>&1; then
         compose="docker-compose"

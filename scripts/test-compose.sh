@@ -27,8 +27,10 @@ trap 'exit 143' TERM
 
 "$here/cluster.sh" up
 export MULTILOCK_TEST_CLUSTER=compose
+outcome=0
 # One at a time: the masters are one set, and a test that waits for its turn counts as slow.
 # shellcheck disable=SC2086 # a list of words
-cargo test -q --all-features --test real -- --test-threads=1 $modules
+cargo test -q --all-features --test real -- --test-threads=1 $modules || outcome=1
 # Each fault once, of those that containers can do.
-cargo test -q --all-features --test chaos
+cargo test -q --all-features --test chaos || outcome=1
+exit $outcome
