@@ -11,7 +11,7 @@ shift 2
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 
-[ ! -e "$folder/complete" ] || exit 0
+[ "$(cat "$folder/complete" 2>/dev/null)" != "$suite $*" ] || exit 0
 
 fail() {
     echo "debian-root.sh: $*" >&2
@@ -25,7 +25,7 @@ done
 
 # An apt of its own: it knows this suite alone, and nothing as installed.
 apt=$folder/apt
-rm -rf "$apt" "$folder/root"
+rm -rf "$apt" "$folder/root" "$folder/complete"
 mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$apt/preferences.d"
 : >"$apt/status"
 echo "deb [signed-by=$keys] $mirror $suite main" >"$apt/sources.list"
@@ -57,4 +57,4 @@ for package in "$apt"/archives/*.deb; do
         fail "$package cannot be unpacked"
 done
 rm -rf "$apt" "$folder/root/usr/share/doc" "$folder/root/usr/share/man" "$folder/root/usr/share/locale"
-: >"$folder/complete"
+echo "$suite $*" >"$folder/complete"

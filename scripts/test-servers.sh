@@ -32,10 +32,10 @@ case ${COMPOSE:-1} in 1 | 2) ;; *) fail "COMPOSE is 1 or 2, not '$COMPOSE'" ;; e
 make_compose() {
     folder=$cache/compose-$1
     case $1 in
-    1) suite=bookworm program="/usr/bin/python3 $PWD/$folder/root/usr/bin/docker-compose" ;;
-    2) suite=trixie program=/usr/libexec/docker/cli-plugins/docker-compose ;;
+    1) has=bookworm program="/usr/bin/python3 $PWD/$folder/root/usr/bin/docker-compose" ;;
+    2) has=trixie program=/usr/libexec/docker/cli-plugins/docker-compose ;;
     esac
-    "$here/debian-root.sh" "$suite" "$folder" docker-compose || return
+    "$here/debian-root.sh" "$has" "$folder" docker-compose || return
     root=$PWD/$folder/root
     loader=$(ls "$root"/lib*/ld-linux*.so.* | head -n 1)
     libraries=$(dirname "$(ls "$root"/usr/lib/*/libc.so.6 "$root"/lib/*/libc.so.6 | head -n 1)")
@@ -50,9 +50,13 @@ PROGRAM
     "$MULTILOCK_COMPOSE" version >/dev/null
 }
 
-# So many tests did, by the summaries that the runners print.
-count() {
-    sed -n "s/^test result: .* \([0-9][0-9]*\) $1[;.].*/\1/p" "$2" | awk '{ n += $1 } END { print n + 0 }'
+# How many tests have passed and failed, by the summaries that their runners print: of each fault of the chaos run one.
+counts() {
+    sed -n -e 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed;.*/\1 \2/p' \
+        -e 's/^chaos: .* histories=\([0-9]*\) violations=\([0-9]*\) unexpected=\([0-9]*\).*/\1 \2 \3/p' "$1" |
+        awk '{ failed = $2 + $3; if (NF == 3 && failed > $1) failed = $1
+               passed_all += NF == 3 ? $1 - failed : $1; failed_all += failed }
+             END { print passed_all + 0, failed_all + 0 }'
 }
 
 # The suite on one server.
@@ -74,10 +78,13 @@ run() {
     log=$cache/$name.log
     status=0
     "$here/test-compose.sh" >"$log" 2>&1 || status=$?
-    passed=$(count passed "$log") failed=$(count failed "$log")
+    counted=$(counts "$log")
+    passed=${counted% *} failed=${counted#* }
     if [ "$status" -ne 0 ] || [ "$passed" -eq 0 ]; then
         cat "$log" >&2
         status=1
+        # A suite that ended without a summary counts as one failure.
+        [ "$failed" -gt 0 ] || failed=1
     fi
     echo "servers: name=$make version=$version passed=$passed failed=$failed"
     return "$status"

@@ -101,9 +101,11 @@ async fn commands_are_counted() {
     }
     let stats = server.commandstats().await;
     assert_eq!(stats.get("get"), Some(&3));
+    // Before Redis 7.0 a subcommand is counted under its command.
+    let expected = ["get", "config|resetstat", "config", "ping"];
     let others: Vec<_> = stats
         .keys()
-        .filter(|name| !["get", "config|resetstat", "ping"].contains(&name.as_str()))
+        .filter(|name| !expected.contains(&name.as_str()))
         .collect();
     assert!(
         others.is_empty(),
