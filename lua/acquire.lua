@@ -15,8 +15,8 @@
 --   {stamp, 1, waiting, first}    the same, and so many wait for the names, the first of them with this ticket
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
---   {stamp, 0, ms left, causes[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without a
---                                 TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
+--   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without
+--                                 a TTL). Label is what the client of a holder calls itself, or nothing. One cause for each name: - none; a somebody waits with a smaller ticket;
 --                                 o a hold of this crate's, h a field that is another library's, s a key of
 --                                 another type; in capitals where somebody waits with a smaller ticket, too
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
@@ -130,6 +130,7 @@ else
 
     -- The names come free together when the last of them does.
     local causes, refused_for = {}, nil
+    local one
     lefts = {}
     local function refuse(left)
       if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
@@ -143,7 +144,9 @@ else
         local is_open = shared and queues.is_read(key)
           or redis.pcall('hexists', key, owner) == 1 and (shared or not queues.is_read(key))
         if not is_open then
-          causes[n] = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
+          local of_ours
+          causes[n], of_ours = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
+          one = one or of_ours
           refuse(left)
         end
       end
@@ -176,7 +179,7 @@ else
         end
       end
       local told = table.concat(causes)
-      return {stamp, 0, refused_for, told, token and string.format('%.0f', highest) or nil}
+      return {stamp, 0, refused_for, told, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
     end
 
     local counted, smallest = 0, nil

@@ -3,7 +3,8 @@
 -- KEYS  for each name: the name, its queue
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
 -- report is {type, ms left, waiters, those of them that wait to read, ...}, followed by
---   field 1, count 1, field 2, count 2, ...  for a hash of at most 1024 fields, or read by at most 8192
+--   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields, or read by at most 8192; a label is
+--                                            what the owner's client calls itself, or nothing
 --   the SHA-1 of its value                   for a string: it tells holders apart and gives no secret away
 -- type is 'none' for a free name.
 --
@@ -26,7 +27,12 @@ for i = 1, #KEYS, 2 do
   if kind == 'hash' and redis.call('hget', key, 'mode') == 'read' then most = 8192 end
   local report = {kind, redis.call('pttl', key), type(waiting) == 'number' and waiting or 0, to_read}
   if kind == 'hash' and redis.call('hlen', key) <= most then
-    for _, text in ipairs(redis.call('hgetall', key)) do report[#report + 1] = text end
+    local texts = redis.call('hgetall', key)
+    for j = 1, #texts, 2 do
+      report[#report + 1] = texts[j]
+      report[#report + 1] = texts[j + 1]
+      report[#report + 1] = label_of(texts[j])
+    end
   elseif kind == 'string' then
     report[5] = redis.sha1hex(redis.call('get', key))
   end

@@ -144,7 +144,8 @@ local function queues()
   end
 
   -- Who holds a name: o this crate's clients, whose ids are UUIDs of version 8; h another library's; s whoever made a
-  -- key of another type. Very many that read are looked at only by the number of ours among them.
+  -- key of another type. Very many that read are looked at only by the number of ours among them. Of ours, where they
+  -- were looked at, also one of them.
   local function holder(key, readers)
     -- pcall: a key of another type is an answer here, not an error.
     local fields = redis.pcall('hlen', key)
@@ -154,14 +155,14 @@ local function queues()
       if readers then are_ours = redis.pcall('zcard', readers) == fields - 1 end
       return are_ours and 'o' or 'h'
     end
-    local whose = 'h'
+    local whose, one = 'h', nil
     for _, field in ipairs(redis.call('hkeys', key)) do
       if field ~= 'mode' then
         if string.sub(field, 15, 15) ~= '8' then return 'h' end
-        whose = 'o'
+        whose, one = 'o', field
       end
     end
-    return whose
+    return whose, one
   end
 
   return {

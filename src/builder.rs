@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use crate::client_label::ClientLabel;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
 use crate::hold::client::Client;
@@ -93,6 +94,19 @@ impl MastersBuilder {
         self
     }
 
+    /// What this client calls itself, for people who ask who holds: shown by
+    /// [`inspect`](crate::MultiLock::inspect), by [`LockError::Contended`](crate::LockError::Contended), and by what
+    /// [`force_release`](crate::MultiLock::force_release) took away. `program@host:pid` by default; 1 to 128 bytes
+    /// without control characters.
+    ///
+    /// Each master keeps it under `multilock_client:` and the client's id, in no namespace, for three minutes longer
+    /// than the client's longest lease. The client tells it in the background, when it connects and again every minute.
+    /// A user who may not write there has none; nothing else depends on it.
+    pub fn client_label(mut self, label: impl Into<String>) -> Self {
+        self.config.client_label = ClientLabel::new(label);
+        self
+    }
+
     /// How long a round waits for a master. 50 ms by default.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.config.node_timeout = timeout;
@@ -172,6 +186,7 @@ impl MastersBuilder {
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
         let addresses = self.addresses()?;
+        let connection_name = connection_name(addresses.len());
         // Before any master is touched, and not within the time that a connection has.
         let shared = if self.shares_tls(&addresses) {
             Some(Tls::load(self.tls_files).await?)
@@ -188,6 +203,7 @@ impl MastersBuilder {
                 allow_eviction: self.config.allow_eviction,
                 allow_unknown: self.config.allow_unknown,
                 strict: self.config.strict,
+                connection_name: Arc::clone(&connection_name),
             }) as Box<dyn Endpoint>
         };
         let nodes = self.nodes.into_iter().zip(addresses).map(server).collect();
@@ -237,6 +253,12 @@ impl MastersBuilder {
     pub(crate) fn into_config(self) -> Config {
         self.config
     }
+}
+
+/// What `CLIENT LIST` shows of the connections of one pool, on each of its masters: so one sees who lists other masters.
+/// Its id is drawn apart from the client's, which is a part of its owners.
+fn connection_name(masters: usize) -> Arc<str> {
+    format!("multilock:{}:{masters}", Chance::from_host().uuid()).into()
 }
 
 /// Starts a pool and waits until it can be used.

@@ -11,7 +11,7 @@ use crate::hold::client::Client;
 use crate::hold::release::Release;
 use crate::hold::tenure::Tenure;
 use crate::masters::Masters;
-use crate::node::DeferredRelease;
+use crate::node::{DeferredRelease, label};
 
 /// What becomes of the holds when a pool is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,13 @@ impl Masters {
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         let quiet = pool.config.node_timeout * SILENT;
         let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
+        if holds == Closing::Release && kept == 0 {
+            // What is left of it elsewhere is still to be known by its label.
+            let settled = pool.slots.iter().zip(&owed).filter(|(_, owed)| **owed == 0);
+            let withdrawn =
+                settled.map(|(slot, _)| label::withdraw(slot, client.id, pool.config.node_timeout));
+            join_all(withdrawn).await;
+        }
         pool.stop().await;
         let (released, of) = client.released.count();
         let mut closed = Closed {

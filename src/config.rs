@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client_label::ClientLabel;
 use crate::error::InvalidInput;
 use crate::namespace::Namespace;
 use crate::time::validity::{RESOLUTION, drift, outlived};
@@ -29,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) quarantine: Quarantine,
     pub(crate) strict: bool,
     pub(crate) namespace: Namespace,
+    pub(crate) client_label: ClientLabel,
 }
 
 /// What a server may leave unsaid of itself.
@@ -74,6 +76,7 @@ impl Default for Config {
             quarantine: Quarantine::Auto,
             strict: false,
             namespace: Namespace::default(),
+            client_label: ClientLabel::default(),
         }
     }
 }
@@ -109,6 +112,7 @@ impl Config {
             ));
         }
         self.namespace.check()?;
+        self.client_label.check()?;
         let smallest = Duration::from_millis(1);
         in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;

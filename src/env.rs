@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::builder::MastersBuilder;
+use crate::client_label::ClientLabel;
 use crate::config::{Config, Quarantine};
 use crate::credentials::Provider;
 use crate::error::{ConnectError, InvalidInput};
@@ -37,7 +38,7 @@ impl Masters {
     ///   read once.
     /// - `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     ///   `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
-    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
+    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
     ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE` and `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// # Errors
@@ -178,6 +179,9 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     fn configure(&self, config: &mut Config) -> Result<(), InvalidInput> {
         if let Some(namespace) = (self.0)("MULTILOCK_NAMESPACE") {
             config.namespace = Namespace::new(namespace);
+        }
+        if let Some(label) = (self.0)("MULTILOCK_CLIENT_LABEL") {
+            config.client_label = ClientLabel::new(label);
         }
         self.duration("MULTILOCK_LEASE", &mut config.lease)?;
         config.max_lease = self.value("MULTILOCK_MAX_LEASE", DURATION, duration)?;

@@ -4,7 +4,7 @@
 //! somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
 //! acquire of his may still be on its way there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -14,7 +14,7 @@ use crate::holder::Holder;
 use crate::inspect::{MODE, look};
 use crate::names::Names;
 use crate::protocol::calls;
-use crate::protocol::reply::{self, Entry, Report};
+use crate::protocol::reply::{self, Entry, FieldEntry, Report};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::{Vote, Votes};
@@ -55,7 +55,11 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         let votes = pool.evidence(&votes);
         return Err(LockError::Unreachable { votes });
     }
-    let Seen { holders, spared } = seen(pool, names, &sights);
+    let Seen {
+        holders,
+        labels,
+        spared,
+    } = seen(pool, names, &sights);
     let portions = portions(&holders);
     let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
     let asked: Vec<(usize, u64)> = sights.iter().enumerate().filter_map(seen_at).collect();
@@ -75,7 +79,7 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         }
     }
     let votes = pool.evidence(&votes);
-    let former = former(holders);
+    let former = former(holders, &labels);
     tracing::warn!(%names, former = former.len(), granted = votes.granted(), "lock taken away by force");
     if votes.granted() < needed {
         return Err(LockError::Unreachable { votes });
@@ -91,17 +95,22 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
 struct Seen {
     /// For each name, everybody who has it on any master.
     holders: Vec<BTreeSet<Arc<str>>>,
+    /// What their clients call themselves.
+    labels: BTreeMap<Arc<str>, Arc<str>>,
     spared: Vec<Spared>,
 }
 
 fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
     let mut seen = Seen {
         holders: vec![BTreeSet::new(); names.len()],
+        labels: BTreeMap::new(),
         spared: Vec::new(),
     };
     for (slot, sight) in pool.slots.iter().zip(sights) {
         let entries = sight.iter().flat_map(|report| &report.entries);
         for ((name, known), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
+            let labelled = |entry: &FieldEntry| Some((entry.field.as_str().into(), entry.label.clone()?));
+            seen.labels.extend(entry.fields.iter().filter_map(labelled));
             match holders(entry) {
                 Some(holders) => known.extend(holders),
                 None => seen.spared.push(Spared {
@@ -134,9 +143,9 @@ fn holders(entry: &Entry) -> Option<Vec<Arc<str>>> {
         ("none", _) => Some(Vec::new()),
         ("string", Some(digest)) => Some(vec![format!("string:{digest}").into()]),
         ("hash", _) => {
-            let owners = entry.fields.iter().filter(|(field, _)| field != MODE);
-            let owners = owners.map(|(field, count)| {
-                let is_owner = field.contains(':') && count.parse::<u64>().is_ok();
+            let owners = entry.fields.iter().filter(|entry| entry.field != MODE);
+            let owners = owners.map(|FieldEntry { field, value, .. }| {
+                let is_owner = field.contains(':') && value.parse::<u64>().is_ok();
                 is_owner.then(|| field.as_str().into())
             });
             let owners: Vec<Arc<str>> = owners.collect::<Option<_>>()?;
@@ -162,9 +171,13 @@ fn begin(
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node)
 }
 
-fn former(holders: Vec<BTreeSet<Arc<str>>>) -> Vec<Holder> {
+fn former(holders: Vec<BTreeSet<Arc<str>>>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<Holder> {
     let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
     former.sort_unstable();
     former.dedup();
-    former.into_iter().map(Holder).collect()
+    let holder = |owner: Arc<str>| {
+        let label = labels.get(&owner).cloned();
+        Holder::new(owner, label)
+    };
+    former.into_iter().map(holder).collect()
 }

@@ -144,7 +144,10 @@ impl<M: Mode> MultiLockGuard<M> {
 
     /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
     pub fn holder(&self) -> Holder {
-        Holder(self.tenure().field.text().into())
+        Holder::new(
+            self.tenure().field.text(),
+            Some(self.inner.entry.client.pool.label.clone()),
+        )
     }
 
     /// Makes the hold last for `lease` from now. What is left is only ever raised.

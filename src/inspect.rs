@@ -9,7 +9,7 @@ use crate::holder::Holder;
 use crate::names::Names;
 use crate::node::Slot;
 use crate::protocol::calls;
-use crate::protocol::reply::{self, Entry, Report};
+use crate::protocol::reply::{self, Entry, FieldEntry, Report};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::Vote;
@@ -145,15 +145,15 @@ fn read(entry: &Entry) -> NodeState {
         kind: entry.kind.clone(),
         remaining,
     };
-    let mode = entry.fields.iter().find(|(field, _)| field == MODE);
-    let owners = || entry.fields.iter().filter(|(field, _)| field != MODE);
-    let of = |owner: &str| Holder(owner.into());
+    let mode = entry.fields.iter().find(|entry| entry.field == MODE);
+    let owners = || entry.fields.iter().filter(|entry| entry.field != MODE);
+    let of = |entry: &FieldEntry| Holder::new(entry.field.as_str(), entry.label.clone());
     let only = || {
         let mut owners = owners();
-        let (Some((owner, count)), None) = (owners.next(), owners.next()) else {
+        let (Some(owner), None) = (owners.next(), owners.next()) else {
             return None;
         };
-        Some((of(owner), count.parse().ok()?))
+        Some((of(owner), owner.value.parse().ok()?))
     };
     if entry.kind != "hash" {
         return if entry.kind == "none" {
@@ -162,9 +162,9 @@ fn read(entry: &Entry) -> NodeState {
             foreign()
         };
     }
-    match mode.map(|(_, mode)| mode.as_str()) {
+    match mode.map(|mode| mode.value.as_str()) {
         Some("read") => NodeState::Read {
-            holders: owners().map(|(owner, _)| of(owner)).collect(),
+            holders: owners().map(of).collect(),
             remaining,
         },
         Some("write") => only().map_or_else(foreign, |(holder, count)| NodeState::Write {
@@ -197,11 +197,15 @@ fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
     on_enough(holders.collect(), needed)
 }
 
-/// Those that are on so many masters.
+/// Those that are on so many masters; each with its label, if any of these knows it.
 fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
-    holders.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    holders.sort_unstable_by(|one, other| one.owner.cmp(&other.owner));
     let same = holders
         .chunk_by(|one, other| one == other)
         .filter(|same| same.len() >= needed);
-    same.map(|same| same[0].clone()).collect()
+    let told = |same: &[&Holder]| {
+        let known = same.iter().find(|holder| holder.client_label().is_some());
+        Holder::clone(known.unwrap_or(&same[0]))
+    };
+    same.map(told).collect()
 }

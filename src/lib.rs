@@ -6,6 +6,7 @@ mod acquire;
 pub mod architecture {}
 mod builder;
 mod capabilities;
+mod client_label;
 mod closing;
 mod config;
 mod credentials;

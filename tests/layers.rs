@@ -8,7 +8,7 @@ use std::path::Path;
 const LAYERS: [&[&str]; 17] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
-    &["config", "credentials", "names", "namespace", "policy"],
+    &["config", "credentials", "names", "namespace", "client_label", "policy"],
     &["protocol"],
     &["node"],
     &["round"],

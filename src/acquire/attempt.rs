@@ -158,10 +158,11 @@ impl<'a> Acquisition<'a> {
     /// unreachable is worth the answers that are on their way.
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
-            let reply = Reply::acquired(answer);
+            let mut reply = Reply::acquired(answer);
             self.proposal.saw(&reply);
             self.tally.count(&reply);
-            self.obstruction.add(reply.causes.as_deref().unwrap_or_default());
+            let causes = reply.causes.as_deref().unwrap_or_default();
+            self.obstruction.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {

@@ -28,7 +28,12 @@ impl Refusal {
         let refusal = match tally.obstacle() {
             Some(Obstacle::Held) => {
                 let retry_after = held_for(terms, tally, &votes);
-                let error = |votes| LockError::Contended { retry_after, votes };
+                let holder = obstruction.holder.clone();
+                let error = |votes| LockError::Contended {
+                    holder,
+                    retry_after,
+                    votes,
+                };
                 Self::with_votes(terms, Obstacle::Held, votes, error)
             }
             _ if tally.final_faults() >= tally.blocking() => {
@@ -49,7 +54,11 @@ impl Refusal {
     /// Too few of the votes count that were given.
     pub(crate) fn split(terms: &Terms, votes: Vec<Vote>) -> Self {
         let retry_after = terms.client.pool.config.node_timeout;
-        let error = |votes| LockError::Contended { retry_after, votes };
+        let error = |votes| LockError::Contended {
+            holder: None,
+            retry_after,
+            votes,
+        };
         Self::with_votes(terms, Obstacle::Split, votes, error)
     }
 

@@ -48,8 +48,11 @@ pub enum LockError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Others hold it, or several contenders got a part each.
-    #[error("held by another, worth trying again in {}: {votes}", Rounded(*.retry_after))]
+    #[error("held by {}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), Rounded(*.retry_after))]
     Contended {
+        /// What the client calls itself that holds ([`client_label`](crate::MastersBuilder::client_label)), or one of
+        /// them, where a master told. `None` for other libraries' clients, and where nobody holds any more.
+        holder: Option<Arc<str>>,
         /// When a new attempt could succeed at the earliest, unless the holder releases before.
         retry_after: Duration,
         /// What every master answered.

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -41,6 +42,9 @@ pub(crate) struct KeeperContext {
     pub(crate) node: Box<dyn Endpoint>,
     /// The client's half of every owner field.
     pub(crate) client: Uuid,
+    /// What the client calls itself, and for how long a master is to keep that.
+    pub(crate) label: Arc<str>,
+    pub(crate) label_kept: Duration,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) chance: Arc<Chance>,
@@ -224,7 +228,7 @@ impl Keeper {
     /// why it did.
     async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> &'static str {
         let deferrals = self.slot.deferrals();
-        let mut agreeing = pin!(self.keep_agreed(link));
+        let mut agreeing = pin!(join(self.keep_agreed(link), self.keep_labelled(link)));
         let mut pace = Pace::new(&self.context.chance, self.context.node_timeout);
         loop {
             let next = pace.send(deferrals, link);
@@ -233,7 +237,7 @@ impl Keeper {
                 biased;
                 _ = &mut *driver => return "connection closed by the server",
                 () = link.replacement_wanted() => return "no answer; connection is being replaced",
-                () = &mut agreeing => {}
+                _ = &mut agreeing => {}
                 () = deferrals.news() => {}
                 strays = self.slot.strayed() => self.leave(link, strays),
                 () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),

@@ -13,6 +13,7 @@ pub(crate) mod courtesy;
 mod deferred;
 mod inbox;
 mod keeper;
+pub(crate) mod label;
 mod pace;
 mod redis;
 mod slot;

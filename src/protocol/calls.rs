@@ -30,18 +30,19 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, "acquire", behind "queue");
+script!(ACQUIRE, "acquire", behind "labels", behind "queue");
 script!(EXTEND, "extend");
 script!(RELEASE, "release", behind "queue", behind "readers");
 script!(DOWNGRADE, "downgrade", behind "queue");
 script!(RETAIN, "retain", behind "queue");
 script!(LEAVE, "leave", behind "queue");
-script!(INSPECT, "inspect");
+script!(INSPECT, "inspect", behind "labels");
 script!(FORCE, "force", behind "queue", behind "readers");
 script!(CHARTER_SCRIPT, "charter");
+script!(LABEL, "label");
 
 /// All scripts, to be loaded when a connection is set up.
-pub(crate) static ALL: [&Script; 9] = [
+pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE,
     &EXTEND,
     &RELEASE,
@@ -51,6 +52,7 @@ pub(crate) static ALL: [&Script; 9] = [
     &INSPECT,
     &FORCE,
     &CHARTER_SCRIPT,
+    &LABEL,
 ];
 
 /// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
@@ -397,6 +399,22 @@ pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool) -> Arc<Reques
     call.ms(agreed.in_force);
     call.number(masters as u64);
     call.flag(moved);
+    call.done()
+}
+
+/// `lua/label.lua`: what a client calls itself, to be kept for so long.
+pub(crate) fn label(client: Uuid, label: &str, kept: Duration) -> Arc<Request> {
+    let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
+    call.word(&keys::client(client));
+    call.word(label);
+    call.ms(kept);
+    call.done()
+}
+
+/// The same, to take it back.
+pub(crate) fn unlabel(client: Uuid) -> Arc<Request> {
+    let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
+    call.word(&keys::client(client));
     call.done()
 }
 

@@ -24,6 +24,9 @@ const QUEUE: &str = "multilock_queue";
 const BEATS: &str = "multilock_beats";
 const READERS: &str = "multilock_readers";
 
+/// How the key begins under which a client says what it calls itself (`lua/labels.lua`).
+pub(crate) const CLIENT: &str = "multilock_client:";
+
 /// How the channel begins on which a client is called (`lua/queue.lua`).
 const CALLS: &str = "multilock:";
 
@@ -118,6 +121,11 @@ pub(crate) fn calls(client: Uuid) -> String {
     format!("{CALLS}{client}")
 }
 
+/// The key under which a client says what it calls itself.
+pub(crate) fn client(client: Uuid) -> String {
+    format!("{CLIENT}{client}")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -166,8 +174,16 @@ mod tests {
     }
 
     #[test]
+    fn labels_stand_where_the_scripts_look_for_them() {
+        let script = include_str!("../../lua/labels.lua");
+        assert!(script.contains(&format!("redis.pcall('get', '{CLIENT}' .. client)")));
+        assert!(client(Uuid::nil()).starts_with("multilock_client:00000000-"));
+    }
+
+    #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
-        for key in [CHARTER, MASTERS, MARKER] {
+        let client = client(Uuid::nil());
+        for key in [CHARTER, MASTERS, MARKER, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [

@@ -1,10 +1,12 @@
 //! What the Lua files answer: each answer is read here, once, and becomes a vote with what it tells beside.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
+use crate::client_label;
 use crate::protocol::fault::Fault;
 use crate::protocol::reckoning::Agreed;
 use crate::votes::Vote;
@@ -96,6 +98,8 @@ pub(crate) struct Reply {
     pub(crate) vote: Vote,
     /// Why it was refused: a letter for each name.
     pub(crate) causes: Option<Box<str>>,
+    /// What the client calls itself that it was refused for, where the master knows.
+    pub(crate) holder: Option<Arc<str>>,
     /// Granted, and the token was above all that was stored, where it had to be.
     pub(crate) accepted: bool,
     /// Who waits behind a grant.
@@ -135,6 +139,7 @@ impl From<Vote> for Reply {
         Self {
             vote,
             causes: None,
+            holder: None,
             accepted: false,
             behind: Behind::default(),
             highest: 0,
@@ -176,10 +181,19 @@ pub(crate) struct Entry {
     /// How many wait for it, and how many of these to read.
     pub(crate) waiting: u64,
     pub(crate) waiting_to_read: u64,
-    /// Of a hash, with their values.
-    pub(crate) fields: Vec<(String, String)>,
+    /// Of a hash.
+    pub(crate) fields: Vec<FieldEntry>,
     /// Of a string's value.
     pub(crate) digest: Option<String>,
+}
+
+/// A field of a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldEntry {
+    pub(crate) field: String,
+    pub(crate) value: String,
+    /// What the client calls itself whose field it is, where the master knows.
+    pub(crate) label: Option<Arc<str>>,
 }
 
 /// A stamp and what comes after it; a stamp alone grants.
@@ -218,7 +232,14 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(2)] => Some(Vote::NotHeld.into()),
         [Value::Int(-1)] => Some(Vote::Revoked.into()),
         [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),
-        [Value::Int(0), Value::Int(left), causes, highest] => refused(*left, causes, whole_number(highest)?),
+        [Value::Int(0), Value::Int(left), causes, label] => Some(Reply {
+            holder: told(label),
+            ..refused(*left, causes, 0)?
+        }),
+        [Value::Int(0), Value::Int(left), causes, label, highest] => Some(Reply {
+            holder: told(label),
+            ..refused(*left, causes, whole_number(highest)?)?
+        }),
         _ => None,
     }
 }
@@ -238,6 +259,11 @@ fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
         highest,
         ..Vote::Refused { remaining }.into()
     })
+}
+
+/// What a client calls itself, where that is known.
+fn told(label: &Value) -> Option<Arc<str>> {
+    client_label::told(&text(label)?)
 }
 
 /// What a master stores of what clients have agreed upon, and of how many masters it is one.
@@ -339,8 +365,14 @@ fn parse_entry(value: &Value) -> Option<Entry> {
         return None;
     };
     let fields = parts
-        .chunks_exact(2)
-        .map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
+        .chunks_exact(3)
+        .map(|part| {
+            Some(FieldEntry {
+                field: text(&part[0])?,
+                value: text(&part[1])?,
+                label: told(&part[2]),
+            })
+        })
         .collect::<Option<_>>()?;
     let digest = match parts {
         [digest] => Some(text(digest)?),

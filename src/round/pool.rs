@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::error::Unchartered;
 use crate::node::channels::Topics;
+use crate::node::label;
 use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
 use crate::protocol::calls::{CallContext, Marking};
@@ -32,6 +33,8 @@ use crate::votes::{Vote, Votes};
 pub(crate) struct Pool {
     /// The client's half of every owner field.
     pub(crate) id: Uuid,
+    /// What the client calls itself.
+    pub(crate) label: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
@@ -81,6 +84,8 @@ impl Pool {
         let servers = Arc::new(KnownServers::new(nodes.len()));
         let membership = Arc::new(Membership::new(nodes.len()));
         let id = chance.uuid();
+        let label = config.client_label.text();
+        let label_kept = label::kept(config.longest_lease());
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let relieved = Arc::new(Notify::new());
@@ -96,6 +101,8 @@ impl Pool {
             let context = KeeperContext {
                 node,
                 client: id,
+                label: Arc::clone(&label),
+                label_kept,
                 topics: Arc::clone(&topics),
                 chance: Arc::clone(&chance),
                 servers: Arc::clone(&servers),
@@ -111,6 +118,7 @@ impl Pool {
         let background = slots.iter().zip(nodes).map(keep).collect();
         let pool = Arc::new(Self {
             id,
+            label,
             slots,
             topics,
             config,

@@ -330,6 +330,7 @@ async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
     let acquire = concat!(
+        include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
         include_str!("../../lua/acquire.lua")
     );
@@ -378,6 +379,7 @@ async fn lost_reply_same_token() {
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
     let acquire = concat!(
+        include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
         include_str!("../../lua/acquire.lua")
     );

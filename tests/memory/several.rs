@@ -80,7 +80,7 @@ async fn a_try_is_all_or_nothing() {
     assert!(
         refused
             .to_string()
-            .starts_with("lock 2 of the set: held by another"),
+            .starts_with("lock 2 of the set: held by memory-"),
         "{refused}"
     );
     settle().await;

@@ -31,7 +31,10 @@ async fn next_message(listener: &mut redis::aio::PubSub) -> String {
 /// Contended on behalf of a key that lives for `left`, or for ever.
 #[track_caller]
 fn assert_contended(error: &LockError, left: Option<Duration>) {
-    let LockError::Contended { retry_after, votes } = error else {
+    let LockError::Contended {
+        retry_after, votes, ..
+    } = error
+    else {
         panic!("{error}");
     };
     let expected = left.unwrap_or(LEASE);
@@ -311,7 +314,7 @@ async fn the_scripts_by_hand() {
     };
     for parts in [acquire(you, "600000").await, extended] {
         assert!(
-            matches!(parts[..], [Value::Int(0), Value::Int(300_001..=600_000), _]),
+            matches!(parts[..], [Value::Int(0), Value::Int(300_001..=600_000), _, ..]),
             "{parts:?}"
         );
     }

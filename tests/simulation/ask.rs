@@ -198,7 +198,10 @@ pub(crate) async fn force(world: &World, seat: &Seat, name: &str) {
     let forced = seat.masters().red_lock(name).force_release().await;
     let confirmed = forced.is_ok();
     let former = forced.map(|forced| forced.former).unwrap_or_default();
-    let former: Vec<String> = former.iter().map(ToString::to_string).collect();
+    let former: Vec<String> = former
+        .iter()
+        .map(|holder| holder.redacted_owner().to_string())
+        .collect();
     let former = world.history.with(|record| {
         let known = |owner: &String| record.holds.iter().rposition(|hold| hold.owner == *owner);
         former.iter().filter_map(known).collect()

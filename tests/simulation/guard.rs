@@ -67,7 +67,7 @@ impl Guard {
     }
 
     pub(crate) fn holder(&self) -> String {
-        with!(self, guard => guard.holder().to_string())
+        with!(self, guard => guard.holder().redacted_owner().to_string())
     }
 
     pub(crate) fn cancellation_token(&self) -> CancellationToken {

@@ -121,7 +121,7 @@ impl World {
         guard: &MultiLockGuard<M>,
     ) -> HoldId {
         let grant = Grant {
-            owner: guard.holder().to_string(),
+            owner: guard.holder().redacted_owner().to_string(),
             token: guard.fencing_token().get(),
             validity: guard.validity(),
             cancelled: guard.cancellation_token(),

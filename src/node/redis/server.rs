@@ -40,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) allow_unknown: Unknowns,
     /// Whether its memory is to be marked.
     pub(crate) strict: bool,
+    /// How `CLIENT LIST` shows the connections.
+    pub(crate) connection_name: Arc<str>,
 }
 
 impl Endpoint for Server {
@@ -160,7 +162,7 @@ impl Server {
             client_id: None,
         };
         let login = Login::new(self.address.info.redis_settings(), credentials);
-        let logging_in = async { Ok((log_in(&pipe, &login).await?, client_id(&pipe).await)) };
+        let logging_in = async { Ok((log_in(&pipe, &login, &self.connection_name).await?, client_id(&pipe).await)) };
         let logged_in: Result<_, NodeError> = line.with(logging_in).await;
         (line.resp3, line.client_id) = logged_in?;
         Ok(line)

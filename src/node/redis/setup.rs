@@ -1,5 +1,6 @@
 //! How a connection introduces itself to a server.
 
+use futures::future::join_all;
 use redis::{Cmd, RedisConnectionInfo, Value};
 
 use super::pipeline::Pipe;
@@ -10,8 +11,13 @@ use crate::protocol::fault::{Class, Fault};
 /// The user whose password a URL without a user gives.
 const DEFAULT_USER: &str = "default";
 
-/// Logs in; whether the server speaks RESP3, without which notices need a connection of their own.
-pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>) -> Result<bool, NodeError> {
+/// Logs in, and says by what name `CLIENT LIST` is to show the connection; whether the server speaks RESP3, without which
+/// notices need a connection of their own.
+pub(super) async fn log_in(
+    pipe: &Pipe,
+    login: &Login<'_>,
+    connection_name: &str,
+) -> Result<bool, NodeError> {
     let resp3 = match pipe.ask(&login.hello()).await {
         Err(fault) if speaks_no_resp3(&fault) => false,
         answer => {
@@ -33,12 +39,14 @@ pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>) -> Result<bool, NodeE
         select.arg(login.db);
         ask(pipe, &select).await?;
     }
-    for (what, value) in [("LIB-NAME", "multilock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
-        let mut name = redis::cmd("CLIENT");
-        name.arg("SETINFO").arg(what).arg(value);
+    let introductions = [
+        &["SETNAME", connection_name][..],
         // Not known before Redis 7.2.
-        let _ = pipe.ask(&name).await;
-    }
+        &["SETINFO", "LIB-NAME", "multilock"],
+        &["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")],
+    ];
+    // Nothing depends on them, and an ACL may deny them.
+    join_all(introductions.map(|words| pipe.ask(redis::cmd("CLIENT").arg(words)))).await;
     Ok(resp3)
 }
 

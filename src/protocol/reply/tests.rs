@@ -33,14 +33,31 @@ fn replies_are_read() {
         let reply = Reply::acquired(Ok(odd));
         assert!(matches!(&reply.vote, Vote::Unknown { .. }) && reply.vote.may_have_granted());
     }
-    let refused = [Value::Int(0), Value::Int(1500), bulk("oa"), bulk("9")];
+    let refused = [
+        Value::Int(0),
+        Value::Int(1500),
+        bulk("oa"),
+        bulk("billing@host:1"),
+        bulk("9"),
+    ];
     let remaining = Some(Duration::from_millis(1500));
     let reply = Reply {
         causes: Some("oa".into()),
+        holder: Some("billing@host:1".into()),
         highest: 9,
         ..Vote::Refused { remaining }.into()
     };
     assert_eq!(acquired(&refused), reply);
+    // A master tells whatever stands under the key.
+    for odd in ["", "a\x1b[2J"] {
+        let told = acquired(&[Value::Int(0), Value::Int(1500), bulk("oa"), bulk(odd)]);
+        let unknown = Reply {
+            holder: None,
+            highest: 0,
+            ..reply.clone()
+        };
+        assert_eq!(told, unknown, "{odd:?}");
+    }
     let elsewhere = Value::Array(vec![Value::Int(0), Value::Int(-1), bulk("list")]);
     let mixed = [
         Value::Int(1),
@@ -128,10 +145,17 @@ fn what_a_master_keeps_is_read() {
         Value::Int(1),
         bulk("b:1"),
         bulk("2"),
+        bulk("billing@host:1"),
         bulk("b:2"),
         bulk("1"),
+        bulk(""),
     ];
-    let fields = vec![("b:1".into(), "2".into()), ("b:2".into(), "1".into())];
+    let field = |field: &str, value: &str, label: Option<&str>| FieldEntry {
+        field: field.into(),
+        value: value.into(),
+        label: label.map(Into::into),
+    };
+    let fields = vec![field("b:1", "2", Some("billing@host:1")), field("b:2", "1", None)];
     let held = Entry {
         fields,
         ..kept("hash", Some(900))

@@ -28,6 +28,7 @@ fn accepts(master: &Master, token: u64) -> bool {
     let token = token.to_string();
     let args = ["me:1", "1", "1000", "0", "30000", "", "1", &token, &token, "0"];
     let acquire = concat!(
+        include_str!("../../../lua/labels.lua"),
         include_str!("../../../lua/queue.lua"),
         include_str!("../../../lua/acquire.lua")
     );

@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use super::foreign::read_write::Mode;
 
 const ACQUIRE: &str = concat!(
+    include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/acquire.lua")
 );

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::server::Server;
 
 const ACQUIRE: &str = concat!(
+    include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/acquire.lua")
 );

@@ -146,11 +146,12 @@ impl Server {
     }
 
     /// All keys, sorted, but the largest fencing tokens, which are meant to outlast the locks, and what
-    /// belongs to the set of masters.
+    /// belongs to the set of masters or to a client.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("multilock_fence:"));
         keys.retain(|key| key != "multilock_charter" && key != "multilock_masters");
+        keys.retain(|key| !key.starts_with("multilock_client:"));
         keys.sort();
         keys
     }

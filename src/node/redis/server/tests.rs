@@ -50,6 +50,7 @@ async fn connect_to(stand_in: &StandIn, predecessor: Option<&Peer>) -> Result<Pe
         allow_eviction: false,
         allow_unknown: Unknowns::default(),
         strict: false,
+        connection_name: "multilock".into(),
     };
     let connected = server.connect(predecessor, Arc::new(|_: &str, _: &str| {})).await;
     connected.map(|connection| connection.peer)

@@ -1,0 +1,126 @@
+//! What a client calls itself, for people who ask who holds.
+
+use std::sync::Arc;
+
+use crate::error::InvalidInput;
+
+/// The longest label, in bytes.
+const MAX_BYTES: usize = 128;
+
+/// Where none was given, it is made when the client connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientLabel(Option<String>);
+
+impl ClientLabel {
+    pub(crate) fn new(label: impl Into<String>) -> Self {
+        Self(Some(label.into()))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        let Some(text) = &self.0 else { return Ok(()) };
+        if is_fit(text) {
+            return Ok(());
+        }
+        let value = if text.len() > MAX_BYTES {
+            format!("a label of {} bytes", text.len())
+        } else {
+            format!("{text:?}")
+        };
+        let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
+        Err(InvalidInput::new("client_label", value, allowed))
+    }
+
+    /// The label, or `program@host:pid`.
+    pub(crate) fn text(&self) -> Arc<str> {
+        self.0.as_deref().map_or_else(of_process, Into::into)
+    }
+}
+
+/// A label that a master told, unless it is none that a client of this crate gives itself.
+pub(crate) fn told(text: &str) -> Option<Arc<str>> {
+    is_fit(text).then(|| text.into())
+}
+
+fn is_fit(text: &str) -> bool {
+    (1..=MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+fn of_process() -> Arc<str> {
+    let path = std::env::current_exe().unwrap_or_default();
+    let program = path.file_stem().unwrap_or_default().to_string_lossy();
+    composed(&program, &host(), std::process::id()).into()
+}
+
+/// As much of program and host as there is room for.
+fn composed(program: &str, host: &str, process: u32) -> String {
+    let end = format!(":{process}");
+    let host = shown(host, MAX_BYTES / 2);
+    let program = shown(program, MAX_BYTES - 1 - host.len() - end.len());
+    format!("{program}@{host}{end}")
+}
+
+fn shown(text: &str, most: usize) -> String {
+    let shown = text.chars().filter(|symbol| !symbol.is_control());
+    let mut room = most;
+    let fits = |symbol: &char| {
+        let left = room.checked_sub(symbol.len_utf8());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    shown.take_while(fits).collect()
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_what_it_was_set_to() {
+        assert_eq!(&*ClientLabel::new("billing@host:1").text(), "billing@host:1");
+        let check = |text: &str| ClientLabel::new(text).check().map_err(|error| error.to_string());
+        assert_eq!(check("the münchen job"), Ok(()));
+        assert_eq!(check(&"x".repeat(128)), Ok(()));
+        for (text, value) in [
+            (String::new(), "\"\""),
+            ("a\nb".into(), "\"a\\nb\""),
+            ("x".repeat(129), "a label of 129 bytes"),
+        ] {
+            let error = format!(
+                "client_label: {value} is not allowed; allowed: 1 to 128 bytes without control characters"
+            );
+            assert_eq!(check(&text), Err(error));
+            assert_eq!(told(&text), None, "no client has it");
+        }
+    }
+
+    #[test]
+    fn without_one_it_names_the_process() {
+        let label = ClientLabel::default().text();
+        assert!(
+            label.starts_with("multilock") && told(&label).is_some(),
+            "{label}"
+        );
+        assert!(label.ends_with(&format!(":{}", std::process::id())), "{label}");
+        assert!(
+            label.contains(&format!("@{}:", host())) && !host().is_empty(),
+            "{label}"
+        );
+        assert_eq!(composed("a\tb", "c", 7), "ab@c:7");
+        let long = composed(&"ä".repeat(200), &"h".repeat(64), u32::MAX);
+        assert!(
+            told(&long).is_some_and(|long| long.len() >= MAX_BYTES - 1),
+            "{long}"
+        );
+        assert!(long.ends_with(&format!("ä@{}:4294967295", "h".repeat(64))));
+    }
+}

@@ -1,0 +1,255 @@
+//! Who holds, by what clients call themselves.
+
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Master};
+use multilock::{Closing, ConnectError, Holder, LockError, Masters, NodeState};
+use tokio::time::sleep;
+
+use super::support::{ms, settle};
+
+/// The keys under which a master keeps labels.
+fn keys(master: &Master) -> Vec<String> {
+    let mut keys = master.command(&["KEYS", "*"]).expect("keys");
+    keys.retain(|key| key.starts_with("multilock_client:"));
+    keys
+}
+
+async fn labelled(cluster: &Cluster, label: &str) -> Masters {
+    let builder = Masters::builder().client_label(label);
+    let masters = cluster.connect(builder).await.expect("connects");
+    settle().await;
+    masters
+}
+
+/// The labels that a master keeps, each with the time that it has left.
+fn kept(cluster: &Cluster, node: usize) -> Vec<(String, Duration)> {
+    let master = cluster.master(node);
+    let keys = keys(master).into_iter();
+    keys.map(|key| {
+        let label = master.command(&["GET", &key]).expect("a text").remove(0);
+        (label, master.time_left(&key).expect("an end"))
+    })
+    .collect()
+}
+
+fn holder_of(refused: LockError) -> Option<String> {
+    match refused {
+        LockError::Contended { holder, .. } => holder.map(|holder| holder.to_string()),
+        LockError::TimedOut { last: Some(last), .. } => holder_of(*last),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_refused_or_looks_is_told_who_holds() {
+    let cluster = Cluster::new(3);
+    let billing = labelled(&cluster, "billing@host:1").await;
+    let other = labelled(&cluster, "report@host:2").await;
+    let guard = billing.red_lock(["a", "b"]).try_lock().await.expect("free");
+    assert_eq!(guard.holder().client_label(), Some("billing@host:1"));
+
+    let refused = other.red_lock("a").try_lock().await.expect_err("held");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("held by billing@host:1, worth trying again in"),
+        "{refused}"
+    );
+    assert_eq!(holder_of(refused).as_deref(), Some("billing@host:1"));
+    let unfenced = other
+        .red_lock(["0", "b"])
+        .fenced(false)
+        .try_lock()
+        .await
+        .expect_err("held");
+    assert_eq!(holder_of(unfenced).as_deref(), Some("billing@host:1"));
+    let timed_out = other.red_lock("a").wait(ms(300)).lock().await.expect_err("held");
+    assert_eq!(holder_of(timed_out).as_deref(), Some("billing@host:1"));
+
+    let seen = other.red_lock("a").inspect().await.expect("seen").remove(0);
+    assert_eq!(seen.agreed, Some(guard.holder()));
+    assert_eq!(
+        seen.agreed.as_ref().map(Holder::to_string).as_deref(),
+        Some("billing@host:1")
+    );
+    for (_, state) in &seen.nodes {
+        let NodeState::Held { holder, .. } = state else {
+            panic!("{state:?}");
+        };
+        assert_eq!(holder.client_label(), Some("billing@host:1"));
+    }
+    let forced = other.red_lock(["a", "b"]).force_release().await.expect("forced");
+    assert_eq!(forced.former, [guard.holder()]);
+    assert_eq!(forced.former[0].client_label(), Some("billing@host:1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_are_told_apart() {
+    let cluster = Cluster::new(3);
+    let one = labelled(&cluster, "one").await;
+    let other = labelled(&cluster, "other").await;
+    let _first = one.red_lock("a").read().try_lock().await.expect("free");
+    let _second = other.red_lock("a").read().try_lock().await.expect("read");
+    let seen = one.red_lock("a").inspect().await.expect("seen").remove(0);
+    let mut readers: Vec<_> = seen.readers.iter().filter_map(Holder::client_label).collect();
+    readers.sort_unstable();
+    assert_eq!(readers, ["one", "other"]);
+    let refused = other.red_lock("a").write().try_lock().await.expect_err("read");
+    let told = holder_of(refused).expect("one of them");
+    assert!(readers.contains(&told.as_str()), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_one_master_knows_is_shown() {
+    let cluster = Cluster::new(3);
+    let billing = labelled(&cluster, "billing").await;
+    let guard = billing.red_lock("a").try_lock().await.expect("free");
+    for node in [0, 1] {
+        let master = cluster.master(node);
+        for key in keys(master) {
+            master.command(&["DEL", &key]).expect("deleted");
+        }
+    }
+    let seen = billing.red_lock("a").inspect().await.expect("seen").remove(0);
+    assert_eq!(seen.agreed.expect("held").client_label(), Some("billing"));
+    let forced = billing.red_lock("a").force_release().await.expect("forced");
+    assert_eq!(forced.former[0].client_label(), Some("billing"));
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_libraries_have_no_label() {
+    let cluster = Cluster::new(3);
+    let masters = labelled(&cluster, "ours").await;
+    // As Redisson writes it, whose ids are of another version; and whoever puts a label there is not believed.
+    let id = "5f0c2a1b-0000-4000-8000-000000000000";
+    for master in cluster.iter() {
+        master
+            .command(&["HSET", "a", &format!("{id}:1"), "1"])
+            .expect("written");
+        master
+            .command(&["SET", &format!("multilock_client:{id}"), "redisson"])
+            .expect("written");
+        master.command(&["HSET", "b", "nobody:1", "1"]).expect("written");
+        master.command(&["SET", "c", "token"]).expect("written");
+    }
+    for name in ["a", "b", "c"] {
+        let refused = masters.red_lock(name).try_lock().await.expect_err("held");
+        assert!(refused.to_string().starts_with("held by another, "), "{refused}");
+        let seen = masters.red_lock(name).inspect().await.expect("seen").remove(0);
+        assert_eq!(
+            seen.agreed
+                .and_then(|holder| holder.client_label().map(str::to_owned)),
+            None
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_client_calls_itself_is_not_shown() {
+    let cluster = Cluster::new(1);
+    let masters = labelled(&cluster, "ours").await;
+    let _guard = masters.red_lock("a").try_lock().await.expect("free");
+    let key = keys(cluster.master(0)).remove(0);
+    let long = "x".repeat(129);
+    for odd in [
+        &["SET", &key, "a\nb"][..],
+        &["SET", &key, &long],
+        &["DEL", &key],
+        &["HSET", &key, "a", "1"],
+    ] {
+        cluster.master(0).command(odd).expect("written");
+        let refused = masters.red_lock("a").try_lock().await.expect_err("held");
+        assert_eq!(holder_of(refused), None, "{odd:?}");
+        let seen = masters.red_lock("a").inspect().await.expect("seen").remove(0);
+        assert_eq!(seen.agreed.expect("held").client_label(), None, "{odd:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_outlives_every_hold_of_its_client_and_then_ends() {
+    let cluster = Cluster::new(3);
+    let masters = labelled(&cluster, "billing").await;
+    sleep(Duration::from_secs(600)).await;
+    let [(label, left)] = &kept(&cluster, 0)[..] else {
+        panic!("{:?}", kept(&cluster, 0));
+    };
+    assert_eq!(label, "billing");
+    // The longest lease, and two times that a master may miss what it is told.
+    assert!(*left >= Duration::from_secs(30 + 120), "{left:?}");
+    // A master that has forgotten is told again.
+    cluster.master(1).command(&["FLUSHALL"]).expect("wiped");
+    assert!(kept(&cluster, 1).is_empty());
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(kept(&cluster, 1).len(), 1);
+    drop(masters);
+    sleep(Duration::from_secs(211)).await;
+    assert!((0..3).all(|node| kept(&cluster, node).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_back_is_told() {
+    let cluster = Cluster::new(3);
+    let _masters = labelled(&cluster, "billing").await;
+    cluster.master(2).crash();
+    cluster.master(2).restart(multilock::sim::Keep::Nothing);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(kept(&cluster, 2).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_takes_the_label_back_unless_something_is_left() {
+    let cluster = Cluster::new(3);
+    let masters = labelled(&cluster, "billing").await;
+    let guard = masters.red_lock("a").try_lock().await.expect("free");
+    masters.close(Closing::Release).await;
+    assert!((0..3).all(|node| kept(&cluster, node).is_empty()));
+    drop(guard);
+
+    let leaves = labelled(&cluster, "leaves").await;
+    let _guard = leaves.red_lock("a").try_lock().await.expect("free");
+    leaves.close(Closing::Leave).await;
+    let other = labelled(&cluster, "other").await;
+    let refused = other.red_lock("a").try_lock().await.expect_err("left");
+    assert_eq!(holder_of(refused).as_deref(), Some("leaves"));
+
+    let keeps = labelled(&cluster, "keeps").await;
+    let _kept = keeps
+        .red_lock("b")
+        .at_least(Duration::from_secs(20))
+        .try_lock()
+        .await
+        .expect("free");
+    assert_eq!(keeps.close(Closing::Release).await.kept, 1);
+    let refused = other.red_lock("b").try_lock().await.expect_err("kept");
+    assert_eq!(holder_of(refused).as_deref(), Some("keeps"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uncontended_pair_asks_for_no_label() {
+    let cluster = Cluster::new(3);
+    let masters = labelled(&cluster, "billing").await;
+    let before = cluster.master(0).executed();
+    for _ in 0..50 {
+        let guard = masters.red_lock("a").try_lock().await.expect("free");
+        guard.unlock().await.expect("released");
+    }
+    assert_eq!(cluster.master(0).executed().get("label"), before.get("label"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_cannot_be_shown_is_refused() {
+    let cluster = Cluster::new(1);
+    for (label, value) in [
+        ("", "\"\""),
+        ("a\tb", "\"a\\tb\""),
+        (&"x".repeat(129), "a label of 129 bytes"),
+    ] {
+        let refused = cluster.connect(Masters::builder().client_label(label)).await;
+        let Err(ConnectError::Invalid(invalid)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((invalid.field, invalid.value.as_str()), ("client_label", value));
+    }
+}
