@@ -12,6 +12,9 @@ mod config;
 mod credentials;
 mod env;
 mod error;
+#[cfg(doc)]
+#[doc = include_str!("../docs/faq.md")]
+pub mod faq {}
 mod force;
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -10,13 +10,13 @@ use super::InvalidInput;
 #[non_exhaustive]
 pub enum Unfit {
     /// It replicates another server, so it has no vote of its own.
-    #[error("it is a replica, not a master")]
+    #[error("it is a replica, not a master (see FAQ: replica)")]
     Replica,
     /// It is part of a Redis Cluster, which is not one independent vote.
-    #[error("it is a node of a Redis Cluster; an independent master is needed")]
+    #[error("it is a node of a Redis Cluster; an independent master is needed (see FAQ: cluster)")]
     Cluster,
     /// Its version lacks commands that the protocol needs.
-    #[error("its version {version} is older than {needed}")]
+    #[error("its version {version} is older than {needed} (see FAQ: version)")]
     TooOld {
         /// What the server says it is.
         version: String,
@@ -24,14 +24,15 @@ pub enum Unfit {
         needed: &'static str,
     },
     /// It is the same server as another node, reached by another name.
-    #[error("it is the same server as {other}")]
+    #[error("it is the same server as {other} (see FAQ: same server)")]
     SameServer {
         /// The node that was connected first.
         other: Arc<str>,
     },
     /// It may evict lock keys when its memory is full.
     #[error(
-        "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder"
+        "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder \
+         (see FAQ: eviction)"
     )]
     Evicts {
         /// The server's `maxmemory-policy`.
@@ -40,23 +41,23 @@ pub enum Unfit {
     /// It does not say whether it evicts, so nobody can tell whether it may forget a lock.
     #[error(
         "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
-         set MastersBuilder::allow_unknown_eviction"
+         set MastersBuilder::allow_unknown_eviction (see FAQ: unknown eviction)"
     )]
     UnknownEviction,
     /// It does not say whether it is a master.
     #[error(
         "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
-         MastersBuilder::allow_unknown_role"
+         MastersBuilder::allow_unknown_role (see FAQ: unknown role)"
     )]
     UnknownRole,
     /// Other clients' commands come in between those of a script, so two can be granted the same name.
-    #[error("it is {server}, which does not run scripts atomically; use Redis or Valkey")]
+    #[error("it is {server}, which does not run scripts atomically; use Redis or Valkey (see FAQ: atomic scripts)")]
     ScriptsNotAtomic {
         /// What the server says it is.
         server: String,
     },
     /// It runs no Lua scripts, which are the protocol.
-    #[error("it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua")]
+    #[error("it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua (see FAQ: no scripts)")]
     NoScripts {
         /// The server's own words.
         error: String,
@@ -64,7 +65,7 @@ pub enum Unfit {
     /// It belongs to a set with another number of masters, and so do too many others of the list.
     #[error(
         "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \
-         client, or, once no client uses it with another list, DEL multilock_masters there"
+         client, or, once no client uses it with another list, DEL multilock_masters there (see FAQ: other set)"
     )]
     OtherSet {
         /// The number that it stores under `multilock_masters`.
@@ -73,7 +74,7 @@ pub enum Unfit {
         listed: usize,
     },
     /// It does not let this client in, or not do what the protocol needs.
-    #[error("it denies access: {error}")]
+    #[error("it denies access: {error} (see FAQ: denied)")]
     Denied {
         /// The server's own words.
         error: String,
@@ -119,7 +120,7 @@ pub enum ConnectError {
         reason: Unfit,
     },
     /// Fewer than a majority could be reached.
-    #[error("only {reached} of {} masters could be reached, {needed} are needed: {}", .nodes.len(), NodeReport(.nodes))]
+    #[error("only {reached} of {} masters could be reached, {needed} are needed (see FAQ: too few): {}", .nodes.len(), NodeReport(.nodes))]
     TooFew {
         /// Masters that are connected.
         reached: usize,

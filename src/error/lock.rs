@@ -17,7 +17,7 @@ use crate::votes::Votes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
-     (where it is confirmed, GET multilock_charter begins with {} or more)",
+     (where it is confirmed, GET multilock_charter begins with {} or more; see FAQ: long lease)",
     Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis()
 )]
 #[non_exhaustive]
@@ -67,7 +67,7 @@ pub enum LockError {
     },
     /// The masters granted, but too few of them accepted a fencing token: some were lost between
     /// being asked and being asked for a larger one, or store one that nothing can be above.
-    #[error("too few masters accepted a fencing token: {votes}")]
+    #[error("too few masters accepted a fencing token (see FAQ: fencing token): {votes}")]
     Unfenced {
         /// What every master answered.
         votes: Votes,
@@ -77,7 +77,8 @@ pub enum LockError {
     /// would not help, so [`lock`](crate::MultiLock::lock)
     /// returns it at once.
     #[error(
-        "too many masters cannot be used until their configuration, ours or a key of theirs is changed: {votes}"
+        "too many masters cannot be used until their configuration, ours or a key of theirs is changed \
+         (see FAQ: misconfigured): {votes}"
     )]
     Misconfigured {
         /// What every master answered.

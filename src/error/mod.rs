@@ -16,7 +16,7 @@ pub use self::lock::{LockError, Unchartered};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value} is not allowed; allowed: {allowed}")]
+#[error("{field}: {value} is not allowed; allowed: {allowed}{}", Entry(.field))]
 #[non_exhaustive]
 pub struct InvalidInput {
     /// The option or variable that holds the value.
@@ -25,6 +25,18 @@ pub struct InvalidInput {
     pub value: String,
     /// What would be accepted.
     pub allowed: String,
+}
+
+/// Where the FAQ says more of an option.
+struct Entry<'a>(&'a str);
+
+impl fmt::Display for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => f.write_str(" (see FAQ: nodes)"),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl InvalidInput {

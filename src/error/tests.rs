@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::LockError;
+use super::{ConnectError, InvalidInput, LockError, Unchartered, Unfit};
 use crate::votes::{Vote, Votes};
 
 const MS: Duration = Duration::from_millis(1);
@@ -62,5 +62,103 @@ fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
     ] {
         let text = unreachable(&votes);
         assert!(text.starts_with(why), "{text}");
+    }
+}
+
+/// What the message of a refusal calls its entry.
+fn entry_of(message: &str) -> Option<&str> {
+    message.split_once("see FAQ: ")?.1.split(')').next()
+}
+
+/// One refusal of each kind. A new kind has to be added to the list, which the match below is there for.
+fn unfit() -> Vec<Unfit> {
+    let kinds = vec![
+        Unfit::Replica,
+        Unfit::Cluster,
+        Unfit::TooOld {
+            version: "5".into(),
+            needed: "6",
+        },
+        Unfit::SameServer { other: "m".into() },
+        Unfit::Evicts {
+            policy: "allkeys-lru".into(),
+        },
+        Unfit::OtherSet {
+            masters: 5,
+            listed: 3,
+        },
+        Unfit::Denied {
+            error: "NOPERM".into(),
+        },
+        Unfit::UnknownEviction,
+        Unfit::UnknownRole,
+        Unfit::ScriptsNotAtomic {
+            server: "Garnet".into(),
+        },
+        Unfit::NoScripts {
+            error: "unknown command".into(),
+        },
+    ];
+    for (place, kind) in kinds.iter().enumerate() {
+        let number = match kind {
+            Unfit::Replica => 0,
+            Unfit::Cluster => 1,
+            Unfit::TooOld { .. } => 2,
+            Unfit::SameServer { .. } => 3,
+            Unfit::Evicts { .. } => 4,
+            Unfit::OtherSet { .. } => 5,
+            Unfit::Denied { .. } => 6,
+            Unfit::UnknownEviction => 7,
+            Unfit::UnknownRole => 8,
+            Unfit::ScriptsNotAtomic { .. } => 9,
+            Unfit::NoScripts { .. } => 10,
+        };
+        assert_eq!(place, number);
+    }
+    kinds
+}
+
+#[test]
+fn every_refusal_names_its_entry_of_the_faq() {
+    let page = include_str!("../../docs/faq.md");
+    let headings: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    let mut messages: Vec<String> = unfit().iter().map(ToString::to_string).collect();
+    let unfit = ConnectError::Unfit {
+        node: "m".into(),
+        reason: Unfit::Replica,
+    };
+    let too_few = ConnectError::TooFew {
+        reached: 0,
+        needed: 1,
+        nodes: Vec::new(),
+    };
+    messages.extend([unfit.to_string(), too_few.to_string()]);
+    for field in ["nodes", "node", "MULTILOCK_NODES", "MULTILOCK_NODES_FILE"] {
+        messages.push(InvalidInput::new(field, 0, "more").to_string());
+    }
+    let unchartered = Unchartered {
+        lease: 60_000 * MS,
+        unconfirmed: Vec::new(),
+    };
+    let votes = Votes::default;
+    messages.extend([
+        LockError::from(unchartered).to_string(),
+        LockError::Misconfigured { votes: votes() }.to_string(),
+        LockError::Unfenced { votes: votes() }.to_string(),
+        unreachable(&[Vote::Quarantined { remaining: MS }]),
+    ]);
+    let mut named: Vec<&str> = Vec::new();
+    for message in &messages {
+        let entry = entry_of(message).unwrap_or_else(|| panic!("names no entry: {message}"));
+        assert!(headings.contains(&entry), "no heading '{entry}': {message}");
+        named.push(entry);
+    }
+    // And the other way: an entry about a refusal is one that some message names.
+    let refusals = page.split("## Refusals").skip(1).flat_map(str::lines);
+    for heading in refusals.filter_map(|line| line.strip_prefix("### ")) {
+        assert!(named.contains(&heading), "no message names '{heading}'");
     }
 }

@@ -27,7 +27,8 @@ impl fmt::Display for Voteless<'_> {
             (false, false, Some(remaining)) => write!(
                 f,
                 "too many masters are in quarantine, the last one for {}, as each is that was started less \
-                 than the longest lease ago; for masters that are thrown away set Quarantine::Off",
+                 than the longest lease ago; for masters that are thrown away set Quarantine::Off \
+                 (see FAQ: quarantine)",
                 Rounded(remaining)
             ),
             (false, true, None) => f.write_str("too many masters answered with an error"),

@@ -52,7 +52,10 @@ async fn text(server: &Server, args: &[&str]) -> String {
 async fn no_nodes() {
     let (error, text) = refusal(Vec::<String>::new()).await;
     assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
-    assert_eq!(text, "nodes: 0 is not allowed; allowed: 1 to 64 masters");
+    assert_eq!(
+        text,
+        "nodes: 0 is not allowed; allowed: 1 to 64 masters (see FAQ: nodes)"
+    );
 }
 
 #[tokio::test]
@@ -170,7 +173,7 @@ async fn a_replica() {
     let node = label(&replica);
     assert_eq!(
         text,
-        format!("{node} cannot be used: it is a replica, not a master")
+        format!("{node} cannot be used: it is a replica, not a master (see FAQ: replica)")
     );
 }
 
@@ -506,7 +509,7 @@ async fn too_few() {
     );
     let text = error.to_string();
     assert!(
-        text.starts_with("only 1 of 3 masters could be reached, 2 are needed: "),
+        text.starts_with("only 1 of 3 masters could be reached, 2 are needed (see FAQ: too few): "),
         "{text}"
     );
     assert!(
@@ -690,7 +693,10 @@ async fn a_server_that_is_too_old() {
         &format!("127.0.0.1:{port}"),
         &Unfit::TooOld { version, needed },
     );
-    assert!(text.ends_with("its version 5.0.0 is older than 6.0"), "{text}");
+    assert!(
+        text.ends_with("its version 5.0.0 is older than 6.0 (see FAQ: version)"),
+        "{text}"
+    );
     serving.abort();
 }
 
@@ -743,7 +749,7 @@ async fn from_the_environment() {
         (
             "MULTILOCK_NODES",
             "",
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas",
+            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas (see FAQ: nodes)",
         ),
         (
             "MULTILOCK_LEASE",

@@ -119,12 +119,9 @@ mod tests {
     #[test]
     fn only_an_independent_master_will_do() {
         assert_eq!(judge(NOTHING, ""), Ok(()));
-        assert_eq!(refused("role:slave"), "it is a replica, not a master");
+        assert!(refused("role:slave").starts_with("it is a replica, not a master"));
         assert!(refused("cluster_enabled:1").contains("Redis Cluster"));
-        assert_eq!(
-            refused("redis_version:5.0.14"),
-            "its version 5.0.14 is older than 6.0"
-        );
+        assert!(refused("redis_version:5.0.14").starts_with("its version 5.0.14 is older than 6.0"));
         assert_eq!(refused("loading:1"), "loading its data set");
         assert!(refused("garnet_version:1.0.50").starts_with("it is Garnet 1.0.50, which does not run"));
     }
@@ -164,9 +161,6 @@ mod tests {
         unknown.unknown.role = true;
         assert!(refused("role:").starts_with("it does not say whether it is a master"));
         assert_eq!(judge(unknown, "role:"), Ok(()));
-        assert_eq!(
-            judge(unknown, "role:slave"),
-            Err("it is a replica, not a master".into())
-        );
+        assert!(judge(unknown, "role:slave").is_err_and(|error| error.starts_with("it is a replica")));
     }
 }
