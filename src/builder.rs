@@ -8,11 +8,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::client_label::ClientLabel;
 use crate::config::{Config, Quarantine};
 use crate::error::{ConnectError, InvalidInput, NodeError};
+use crate::events::METERED;
 use crate::hold::client::Client;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::{Address, Endpoint, Server, Slot, Status, Tls, TlsFiles};
+use crate::node::{Address, Endpoint, Reached, Server, Slot, Tls, TlsFiles};
 use crate::node_options::Node;
 use crate::policy::Policy;
 use crate::round::pool::Pool;
@@ -296,6 +297,9 @@ pub(crate) async fn connect(
     }
     let client = Arc::new(Client::new(pool));
     watchdog::start(&client);
+    if METERED {
+        client.keep_published();
+    }
     Ok(Masters { client })
 }
 
@@ -304,13 +308,13 @@ async fn first_word(slot: &Slot, end: Instant) -> Result<(), NodeError> {
     let mut status = slot.watch();
     let heard = timeout_at(
         end,
-        status.wait_for(|status| !matches!(status, Status::Connecting)),
+        status.wait_for(|status| !matches!(status, Reached::Connecting)),
     )
     .await;
     match heard {
         Ok(Ok(status)) => match &*status {
-            Status::Down(error) => Err(error.clone()),
-            Status::Up | Status::Connecting => Ok(()),
+            Reached::Down(error) => Err(error.clone()),
+            Reached::Up | Reached::Connecting => Ok(()),
         },
         _ => Err(NodeError::Unavailable("no answer yet".into())),
     }

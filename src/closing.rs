@@ -77,6 +77,7 @@ impl Masters {
             join_all(withdrawn).await;
         }
         pool.stop().await;
+        client.publish();
         let (released, of) = client.released.count();
         let mut closed = Closed {
             released: released as u64,
@@ -96,6 +97,9 @@ fn release(client: &Client, tenure: &Tenure) {
     let kept = tenure.kept();
     if !tenure.lose(LossCause::Closed) || !tenure.is_to_release() {
         return;
+    }
+    if let Some(trace) = tenure.trace.take() {
+        trace.lost(LossCause::Closed);
     }
     let touched = tenure.touched();
     if !kept.is_zero() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use crate::error::LockError;
+use crate::events::log;
 use crate::holder::Holder;
 use crate::inspect::{MODE, look};
 use crate::names::Names;
@@ -72,15 +73,19 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         })
         .collect();
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;
-    for (node, answer) in answers.into_iter().flatten() {
+    for (round, answer) in rounds.iter_mut().zip(answers) {
+        let Some((node, answer)) = answer else { continue };
+        let vote = reply::forced(answer);
+        round.voted(node, &vote);
         // One that did not do all of it has not done it.
         if matches!(votes[node], Vote::Pending | Vote::Granted) {
-            votes[node] = reply::forced(answer);
+            votes[node] = vote;
         }
     }
     let votes = pool.evidence(&votes);
     let former = former(holders, &labels);
-    tracing::warn!(%names, former = former.len(), granted = votes.granted(), "lock taken away by force");
+    log::forced(names, former.len(), votes.granted());
+    pool.events.forced();
     if votes.granted() < needed {
         return Err(LockError::Unreachable { votes });
     }
@@ -168,7 +173,7 @@ fn begin(
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let latest_us = clock_us.saturating_add(patience);
     let request = calls::force(names, latest_us, pool.reckoning.longest_lease(), holders);
-    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node)
+    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
 }
 
 fn former(holders: Vec<BTreeSet<Arc<str>>>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<Holder> {

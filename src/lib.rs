@@ -12,6 +12,7 @@ mod config;
 mod credentials;
 mod env;
 mod error;
+mod events;
 #[cfg(doc)]
 #[doc = include_str!("../docs/faq.md")]
 pub mod faq {}
@@ -41,6 +42,7 @@ mod set;
 mod set_guard;
 #[cfg(feature = "test-util")]
 pub mod sim;
+mod status;
 mod time;
 mod token;
 mod votes;
@@ -68,6 +70,7 @@ pub use owner::Owner;
 pub use policy::Policy;
 pub use set::{LockSet, LockSetError, RunSetError};
 pub use set_guard::{LockSetGuard, SetLoss, UnlockSetError};
+pub use status::{NodeConnection, NodeStatus, Status};
 pub use token::FencingToken;
 /// What [`Node::tls`] takes is of this version.
 #[cfg(feature = "rustls")]

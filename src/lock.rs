@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::enter::acquire;
 use crate::error::{LockError, RunError};
+use crate::events::log;
 use crate::force::Forced;
 use crate::guard::MultiLockGuard;
 use crate::inspect::Inspection;
@@ -141,7 +142,7 @@ impl MultiLock {
         loop {
             match self.run(&mut body).await {
                 Err(RunError::Lost(loss)) => {
-                    tracing::warn!(names = %self.options.names, %loss, "no longer leading");
+                    log::leads_no_longer(&self.options.names, &loss);
                 }
                 ended => return ended,
             }
@@ -186,6 +187,20 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
+    /// The `label` under which this call site is counted in the metrics (feature `metrics`): all others are `default`. It
+    /// stands for a kind of work, never for one name, as every label makes series of its own. Nothing else depends on it.
+    ///
+    /// ```no_run
+    /// # async fn job(masters: multilock::Masters, number: u64) -> Result<(), Box<dyn std::error::Error>> {
+    /// let lock = masters.red_lock(format!("invoice:{number}")).metric_label("invoice");
+    /// lock.lock().await?.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn metric_label(mut self, label: &'static str) -> Self {
+        self.options.label = self.options.masters.client.pool.events.label(label);
+        self
+    }
+
     /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
     /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
     /// is never shortened.
@@ -208,7 +223,12 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard<M>, LockError> {
-        let acquired = acquire(&self.options.terms()?).await;
+        let mut terms = self.options.terms()?;
+        terms.begin();
+        let acquired = acquire(&terms).await;
+        if terms.trace.is_open() {
+            terms.ended(acquired.as_ref().map_err(|refusal| &refusal.error));
+        }
         acquired.map(MultiLockGuard::of).map_err(|refusal| refusal.error)
     }
 

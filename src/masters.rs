@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::hold::client::Client;
+use crate::status::Status;
 
 /// N independent Redis masters, their connections and their background work.
 ///
@@ -35,6 +38,43 @@ impl Masters {
     #[allow(clippy::len_without_is_empty, reason = "there is always at least one")]
     pub fn len(&self) -> usize {
         self.client.pool.slots.len()
+    }
+
+    /// What this client knows of its masters, and has to do with them. Asks nobody and waits for nothing.
+    ///
+    /// ```no_run
+    /// # fn show(masters: &multilock::Masters) {
+    /// for node in masters.status().nodes {
+    ///     match node.connection {
+    ///         Ok(connection) => println!("{}: {} in {:?}", node.node, connection.version, connection.round_trip),
+    ///         Err(error) => println!("{}: {error}", node.node),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn status(&self) -> Status {
+        self.client.status()
+    }
+
+    /// The same, and whenever it changes in what one may want to act upon: a master is connected or not any more, or for
+    /// another reason; it loses its vote by a quarantine or has it again; it has missed a deadline, or answers again (which
+    /// is noticed within a second); its version or what it can do is another one; it is owed too many releases, or no longer;
+    /// the client is closed.
+    ///
+    /// Nobody is woken by holds, waiters, round trips, clock offsets and the number of releases that are owed: these are as
+    /// they were when the status was looked at last, and [`status`](Self::status) has them as they are. The receiver ends
+    /// when the last clone of the masters and the last guard are gone; it keeps neither alive.
+    ///
+    /// ```no_run
+    /// # async fn watch(masters: &multilock::Masters) {
+    /// let mut status = masters.watch_status();
+    /// while status.changed().await.is_ok() {
+    ///     println!("{} masters have a vote", status.borrow_and_update().voting());
+    /// }
+    /// # }
+    /// ```
+    pub fn watch_status(&self) -> watch::Receiver<Status> {
+        self.client.watch_status()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{InvalidInput, LockError};
+use crate::events::{AcquireTrace, Label};
 use crate::force::{self, Forced};
 use crate::inspect::{self, Inspection};
 use crate::masters::Masters;
@@ -39,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
     pub(crate) owner: Option<Owner>,
+    /// Under which it is counted.
+    pub(crate) label: Label,
 }
 
 impl Options {
@@ -56,13 +59,17 @@ impl Options {
             fenced: true,
             fair: false,
             owner: None,
+            label: masters.client.pool.events.unlabelled(),
         }
     }
 
     pub(crate) async fn lock(&self) -> Result<OwnedEntry, LockError> {
-        let terms = self.terms()?;
+        let mut terms = self.terms()?;
+        terms.begin();
         if Handle::try_current().is_err() {
-            return acquire(&terms).await.map_err(|refusal| refusal.error);
+            let acquired = acquire(&terms).await.map_err(|refusal| refusal.error);
+            terms.ended(acquired.as_ref());
+            return acquired;
         }
         let begun = Instant::now();
         let mut last = None;
@@ -71,12 +78,14 @@ impl Options {
             Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
             None => Some(contend(&terms, &mut last).await),
         };
-        acquired.unwrap_or_else(|| {
+        let acquired = acquired.unwrap_or_else(|| {
             Err(LockError::TimedOut {
                 waited: begun.elapsed(),
                 last: last.map(Box::new),
             })
-        })
+        });
+        terms.ended(acquired.as_ref());
+        acquired
     }
 
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
@@ -168,6 +177,7 @@ impl Options {
             min_validity: self.min_validity,
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
+            trace: AcquireTrace::new(self.label.clone(), self.policy),
         })
     }
 }

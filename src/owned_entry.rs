@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::UnlockError;
+use crate::events::UnlockOutcome;
 use crate::hold::entry::{Departure, Entry};
 use crate::hold::tenure::{Hold, Tenure};
 use crate::owner::Owner;
@@ -95,14 +96,24 @@ impl OwnedEntry {
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = !self.validity().is_zero();
         let (kept, release) = match self.leave() {
-            Departure::StillHeld(count) if was_valid => return Ok(Unlocked::StillHeld(count)),
+            Departure::StillHeld(count) if was_valid => {
+                self.told(UnlockOutcome::StillHeld);
+                return Ok(Unlocked::StillHeld(count));
+            }
             Departure::Downgraded(downgrade) if was_valid => {
+                self.told(UnlockOutcome::Downgraded);
                 downgrade.told().await;
                 return Ok(Unlocked::Downgraded);
             }
-            Departure::HandedOn => return Ok(Unlocked::HandedOn),
+            Departure::HandedOn => {
+                self.told(UnlockOutcome::HandedOn);
+                return Ok(Unlocked::HandedOn);
+            }
             Departure::Release(outgoing) => (outgoing.kept, outgoing.begin()),
-            _ => return Err(UnlockError::WasLost { votes: self.votes() }),
+            _ => {
+                self.told(UnlockOutcome::WasLost);
+                return Err(UnlockError::WasLost { votes: self.votes() });
+            }
         };
         let (pool, tenure) = (&self.entry.client.pool, self.tenure());
         let (nodes, touched) = (pool.slots.len(), tenure.touched());
@@ -133,19 +144,27 @@ impl OwnedEntry {
         }
         let evidence = || pool.evidence(&votes);
         if gone > spare || !was_valid {
+            self.told(UnlockOutcome::WasLost);
             Err(UnlockError::WasLost { votes: evidence() })
         } else if done(released, gone) >= tenure.needed {
-            Ok(if kept.is_zero() {
-                Unlocked::Released
+            let (outcome, unlocked) = if kept.is_zero() {
+                (UnlockOutcome::Released, Unlocked::Released)
             } else {
-                Unlocked::KeptFor(kept)
-            })
+                (UnlockOutcome::KeptFor, Unlocked::KeptFor(kept))
+            };
+            self.told(outcome);
+            Ok(unlocked)
         } else {
+            self.told(UnlockOutcome::Unconfirmed);
             Err(UnlockError::Unconfirmed {
                 free_within: tenure.lease(),
                 votes: evidence(),
             })
         }
+    }
+
+    fn told(&self, outcome: UnlockOutcome) {
+        self.entry.client.pool.events.unlocked(outcome);
     }
 
     /// Stays in for good.
@@ -176,6 +195,8 @@ impl OwnedEntry {
 
 impl Drop for OwnedEntry {
     fn drop(&mut self) {
-        drop(self.leave());
+        if self.entry.is_inside() {
+            drop(self.leave());
+        }
     }
 }

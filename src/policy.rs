@@ -38,6 +38,7 @@ impl Policy {
     }
 
     /// The grants needed over `nodes` masters, refused when two holders could both have them.
+    #[inline]
     pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {
         let needed = self.needed(nodes);
         let majority = Self::RedLock.needed(nodes);

@@ -119,12 +119,13 @@ impl LockSet {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<LockSetGuard, LockSetError> {
-        let guards = try_all(&self.terms()?).await;
-        let guards = guards.map_err(|(index, refusal)| LockSetError {
-            index,
-            error: refusal.error,
-        })?;
-        Ok(LockSetGuard::new(guards))
+        let mut terms = self.terms()?;
+        terms.iter_mut().for_each(Terms::begin);
+        let acquired = try_all(&terms).await;
+        ended(
+            &mut terms,
+            acquired.map_err(|(index, refusal)| (index, refusal.error)),
+        )
     }
 
     /// Waits until it has all of them, at most the time set by [`wait`](Self::wait).
@@ -143,10 +144,11 @@ impl LockSet {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<LockSetGuard, LockSetError> {
-        let terms = self.terms()?;
+        let mut terms = self.terms()?;
         if Handle::try_current().is_err() {
             return self.try_lock().await;
         }
+        terms.iter_mut().for_each(Terms::begin);
         let begun = Instant::now();
         let mut last = None;
         let acquired = match self.wait {
@@ -164,8 +166,7 @@ impl LockSet {
             };
             Err((index.unwrap_or(0), error))
         });
-        let guards = acquired.map_err(|(index, error)| LockSetError { index, error })?;
-        Ok(LockSetGuard::new(guards))
+        ended(&mut terms, acquired)
     }
 
     /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
@@ -212,6 +213,25 @@ impl LockSet {
             all.push(terms);
         }
         Ok(all)
+    }
+}
+
+/// The end of a call for all of them. Where one was not to be had, the others were given up for it.
+fn ended(
+    terms: &mut [Terms],
+    acquired: Result<Vec<OwnedEntry>, Part<LockError>>,
+) -> Result<LockSetGuard, LockSetError> {
+    match acquired {
+        Ok(guards) => {
+            for (terms, guard) in terms.iter_mut().zip(&guards) {
+                terms.ended(Ok(guard));
+            }
+            Ok(LockSetGuard::new(guards))
+        }
+        Err((index, error)) => {
+            terms[index].ended(Err(&error));
+            Err(LockSetError { index, error })
+        }
     }
 }
 

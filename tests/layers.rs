@@ -5,10 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 17] = [
+const LAYERS: [&[&str]; 19] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
     &["config", "credentials", "names", "namespace", "client_label", "policy"],
+    &["status"],
+    &["events"],
     &["protocol"],
     &["node"],
     &["round"],
@@ -213,6 +215,31 @@ fn wrong(imports: &Imports) -> BTreeSet<(String, String)> {
     each.filter(|(from, to)| layer(to) > layer(from) || leads(imports, to, from))
         .map(|(from, to)| (from.clone(), to.clone()))
         .collect()
+}
+
+/// Spans, events and figures come from one place.
+#[test]
+fn only_events_tells_what_happens() {
+    let mut modules = Modules::new();
+    read(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        "crate",
+        &mut modules,
+    );
+    let tells = |(module, text): (&String, &String)| {
+        let told = ["tracing", "metrics"].iter().any(|library| {
+            let mut named = behind(text, library);
+            named.any(|rest| rest.starts_with("::"))
+        });
+        told.then(|| module.clone())
+    };
+    let telling: BTreeSet<_> = modules.iter().filter_map(tells).collect();
+    assert!(telling.contains("crate::events::log"), "hardly anything was read");
+    let elsewhere: Vec<_> = telling
+        .iter()
+        .filter(|module| !module.starts_with("crate::events"))
+        .collect();
+    assert!(elsewhere.is_empty(), "not in events: {elsewhere:?}");
 }
 
 #[test]

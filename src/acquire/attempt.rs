@@ -12,6 +12,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::{Deferred, Rollback};
 use crate::acquire::terms::Terms;
 use crate::error::LockError;
+use crate::events::{VoteKind, log};
 use crate::hold::ends::Ends;
 use crate::hold::tenure::{Granted, Hold, Tenure};
 use crate::hold::vote_record::NodeSet;
@@ -138,7 +139,8 @@ impl<'a> Acquisition<'a> {
             rollback.votes[node] = vote;
         }
         let asked = |node: usize| rollback.votes[node] == Vote::Pending;
-        let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), asked).wake_after(terms.needed);
+        let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), asked);
+        let round = terms.trace.asking(ask).wake_after(terms.needed);
         Self {
             terms,
             field,
@@ -164,6 +166,7 @@ impl<'a> Acquisition<'a> {
             let causes = reply.causes.as_deref().unwrap_or_default();
             self.obstruction.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
+            self.round.voted(node, &reply.vote);
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
@@ -177,7 +180,9 @@ impl<'a> Acquisition<'a> {
         if self.tally.obstacle() == Some(Obstacle::Unreachable) {
             // Nothing is waited for, but what is here tells who was silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
-                self.rollback.votes[node] = Reply::acquired(answer).vote;
+                let vote = Reply::acquired(answer).vote;
+                self.round.voted(node, &vote);
+                self.rollback.votes[node] = vote;
             }
         }
     }
@@ -186,7 +191,7 @@ impl<'a> Acquisition<'a> {
     fn lost(self) -> Refusal {
         let votes = self.rollback.votes.clone();
         let mut refusal = Refusal::explain(self.terms, &self.tally, votes, self.obstruction);
-        tracing::debug!(names = %self.terms.names, error = %refusal.error, "round lost");
+        log::round_lost(&self.terms.names, &refusal.error);
         if refusal.obstacle == Obstacle::Held
             && let Some(waiting) = self.waiting
         {
@@ -227,15 +232,17 @@ impl<'a> Acquisition<'a> {
             tokens: self.proposal.tokens(),
         };
         let request = calls::extend(&[renewal], fencing, pool.context());
-        let round = Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
-        let mut round = round.until(self.round.deadline());
+        let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
+        let mut round = terms.trace.raising(ask).until(self.round.deadline());
         let mut accepted = 0;
         while accepted < terms.needed
-            && let Some((_, answer)) = round.next().await
+            && let Some((node, answer)) = round.next().await
         {
-            accepted += usize::from(Reply::extended(answer, 1)[0].accepted);
+            let reply = Reply::extended(answer, 1).swap_remove(0);
+            round.voted(node, &reply.vote);
+            accepted += usize::from(reply.accepted);
         }
-        tracing::debug!(names = %terms.names, token = %self.proposal.token, accepted, "asked for a larger fencing token");
+        log::token_raised(&terms.names, self.proposal.token, accepted);
         accepted >= terms.needed
     }
 
@@ -265,13 +272,16 @@ impl<'a> Acquisition<'a> {
             return Err(LockError::Closed.into());
         }
         terms.keep(&guard, now);
+        hold.tenure
+            .trace
+            .begin(&terms.trace, false, &terms.names, hold.token());
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
             waiting.leave(pool, &terms.names, |node| is_queued(&votes[node]));
             waiting.calls.left();
         }
         hear_stragglers(pool, self.round, &hold.tenure, self.reckoned, self.waiting);
-        tracing::debug!(names = %terms.names, granted = self.tally.granted(), validity = ?guard.validity(), "lock acquired");
+        log::acquired(&terms.names, self.tally.granted(), || guard.validity());
         if let Some(owner) = &terms.owner {
             owner.remember(&hold);
         }
@@ -334,7 +344,9 @@ fn hear_stragglers(
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| is_queued(&vote)) {
             waiting.leave(pool, &tenure.names, |other| other == node);
         }
+        let kind = VoteKind::of(&vote);
         tenure.note_vote(node, vote);
+        kind
     };
     round.leave(Forgotten::Loaded, note);
 }
@@ -356,7 +368,9 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InL
         let hearing = async {
             while let Some((node, answer)) = round.next_as_sent().await {
                 unless_queued(&answer);
-                if !heard.note(node, Reply::acquired(answer).vote) {
+                let vote = Reply::acquired(answer).vote;
+                round.voted(node, &vote);
+                if !heard.note(node, vote) {
                     break;
                 }
             }
@@ -364,7 +378,10 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InL
         // Who takes longer is told, in order after its acquire.
         let _ = timeout(patience, hearing).await;
         heard.finish();
-        round.leave(Forgotten::Loaded, move |_, answer| unless_queued(&answer));
+        round.leave(Forgotten::Loaded, move |_, answer| {
+            unless_queued(&answer);
+            VoteKind::of(&Reply::acquired(answer).vote)
+        });
     });
     deferred
 }

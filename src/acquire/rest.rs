@@ -10,6 +10,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::terms::Terms;
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
+use crate::events::WokenBy;
 use crate::node::waiters::{Calls, Heard};
 use crate::protocol::tally::Obstacle;
 use crate::queue::subscription::{NoticeCounts, Subscription};
@@ -29,22 +30,30 @@ const POLLED: Duration = Duration::from_secs(2);
 const RARELY: u32 = 20;
 
 /// Sleeps until another attempt is worthwhile: until a quorum has become possible by what masters have called since
-/// the last one was sent, or something else that may have changed their answers.
-pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, asked: &Asked) {
+/// the last one was sent, or something else that may have changed their answers; what that was.
+pub(super) async fn rest(
+    terms: &Terms,
+    waiting: &mut Waiting<'_>,
+    refusal: &Refusal,
+    asked: &Asked,
+) -> WokenBy {
     let told = &refusal.obstruction;
     // Not where few masters say otherwise: one that leaves may have been there still.
     let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
     if is_first && told.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
         waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names, terms.kind).await);
-        return;
+        return WokenBy::Gap;
     }
     let timer = match refusal.obstacle {
         Obstacle::Unreachable => waiting.pauses.next(OUTAGE),
         // It stands in no queue, so nobody calls it.
         Obstacle::Held if !waiting.could_win => waiting.pauses.next(OUTAGE),
         Obstacle::Held => alarm(terms, waiting, refusal, is_first),
-        _ => return sleep(waiting.pauses.next(SPLIT)).await,
+        _ => {
+            sleep(waiting.pauses.next(SPLIT)).await;
+            return WokenBy::Timer;
+        }
     };
     let foreign = waiting.foreign.as_ref();
     let announced = foreign.filter(|_| is_first && told.foreign_field).map(|foreign| {
@@ -60,10 +69,10 @@ pub(super) async fn rest(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Ref
     });
     tokio::select! {
         biased;
-        () = called(&waiting.place.calls, &asked.heard, &refusal.votes, terms.needed) => {}
-        () = released(announced, &refusal.votes) => {}
-        () = appointed(&waiting.place.calls) => {}
-        () = sleep(timer) => {}
+        by = called(&waiting.place.calls, &asked.heard, &refusal.votes, terms.needed) => by,
+        () = released(announced, &refusal.votes) => WokenBy::Notice,
+        () = appointed(&waiting.place.calls) => WokenBy::Notice,
+        () = sleep(timer) => WokenBy::Timer,
     }
 }
 
@@ -94,7 +103,7 @@ fn alarm(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, is_first: 
 
 /// Resolves once so many masters are open to a waiter: they granted last time, and may again, or have called it since.
 /// Or when calls may have been missed.
-async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) {
+async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> WokenBy {
     let is_open = |(node, vote): &(usize, &Vote)| match vote {
         Vote::Granted => true,
         // Its vote would not count.
@@ -106,8 +115,11 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) {
         let mut bell = pin!(calls.bell());
         bell.as_mut().enable();
         let open = votes.iter().enumerate().filter(is_open).count();
-        if (needed..=votes.len()).contains(&open) || calls.interrupted_since(since) {
-            return;
+        if (needed..=votes.len()).contains(&open) {
+            return WokenBy::Notice;
+        }
+        if calls.interrupted_since(since) {
+            return WokenBy::Gap;
         }
         bell.await;
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::LockError;
+use crate::events::{AcquireTrace, log};
 use crate::hold::client::Client;
 use crate::hold::entry::Entry;
 use crate::hold::tenure::Hold;
@@ -34,9 +36,28 @@ pub(crate) struct Terms {
     pub(crate) owner: Option<Owner>,
     /// Strictly by ticket.
     pub(crate) fair: bool,
+    /// The call that they are for.
+    pub(crate) trace: AcquireTrace,
 }
 
 impl Terms {
+    /// The call begins.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.trace.begin(&self.names);
+    }
+
+    /// The end of the call, for whoever looks at it from outside.
+    pub(crate) fn ended(&mut self, acquired: Result<&OwnedEntry, &LockError>) {
+        if !self.trace.is_open() {
+            return;
+        }
+        match acquired.map(OwnedEntry::hold) {
+            Ok(hold) => self.trace.granted(hold.token(), || hold.remaining()),
+            Err(error) => self.trace.refused(error),
+        }
+    }
+
     /// So many masters together can refuse.
     pub(super) fn blocking(&self) -> usize {
         self.client.pool.slots.len() + 1 - self.needed
@@ -70,7 +91,9 @@ impl Terms {
         if let Some(owner) = &self.owner {
             owner.remember(&entry.hold);
         }
-        tracing::debug!(names = %self.names, "hold taken over");
+        log::taken_over(&self.names);
+        let (tenure, token) = (&entry.hold.tenure, entry.hold.token());
+        tenure.trace.begin(&self.trace, true, &self.names, token);
         let guard = OwnedEntry::of(entry, self.owner.as_ref());
         self.keep(&guard, self.client.pool.clock.now());
         Some(guard)

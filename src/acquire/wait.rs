@@ -17,6 +17,7 @@ use crate::acquire::rest::rest;
 use crate::acquire::terms::Terms;
 use crate::acquire::waiting::{Asked, InLineAs, Waiting};
 use crate::error::LockError;
+use crate::events::{WokenBy, log};
 use crate::hold::tenure::Hold;
 use crate::owned_entry::OwnedEntry;
 use crate::owner::Standing;
@@ -73,7 +74,7 @@ pub(super) async fn after(
     asked: &Asked,
 ) -> Result<(), LockError> {
     if refusal.obstacle == Obstacle::Unreachable {
-        tracing::warn!(names = %terms.names, error = %refusal.error, "still waiting for a lock");
+        log::still_waiting(&terms.names, &refusal.error);
     }
     waiting.refused(refusal);
     if !asked.stood && waiting.may_stand() {
@@ -85,7 +86,7 @@ pub(super) async fn after(
     let resting = async {
         tokio::select! {
             biased;
-            () = rest(terms, waiting, refusal, asked) => {}
+            by = rest(terms, waiting, refusal, asked) => terms.client.pool.events.woken(by),
             () = inside(terms), if outside => {}
         }
     };
@@ -103,7 +104,13 @@ async fn line_up(
         let got = match waiting.join_line() {
             InLineAs::Front(turn) => return Ok(ControlFlow::Continue(turn)),
             InLineAs::Beside => Some(Got::Open),
-            InLineAs::Behind(place) => unless_closed(terms, turn(terms, place)).await?,
+            InLineAs::Behind(place) => {
+                let got = unless_closed(terms, turn(terms, place)).await?;
+                if got.is_some() {
+                    terms.client.pool.events.woken(WokenBy::HandOn);
+                }
+                got
+            }
         };
         // They have gone on meanwhile.
         waiting.clocks = None;

@@ -65,6 +65,7 @@ pub(super) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     pub(super) fn begin(terms: &'a Terms) -> Self {
         let pool = &terms.client.pool;
+        terms.trace.label().waits();
         subscription::listen(pool);
         let calls = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
@@ -244,6 +245,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let pool = &self.terms.client.pool;
+        self.terms.trace.label().waited();
         pool.topics.waiters.leave(self.place.calls.number);
         let stands = self.place.calls.end();
         self.finish_rollback();

@@ -1,8 +1,9 @@
 //! A client: its masters, and what it holds and waits for on them.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::hold::schedule::Schedule;
@@ -13,6 +14,7 @@ use crate::protocol::field::Field;
 use crate::queue::Lines;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
+use crate::status::Status;
 use crate::token::FencingToken;
 
 /// How far a ticket may be ahead of the masters' clocks, in microseconds: one that was drawn by clocks that were
@@ -35,6 +37,9 @@ pub(crate) struct Client {
     pub(crate) released: Releasing,
     /// Those that it leaves as they are for a while.
     pub(crate) kept: AtomicU64,
+    /// For who watches what is known of the masters, and whether anybody does.
+    pub(super) published: watch::Sender<Status>,
+    pub(super) is_watched: AtomicBool,
 }
 
 /// The holds that are released by closing: the masters that have done so, and how many it takes.
@@ -43,6 +48,8 @@ pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 
 impl Client {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
+        let schedule = Arc::new(Schedule::new());
+        let known = known(&pool, &schedule);
         Self {
             id: pool.id,
             pool,
@@ -50,10 +57,17 @@ impl Client {
             tokens: Tokens::new(),
             lines: Arc::new(Lines::new()),
             last_ticket: AtomicU64::new(0),
-            schedule: Arc::new(Schedule::new()),
+            schedule,
             released: Releasing::default(),
             kept: AtomicU64::new(0),
+            published: watch::Sender::new(known),
+            is_watched: AtomicBool::new(false),
         }
+    }
+
+    /// What is known of the masters now.
+    pub(crate) fn status(&self) -> Status {
+        known(&self.pool, &self.schedule)
     }
 
     /// A field that no hold of any client ever had before.
@@ -84,6 +98,15 @@ impl Client {
         let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
         self.tokens
             .propose(names, clock_us, clocks.floor_us().max(least_us))
+    }
+}
+
+fn known(pool: &Pool, schedule: &Schedule) -> Status {
+    Status {
+        nodes: pool.slots.iter().map(|slot| slot.status(pool.clock)).collect(),
+        holds: schedule.held(),
+        waiters: pool.topics.waiters.len(),
+        closed: pool.is_closed(),
     }
 }
 

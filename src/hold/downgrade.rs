@@ -5,11 +5,16 @@
 
 use std::sync::Arc;
 
+use redis::Value;
+
+use crate::events::VoteKind;
 use crate::hold::tenure::Tenure;
 use crate::protocol::calls;
+use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
+use crate::votes::Vote;
 
 /// A downgrade under way. Dropped, it carries on in the background.
 pub(crate) struct Downgrade {
@@ -36,9 +41,11 @@ impl Downgrade {
         let mut told = 0;
         while told < self.needed
             && let Some(round) = &mut self.round
-            && let Some((_, answer)) = round.next().await
+            && let Some((node, answer)) = round.next().await
         {
-            told += usize::from(matches!(reply::released(answer), Ok(Released::Whole { .. })));
+            let vote = vote(answer);
+            told += usize::from(vote == Vote::Granted);
+            round.voted(node, &vote);
         }
     }
 }
@@ -46,7 +53,16 @@ impl Downgrade {
 impl Drop for Downgrade {
     fn drop(&mut self) {
         if let Some(round) = self.round.take() {
-            round.leave(Forgotten::SentAgain, |_, _| {});
+            round.leave(Forgotten::SentAgain, |_, answer| VoteKind::of(&vote(answer)));
         }
+    }
+}
+
+/// Whether a master lets others in that read.
+fn vote(answer: Result<Value, Fault>) -> Vote {
+    match reply::released(answer) {
+        Ok(Released::Whole { .. }) => Vote::Granted,
+        Ok(Released::Partly) => Vote::NotHeld,
+        Err(fault) => fault.vote(),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::events::HoldEnd;
 use crate::hold::Left;
 use crate::hold::client::Client;
 use crate::hold::downgrade::Downgrade;
@@ -98,6 +99,10 @@ impl Entry {
         })
     }
 
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -151,6 +156,9 @@ impl Entry {
 
     /// Nobody looks after a hold in which only leaked guards are left.
     fn abandon(&self) {
+        if let Some(trace) = self.hold.tenure.trace.take() {
+            trace.end(HoldEnd::Leaked);
+        }
         self.client.schedule.forget(&self.hold.tenure);
         drop(self.hold.tenure.take_turn());
     }
@@ -158,12 +166,30 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        drop(self.leave());
+        if self.inside {
+            drop(self.leave());
+        }
     }
 }
 
 /// Passes a vacant tenure on where that may be, or ends it.
 pub(crate) fn move_on(client: &Arc<Client>, tenure: &Arc<Tenure>) -> Departure {
+    // Before the next hold begins.
+    let Some(trace) = tenure.trace.take() else {
+        return give_up(client, tenure);
+    };
+    let loss = tenure.loss();
+    let departure = give_up(client, tenure);
+    match (loss, &departure) {
+        (Some(cause), _) => trace.lost(cause),
+        (None, Departure::HandedOn) => trace.end(HoldEnd::HandedOn),
+        (None, Departure::Release(outgoing)) if !outgoing.kept.is_zero() => trace.end(HoldEnd::Kept),
+        (None, _) => trace.end(HoldEnd::Released),
+    }
+    departure
+}
+
+fn give_up(client: &Arc<Client>, tenure: &Arc<Tenure>) -> Departure {
     let (pool, kept) = (&client.pool, tenure.kept());
     // Nobody else is to be let in at this moment?
     let may_pass = kept.is_zero() && !pool.is_closed() && !pool.topics.courtesy.is_due(&tenure.names);

@@ -10,6 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 
 use crate::error::{ExtendError, LossCause};
+use crate::events::{METERED, Op, VoteKind, log};
 use crate::hold::client::Client;
 use crate::hold::ends::Ends;
 use crate::hold::tenure::{Hold, Tenure};
@@ -47,6 +48,8 @@ struct Extended {
     /// Masters that do not have it (any more).
     forgotten_by: Vec<usize>,
     confirmed: bool,
+    /// What was left of it when it was confirmed, where that is counted.
+    margin: Duration,
 }
 
 /// An answer that is about one hold alone: which hold, which master.
@@ -82,6 +85,7 @@ impl Extension {
                 against: 0,
                 forgotten_by: Vec::new(),
                 confirmed: false,
+                margin: Duration::ZERO,
             })
             .collect();
         for entry in &extended {
@@ -131,6 +135,7 @@ impl Extension {
         }
         let doubt = self.round.doubt(node);
         let replies = Reply::extended(answer, self.extended.len());
+        self.round.told(replies.iter().map(|reply| &reply.vote));
         for (index, reply) in replies.into_iter().enumerate() {
             let vote = vouched(&self.extended[index].hold.tenure, node, doubt, reply.vote);
             self.count(index, node, vote);
@@ -142,7 +147,7 @@ impl Extension {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.client.pool, &[entry.renewal()]);
             let trust = Trust::Kept(entry.hold.tenure.needed);
-            let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node);
+            let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
             let tenure = Arc::clone(&entry.hold.tenure);
             self.apart.push(Box::pin(async move {
                 let reply = round
@@ -150,6 +155,7 @@ impl Extension {
                     .await
                     .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
+                round.told([&vote].into_iter());
                 (index, node, vouched(&tenure, node, round.doubt(node), vote))
             }));
         }
@@ -157,6 +163,9 @@ impl Extension {
 
     fn count(&mut self, index: usize, node: usize, vote: Vote) {
         let judged = !self.is_outdated();
+        self.client.pool.slots[node]
+            .events()
+            .voted(Op::Extend, VoteKind::of(&vote));
         let entry = &mut self.extended[index];
         match &vote {
             Vote::Granted => entry.agreed.insert(node),
@@ -171,6 +180,9 @@ impl Extension {
         if granted && judged && entry.agreed.len() >= entry.hold.tenure.needed {
             let (on, needed) = (entry.agreed, entry.hold.tenure.needed);
             let ends = Ends::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
+            if METERED && !entry.confirmed {
+                entry.margin = entry.hold.remaining();
+            }
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
         if entry.against > self.client.pool.slots.len() - entry.hold.tenure.needed {
@@ -218,15 +230,18 @@ impl Extension {
                 Trust::Quorum(tenure.needed),
                 |other| other == node,
             )
+            .needs(1)
         });
         if let Some(mut round) = round {
-            tracing::debug!(names = %tenure.names, node, "taking a hold again where it was forgotten");
+            log::retaken(&tenure.names, self.client.pool.slots[node].label());
             self.apart.push(Box::pin(async move {
                 let reply = round
                     .next_as_sent()
                     .await
                     .map(|(_, answer)| Reply::acquired(answer));
-                (index, node, reply.map_or(Vote::Pending, |reply| reply.vote))
+                let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
+                round.told([&vote].into_iter());
+                (index, node, vote)
             }));
         }
     }
@@ -248,11 +263,11 @@ impl Extension {
         Self::begin(&self.client, holds.collect())
     }
 
-    /// The holds and whether each was confirmed.
-    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Tenure>, bool)> {
+    /// The holds, and whether each was confirmed: with what was left of it then.
+    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Tenure>, Option<Duration>)> {
         self.extended
             .into_iter()
-            .map(|entry| (entry.hold.tenure, entry.confirmed))
+            .map(|entry| (entry.hold.tenure, entry.confirmed.then_some(entry.margin)))
     }
 }
 

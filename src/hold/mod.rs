@@ -13,6 +13,7 @@ pub(crate) mod holdings;
 pub(crate) mod release;
 pub(crate) mod schedule;
 mod state;
+mod status;
 mod succession;
 pub(crate) mod tenure;
 pub(crate) mod tokens;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
+use crate::events::VoteKind;
 use crate::node::waiters::Calls;
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
@@ -130,8 +131,11 @@ impl Release {
 
     /// The next master's vote: *granted* where everything was released, or is kept.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
-        let (node, answer) = self.round.as_mut()?.next().await?;
-        Some((node, self.record.note(node, answer)))
+        let round = self.round.as_mut()?;
+        let (node, answer) = round.next().await?;
+        let vote = self.record.note(node, answer);
+        round.voted(node, &vote);
+        Some((node, vote))
     }
 }
 
@@ -139,9 +143,7 @@ impl Drop for Release {
     fn drop(&mut self) {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
-            let note = move |node, answer| {
-                record.note(node, answer);
-            };
+            let note = move |node, answer| VoteKind::of(&record.note(node, answer));
             round.leave(Forgotten::SentAgain, note);
         }
     }

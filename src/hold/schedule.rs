@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::events::log;
 use crate::hold::Upkeep;
 use crate::hold::tenure::Tenure;
 use crate::protocol::field::Field;
@@ -72,7 +73,7 @@ impl Schedule {
             Upkeep::Renewal { lease, left } => {
                 // Nothing is given away before the validity ends: several more tries fit in.
                 let retry = (left / 8).max(SHORTEST_RETRY).min(lease / 3);
-                tracing::debug!(names = %tenure.names, ?retry, "renewal not confirmed");
+                log::not_renewed(&tenure.names, retry);
                 now + retry
             }
             Upkeep::Look(left) | Upkeep::TakeBack(left) => now + left,
@@ -104,6 +105,11 @@ impl Schedule {
             .chain(state.in_flight.values())
             .cloned()
             .collect()
+    }
+
+    /// How many of them are held.
+    pub(crate) fn held(&self) -> usize {
+        self.all().iter().filter(|tenure| tenure.is_held()).count()
     }
 
     fn schedule(&self, mut state: MutexGuard<'_, State>, tenure: &Arc<Tenure>, at: Instant) {

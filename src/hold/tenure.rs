@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::state::{Entered, Left, Phase, State, TIMER_SLACK, Term, Upkeep};
 use super::succession::{self, Offer};
 use crate::error::LossCause;
+use crate::events::HoldTrace;
 use crate::hold::ends::Ends;
 use crate::hold::vote_record::NodeSet;
 use crate::names::Names;
@@ -54,6 +55,7 @@ pub(crate) struct Tenure {
     turn: Mutex<Option<Turn<Hold>>>,
     /// Rings when one of its holds ends before its time.
     changed: Notify,
+    pub(crate) trace: HoldTrace,
 }
 
 /// The parts of a new tenure.
@@ -105,6 +107,7 @@ impl Tenure {
             )),
             turn: Mutex::new(None),
             changed: Notify::new(),
+            trace: HoldTrace::default(),
         }
     }
 
@@ -298,6 +301,20 @@ impl Tenure {
             self.changed.notify_waiters();
         }
         found
+    }
+
+    /// Why the hold was lost that had it last, if it was; one of which nothing is left has lapsed.
+    pub(crate) fn loss(&self) -> Option<LossCause> {
+        self.look(|state, now| match (state.phase, state.left(now)) {
+            (Phase::Lost(cause), _) => Some(cause),
+            (Phase::Vacant, Duration::ZERO) => Some(LossCause::Expired),
+            _ => None,
+        })
+    }
+
+    /// Whether a hold has it that somebody has taken, or is about to.
+    pub(crate) fn is_held(&self) -> bool {
+        self.look(|state, _| state.phase == Phase::Held)
     }
 
     /// Wakes who waits for the end: it may have come nearer.

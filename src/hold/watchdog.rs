@@ -9,6 +9,8 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
+use crate::error::LossCause;
+use crate::events::log;
 use crate::hold::Upkeep;
 use crate::hold::client::Client;
 use crate::hold::entry::{self, Departure};
@@ -86,7 +88,7 @@ fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)
                 client.schedule.done(&tenure);
             }
             Upkeep::TakeBack(_) if tenure.take_back() => {
-                tracing::warn!(names = %tenure.names, "a hold was passed to a task that is not polled");
+                log::not_polled(&tenure.names);
                 client.schedule.done(&tenure);
                 if let Departure::HandedOn = entry::move_on(client, &tenure) {
                     client.schedule.watch(&tenure);
@@ -108,12 +110,22 @@ async fn renew(client: Arc<Client>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Te
         extension = extension.anew();
         while extension.step().await {}
     }
-    extension.outcome().collect()
+    let told = |(tenure, margin): (Arc<Tenure>, Option<Duration>)| {
+        client.pool.events.renewed(margin);
+        if margin.is_some() {
+            tenure.trace.renewed(|| tenure.left());
+        }
+        (tenure, margin.is_some())
+    };
+    extension.outcome().map(told).collect()
 }
 
 /// What was lost is released wherever something of it may be left, and passes its turn on.
 fn clean_up(pool: &Arc<Pool>, tenure: &Tenure) {
-    tracing::warn!(names = %tenure.names, votes = %pool.evidence(&tenure.votes()), "hold lost");
+    log::hold_lost(&tenure.names, &pool.evidence(&tenure.votes()));
+    if let Some(trace) = tenure.trace.take() {
+        trace.lost(tenure.loss().unwrap_or(LossCause::Expired));
+    }
     if tenure.is_to_release() {
         let touched = tenure.touched();
         Release::leave(pool, tenure.claim(), None, |node| touched.contains(node));

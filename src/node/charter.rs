@@ -32,7 +32,7 @@ impl Keeper {
                     return Err(Unfit::OtherSet { masters, listed }.into());
                 }
                 Belonging::Odd(masters) => {
-                    tracing::warn!(node = %self.slot.label(), "master comes from a set of another size; it belongs to this one now");
+                    self.slot.events().taken_into_set();
                     self.context.reckoning.out_of_sight(self.slot.node());
                     let _ = timeout_at(end, self.agree(link, true)).await;
                     (
@@ -64,8 +64,7 @@ impl Keeper {
                 }
             }
             Err(fault) => {
-                let reason = fault.vote();
-                tracing::debug!(node = %self.slot.label(), %reason, "could not tell how long leases may be");
+                self.slot.events().not_agreed(&fault.vote());
             }
         }
     }

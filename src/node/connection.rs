@@ -1,6 +1,6 @@
 //! A live connection to a master, and the count of how often it kept silent.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +10,15 @@ use tokio::time::Instant;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::{Answer, By, Inbox, Marker, ReplyTo, Wire};
+use crate::capabilities::Capabilities;
+use crate::events::{NodeEvents, Op};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reckoning::Reckoning;
 use crate::protocol::reply::Stamp;
+use crate::status::NodeConnection;
 use crate::time::backoff::LONGEST_DELAY;
-use crate::time::clock::Moment;
+use crate::time::clock::{Clock, Moment};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
@@ -34,6 +37,11 @@ pub(crate) struct Link {
     /// When it was set up.
     since: Instant,
     recollection: Recollection,
+    /// The server's version, and what it can do.
+    server: (Arc<str>, Capabilities),
+    events: Arc<NodeEvents>,
+    /// What the last answer took that told the master's clock, in nanoseconds.
+    round_trip_ns: AtomicU64,
     /// So much is owed to the master that nothing may be added to it.
     full: Arc<AtomicBool>,
     /// A master that is far takes several times as long to set up, and is not dead for being silent so long.
@@ -74,13 +82,18 @@ impl Link {
     pub(super) fn new(
         wire: Box<dyn Wire>,
         recollection: Recollection,
+        server: (Arc<str>, Capabilities),
         set_up: Duration,
+        events: &Arc<NodeEvents>,
         full: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             wire,
             since: Instant::now(),
             recollection,
+            server,
+            events: Arc::clone(events),
+            round_trip_ns: AtomicU64::new(u64::try_from(set_up.as_nanos()).unwrap_or(u64::MAX)),
             full: Arc::clone(full),
             patience: set_up * 2,
             closed: AtomicBool::new(false),
@@ -185,6 +198,7 @@ impl Link {
             clock,
             ..
         } = &self.recollection;
+        self.round_trip_ns.store(now.ns_since(begun), Ordering::Relaxed);
         clock.hear(stamp.clock_us, now);
         clock_check.hear(stamp.clock_us, begun, now);
         if marker
@@ -247,6 +261,7 @@ impl Link {
         let now = Instant::now();
         silence.deadlines += 1;
         silence.last = Some(now);
+        self.events.kept_silent();
         if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.heard()) >= self.patience {
             self.replace();
         }
@@ -268,14 +283,29 @@ impl Link {
         self.overdue.notified().await;
     }
 
-    /// Notes that an answer came late, so long after it was asked for.
-    pub(crate) fn took(&self, elapsed: Duration) {
-        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(elapsed);
+    /// Notes that an answer came late, to what was asked at `sent`.
+    pub(crate) fn took(&self, op: Op, sent: Instant) {
+        self.events.answered(op, sent);
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent.elapsed());
     }
 
     /// How long the last answer took that came late.
     pub(crate) fn last_took(&self) -> Option<Duration> {
         *self.took.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of the master now.
+    pub(super) fn status(&self, clock: Clock) -> NodeConnection {
+        let (version, capabilities) = self.server.clone();
+        let ahead = i128::from(self.clock_us(clock.now())) - i128::from(clock.wall_us());
+        NodeConnection {
+            version,
+            capabilities,
+            round_trip: Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)),
+            is_silent: self.is_silent(),
+            quarantine: self.quarantine(Instant::now()),
+            clock_offset_us: i64::try_from(ahead).unwrap_or(i64::MAX),
+        }
     }
 
     /// Acts on what an answer says about the server, beside what it says about the request.

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use super::inbox::{Answer, Late, ReplyTo};
 use super::{By, Link};
+use crate::events::NodeEvents;
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
@@ -96,6 +97,7 @@ pub(crate) struct Deferrals {
     settled: Notify,
     /// Rings when a master of the pool is no longer owed too much.
     relieved: Arc<Notify>,
+    events: Arc<NodeEvents>,
 }
 
 #[derive(Debug, Default)]
@@ -113,13 +115,14 @@ struct Queue {
 }
 
 impl Deferrals {
-    pub(super) fn new(relieved: Arc<Notify>) -> Self {
+    pub(super) fn new(relieved: Arc<Notify>, events: Arc<NodeEvents>) -> Self {
         Self {
             queue: Mutex::default(),
             full: Arc::default(),
             news: Notify::new(),
             settled: Notify::new(),
             relieved,
+            events,
         }
     }
 
@@ -131,6 +134,7 @@ impl Deferrals {
         queue.bytes += deferred.size();
         queue.waiting.push_back(deferred);
         self.full.store(queue.bytes > MOST, Ordering::Relaxed);
+        self.events.owed(queue.waiting.len() + queue.sent);
         drop(queue);
         self.news.notify_one();
     }
@@ -140,6 +144,7 @@ impl Deferrals {
         let mut queue = self.queue();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
+        self.events.owed(queue.sent);
         drop(queue);
         drop(waiting);
     }
@@ -213,6 +218,7 @@ impl Deferrals {
             }
         }
         let full = queue.bytes > MOST;
+        self.events.owed(queue.waiting.len() + queue.sent);
         drop(queue);
         for (deferred, answer) in settled {
             deferred.settle(answer);

@@ -82,14 +82,14 @@ impl Keeper {
     fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
         let missing = peer.capabilities.missing().join(", ");
         if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
-            tracing::warn!(node = %self.slot.label(), %missing, "master cannot do or does not tell all that others do; see Capabilities for what that costs");
+            self.slot.events().lacks(&missing);
         }
     }
 
     fn clock_check(&self) -> Arc<ClockCheck> {
-        let (label, steps) = (Arc::clone(self.slot.label()), Arc::clone(&self.context.steps));
+        let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.context.steps));
         let reckoning = Arc::clone(&self.context.reckoning);
-        Arc::new(ClockCheck::new(label, reckoning, steps))
+        Arc::new(ClockCheck::new(events, reckoning, steps))
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
@@ -152,7 +152,7 @@ impl Keeper {
         });
         let Some(subscribing) = subscribing else { return };
         let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
-        tracing::debug!(node = %self.slot.label(), ?resumed, "subscribed again");
+        self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
         self.context.topics.announce_interruption();
     }
 
@@ -181,9 +181,10 @@ impl Keeper {
             mut driver,
             peer,
         } = connection;
+        let server = (Arc::clone(&peer.version), peer.capabilities);
         let recollection = self.recollection(peer, clock_check);
-        let full = self.slot.deferrals().full();
-        let link = Arc::new(Link::new(wire, recollection, set_up, full));
+        let (events, full) = (self.slot.events(), self.slot.deferrals().full());
+        let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.slot.deferrals().send(&link);
         match self.join(&link).await {
@@ -211,8 +212,7 @@ impl Keeper {
         let memory = peer.memory.told;
         let quarantine = reckoning.quarantine().saturating_sub(memory);
         if !quarantine.is_zero() {
-            let remaining = Rounded(quarantine);
-            tracing::warn!(node = %self.slot.label(), %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
+            self.slot.events().in_quarantine(quarantine);
         }
         Recollection {
             memory,

@@ -38,7 +38,7 @@ pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{DeferredRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use keeper::{Keeper, KeeperContext};
-pub(crate) use slot::{Slot, Status};
+pub(crate) use slot::{Reached, Slot};
 pub(crate) use trust::marker::Marker;
 pub(crate) use trust::servers::KnownServers;
 
@@ -113,7 +113,6 @@ pub(crate) struct Peer {
     /// What its memory is marked with, where that was asked for.
     pub(crate) marker: Option<Marker>,
     /// What it calls its version.
-    #[allow(dead_code, reason = "for the status of the masters")]
     pub(crate) version: Arc<str>,
     pub(crate) capabilities: Capabilities,
 }

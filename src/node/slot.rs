@@ -12,7 +12,10 @@ use super::Link;
 use super::deferred::{Deferrals, DeferredRelease};
 use super::waiters::Stray;
 use crate::error::NodeError;
+use crate::events::NodeEvents;
 use crate::protocol::fault::Fault;
+use crate::status::NodeStatus;
+use crate::time::clock::Clock;
 
 /// Waiters that are called in vain are kept up to so many, to be answered: the others' places end by themselves.
 const STRAYS: usize = 1024;
@@ -22,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Whether a master can be used, as [`Slot::watch`] shows it.
 #[derive(Clone, Debug)]
-pub(crate) enum Status {
+pub(crate) enum Reached {
     /// The first attempt is under way.
     Connecting,
     Up,
@@ -32,9 +35,9 @@ pub(crate) enum Status {
 #[derive(Debug)]
 pub(crate) struct Slot {
     node: usize,
-    label: Arc<str>,
+    events: Arc<NodeEvents>,
     link: Mutex<Result<Arc<Link>, Fault>>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<Reached>,
     deferrals: Arc<Deferrals>,
     strays: Mutex<Vec<Stray>>,
     strayed: Notify,
@@ -43,20 +46,25 @@ pub(crate) struct Slot {
 impl Slot {
     /// `relieved` rings when it is no longer owed
     /// too much.
-    pub(crate) fn new(node: usize, label: Arc<str>, relieved: &Arc<Notify>) -> Self {
+    pub(crate) fn new(node: usize, events: NodeEvents, relieved: &Arc<Notify>) -> Self {
+        let events = Arc::new(events);
         Self {
             node,
-            label,
             link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
-            status: watch::Sender::new(Status::Connecting),
-            deferrals: Arc::new(Deferrals::new(Arc::clone(relieved))),
+            status: watch::Sender::new(Reached::Connecting),
+            deferrals: Arc::new(Deferrals::new(Arc::clone(relieved), Arc::clone(&events))),
             strays: Mutex::default(),
             strayed: Notify::new(),
+            events,
         }
     }
 
     pub(crate) fn label(&self) -> &Arc<str> {
-        &self.label
+        self.events.label()
+    }
+
+    pub(crate) fn events(&self) -> &Arc<NodeEvents> {
+        &self.events
     }
 
     pub(super) fn node(&self) -> usize {
@@ -67,7 +75,7 @@ impl Slot {
         &self.deferrals
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Reached> {
         self.status.subscribe()
     }
 
@@ -146,8 +154,8 @@ impl Slot {
 
     pub(super) fn up(&self, link: Arc<Link>) {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Ok(link);
-        tracing::info!(node = %self.label, "master connected");
-        self.status.send_replace(Status::Up);
+        self.status.send_replace(Reached::Up);
+        self.events.connected();
     }
 
     pub(super) fn down(&self, error: NodeError) {
@@ -159,12 +167,27 @@ impl Slot {
         };
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
         let news = match &*self.status.borrow() {
-            Status::Down(before) => *before != error,
+            Reached::Down(before) => *before != error,
             _ => true,
         };
-        if news {
-            tracing::warn!(node = %self.label, %reason, "master out of reach");
+        self.status.send_replace(Reached::Down(error));
+        self.events.disconnected(news.then_some(&reason));
+    }
+
+    /// What is known of the master now.
+    pub(crate) fn status(&self, clock: Clock) -> NodeStatus {
+        let connection = match self.link() {
+            Ok(link) => Ok(link.status(clock)),
+            Err(_) => Err(match &*self.status.borrow() {
+                Reached::Down(error) => error.clone(),
+                Reached::Connecting | Reached::Up => NodeError::Unavailable("connecting".into()),
+            }),
+        };
+        NodeStatus {
+            node: Arc::clone(self.label()),
+            connection,
+            owed_releases: self.deferrals.owed().0,
+            is_overloaded: self.is_full(),
         }
-        self.status.send_replace(Status::Down(error));
     }
 }

@@ -94,6 +94,10 @@ impl Waiters {
         None
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting().len()
+    }
+
     /// Some calls may have been missed: everybody should ask.
     pub(crate) fn interrupt(&self) {
         self.waiting().values().for_each(|calls| calls.interrupt());

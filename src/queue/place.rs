@@ -18,7 +18,7 @@ impl InLine {
         }
         let request = calls::leave(names, pool.id, &self.waiter.text());
         let round = Round::begin(pool, &request, Trust::All, asked);
-        round.leave(Forgotten::SentAgain, |_, _| {});
+        round.leave(Forgotten::SentAgain, |_, _| None);
     }
 }
 

@@ -16,7 +16,10 @@ use crate::round::pool::Pool;
 /// Listens to the channel on which this process's waiters are called, from the first of them on.
 pub(crate) fn listen(pool: &Arc<Pool>) {
     pool.topics.listen(|own| {
-        let links = pool.slots.iter().filter_map(|slot| Some((slot, slot.link().ok()?)));
+        let links = pool
+            .slots
+            .iter()
+            .filter_map(|slot| Some((slot, slot.link().ok()?)));
         for (slot, link) in links {
             let (slot, subscribing) = (Arc::clone(slot), link.subscribe(&[own.to_owned()]));
             let within = pool.config.node_timeout;
@@ -25,7 +28,7 @@ pub(crate) fn listen(pool: &Arc<Pool>) {
                 if let Ok(Err(fault)) = answer
                     && fault.class() == Some(Class::Denied)
                 {
-                    tracing::warn!(node = %slot.label(), "the user may not subscribe to multilock:*, so whoever waits goes by timers, and loses its place in the queues whenever it is called");
+                    slot.events().denies_subscription();
                 }
             });
         }

@@ -87,6 +87,7 @@ pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> 
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
             link.hear_clock(report.clock_us, pool.clock.now());
         }
+        None
     });
 }
 

@@ -13,8 +13,9 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
+use crate::events::{METERED, RoundTrace, VoteKind};
 use crate::node::{By, DeferredRelease, Inbox, Link, Links};
-use crate::policy::forgetful_allowed;
+use crate::policy::{Policy, forgetful_allowed};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
@@ -24,6 +25,7 @@ use crate::round::pool::Pool;
 use crate::round::stragglers::Rest;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
+use crate::votes::Vote;
 
 /// A master's answer: its index in the pool, and a reply or why there is none.
 pub(crate) type Answer = (usize, Result<Value, Fault>);
@@ -51,6 +53,7 @@ pub(crate) struct Round {
     quarantined: Option<Vec<Duration>>,
     deadline: Instant,
     alarm: Option<Alarm>,
+    trace: RoundTrace,
 }
 
 /// What is done for a master that has forgotten the script.
@@ -76,6 +79,14 @@ pub(crate) enum Trust {
 }
 
 impl Trust {
+    /// So many masters have to assent.
+    fn needed(self) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Quorum(needed) | Self::Kept(needed) => needed,
+        }
+    }
+
     /// For how much longer each master has no vote, if that matters to this one.
     fn quarantined(self, links: &Links, now: Instant) -> Option<Vec<Duration>> {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
@@ -138,7 +149,11 @@ impl Round {
             heard: false,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
+            trace: RoundTrace::begin(&pool.events, request.script.name, trust.needed()),
         };
+        if round.release.is_some() {
+            round.trace.needs(Policy::RedLock.needed(round.links.len()));
+        }
         for node in (0..round.links.len()).filter(|node| asked(*node)) {
             round.send(node, By::Sha);
             round.outstanding += 1;
@@ -181,7 +196,8 @@ impl Round {
 
     /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
     /// anything else, and nobody is in quarantine, whose assent is none.
-    pub(crate) fn wake_after(self, assents: usize) -> Self {
+    pub(crate) fn wake_after(mut self, assents: usize) -> Self {
+        self.trace.needs(assents);
         if self.quarantined.is_none() {
             self.inbox.wake_after(assents);
         }
@@ -205,11 +221,39 @@ impl Round {
         poll_fn(|cx| self.poll_next(cx, Forgotten::Loaded)).await
     }
 
-    /// Goes on without the caller, to hear what the rest answers.
+    /// So many masters have to assent, where it is not a quorum of all.
+    pub(crate) fn needs(mut self, assents: usize) -> Self {
+        self.trace.needs(assents);
+        self
+    }
+
+    /// An answer was about several holds, each of which is voted on by itself: it assents where it does for all.
+    pub(crate) fn told<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
+        let against = votes.find(|vote| **vote != Vote::Granted);
+        self.trace.voted(VoteKind::of(against.unwrap_or(&Vote::Granted)));
+    }
+
+    /// Takes note of the vote that an answer comes to.
+    #[inline]
+    pub(crate) fn voted(&mut self, node: usize, vote: &Vote) {
+        if METERED || self.trace.is_open() {
+            self.counted(node, VoteKind::of(vote));
+        }
+    }
+
+    #[inline]
+    fn counted(&mut self, node: usize, vote: Option<VoteKind>) {
+        if METERED {
+            self.pool.slots[node].events().voted(self.trace.op(), vote);
+        }
+        self.trace.voted(vote);
+    }
+
+    /// Goes on without the caller, to hear what the rest answers, and what vote each answer comes to, if it is one.
     pub(crate) fn leave(
         mut self,
         forgotten: Forgotten,
-        mut note: impl FnMut(usize, Result<Value, Fault>) + Send + 'static,
+        mut note: impl FnMut(usize, Result<Value, Fault>) -> Option<VoteKind> + Send + 'static,
     ) {
         if self.outstanding == 0 {
             return;
@@ -219,14 +263,17 @@ impl Round {
             // Nothing is decided yet, so nothing of it is late.
             pool.in_background(async move {
                 while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
-                    note(node, answer);
+                    let vote = note(node, answer);
+                    self.counted(node, vote);
                 }
             });
             return;
         }
+        self.trace.end();
         let rest = Rest::new(pool.tracker.token(), move |cx| {
             while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
-                note(node, answer);
+                let vote = note(node, answer);
+                self.counted(node, vote);
             }
             Poll::Ready(())
         });
@@ -271,6 +318,11 @@ impl Round {
         let Ok(link) = &self.links[node] else {
             return answer;
         };
+        if METERED && matches!(answer, Ok(_) | Err(Fault::Server { .. })) {
+            self.pool.slots[node]
+                .events()
+                .answered(self.trace.op(), self.sent);
+        }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         link.heed(&answer);
         let heading = answer.as_ref().ok().map(Heading::of);
@@ -328,6 +380,7 @@ impl Round {
         let late = Arc::new(Overdue {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
+            op: self.trace.op(),
             sent: self.sent,
             release: self.release.clone().map(owed),
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use crate::events::Op;
 use crate::node::{self, By, DeferredRelease, Late, Links, ReplyTo, Slot};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
@@ -15,6 +16,7 @@ use crate::protocol::fault::{Class, Fault};
 pub(super) struct Overdue {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
+    pub(super) op: Op,
     pub(super) sent: Instant,
     /// What it released, and where it is owed.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
@@ -26,7 +28,7 @@ impl Late for Overdue {
         link.heed(&answer);
         let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
-            link.took(self.sent.elapsed());
+            link.took(self.op, self.sent);
         }
         match &self.release {
             Some(_) if forgotten => {

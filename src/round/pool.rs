@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::error::Unchartered;
+use crate::events::{Events, NodeEvents};
 use crate::node::channels::Topics;
 use crate::node::label;
 use crate::node::trust::membership::Membership;
@@ -36,6 +37,9 @@ pub(crate) struct Pool {
     /// What the client calls itself.
     pub(crate) label: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) events: Events,
+    /// Rings when what is known of a master may have changed.
+    pub(crate) changed: Arc<Notify>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
     pub(crate) reckoning: Arc<Reckoning>,
@@ -88,12 +92,13 @@ impl Pool {
         let label_kept = label::kept(config.longest_lease());
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
-        let relieved = Arc::new(Notify::new());
+        let (relieved, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slots: Vec<_> = nodes
             .iter()
             .enumerate()
             .map(|(index, node)| {
-                let slot = Slot::new(index, node.label(), &relieved);
+                let events = NodeEvents::new(node.label(), Arc::clone(&changed));
+                let slot = Slot::new(index, events, &relieved);
                 Arc::new(slot)
             })
             .collect();
@@ -120,6 +125,8 @@ impl Pool {
             id,
             label,
             slots,
+            events: Events::new(),
+            changed,
             topics,
             config,
             reckoning,

@@ -15,6 +15,7 @@ mod foreign_keys;
 mod jobs;
 mod lifecycle;
 mod many_holds;
+mod metered;
 mod outages;
 mod read_write;
 mod reentry;
@@ -25,6 +26,7 @@ mod round_trips;
 mod server_errors;
 mod several;
 mod stale_sockets;
+mod status;
 mod support_selftest;
 #[cfg(feature = "rustls")]
 mod tls;

@@ -9,6 +9,7 @@ use super::address::Address;
 use super::pipeline::Pipe;
 use super::setup::{Login, authenticate};
 use crate::credentials::{Credentials, Provider};
+use crate::events::log;
 use crate::protocol::fault::Fault;
 
 /// Between two attempts to get or use other credentials.
@@ -30,7 +31,7 @@ pub(super) async fn keep_logged_in(
             match log_in_again(&pipe, &address, &current, given).await {
                 Refreshed::To(next) => break next,
                 Refreshed::Not(reason) => {
-                    tracing::warn!(node = %address.label, %reason, "credentials were not refreshed");
+                    log::credentials_not_refreshed(&address.label, &reason);
                     sleep(RETRY.min(after)).await;
                 }
                 Refreshed::TooLate => return,
@@ -62,7 +63,7 @@ async fn log_in_again(
     let login = Login::new(address.info.redis_settings(), Some(&next));
     match authenticate(pipe, &login).await {
         Ok(()) => {
-            tracing::debug!(node = %address.label, "logged in anew");
+            log::logged_in_anew(&address.label);
             Refreshed::To(next)
         }
         Err(Fault::Server { error, .. }) => Refreshed::Not(error.to_string()),

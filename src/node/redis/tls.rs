@@ -92,6 +92,7 @@ mod with_rustls {
 
     use super::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
     use crate::error::InvalidInput;
+    use crate::events::log;
 
     /// Sessions that are kept of one master: a server hands out two a connection.
     const SESSIONS: usize = 4;
@@ -132,7 +133,7 @@ mod with_rustls {
             let connector = TlsConnector::from(Arc::clone(&self.config));
             let stream = connector.connect(name, stream).await?;
             let kind = stream.get_ref().1.handshake_kind();
-            tracing::debug!(host, ?kind, "TLS handshake");
+            log::tls_established(host, &kind);
             Ok(stream)
         }
     }

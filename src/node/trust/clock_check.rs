@@ -19,9 +19,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::offsets::{Offsets, Step};
+use crate::events::NodeEvents;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::clock::Moment;
-use crate::time::rounded::Rounded;
 use crate::time::steps::Steps;
 use crate::time::validity::longest_with_less_drift;
 
@@ -34,7 +34,7 @@ const KEPT: usize = 8;
 /// What is known of one run of one master.
 #[derive(Debug)]
 pub(crate) struct ClockCheck {
-    node: Arc<str>,
+    events: Arc<NodeEvents>,
     reckoning: Arc<Reckoning>,
     steps: Arc<Steps>,
     /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
@@ -69,9 +69,13 @@ impl Doubt {
 }
 
 impl ClockCheck {
-    pub(in crate::node) fn new(node: Arc<str>, reckoning: Arc<Reckoning>, steps: Arc<Steps>) -> Self {
+    pub(in crate::node) fn new(
+        events: Arc<NodeEvents>,
+        reckoning: Arc<Reckoning>,
+        steps: Arc<Steps>,
+    ) -> Self {
         Self {
-            node,
+            events,
             reckoning,
             steps,
             suspected: AtomicBool::new(false),
@@ -97,9 +101,8 @@ impl ClockCheck {
         self.suspected.store(true, Ordering::Release);
         // With the state locked, so that no later answer is counted before what this one shows.
         if !step.gained.is_zero() {
-            let no_vote_for = Rounded(harmed.min(self.reckoning.longest_lease()));
-            let by = Rounded(step.gained);
-            tracing::warn!(node = %self.node, %by, %no_vote_for, "master's clock stepped against this host's");
+            let no_vote_for = harmed.min(self.reckoning.longest_lease());
+            self.events.clock_stepped(step.gained, no_vote_for);
             for node in &state.nodes {
                 self.steps.note(*node, heard, step.gained);
             }
@@ -108,10 +111,11 @@ impl ClockCheck {
 
     /// Takes in that the master's memory was wiped.
     pub(in crate::node) fn wiped(&self) {
-        tracing::warn!(node = %self.node, "master's memory was wiped; it has no vote for now");
         let mut state = self.state();
         state.wiped = Some(Instant::now());
         self.suspected.store(true, Ordering::Release);
+        drop(state);
+        self.events.memory_wiped();
     }
 
     /// For how much longer than `now` the master has no vote because its clock stepped.

@@ -7,6 +7,7 @@
 #![allow(clippy::missing_panics_doc, clippy::unnecessary_wraps)]
 
 mod error;
+mod events;
 pub mod hold;
 pub mod inbox;
 mod names;

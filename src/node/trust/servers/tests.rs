@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::Config;
+use crate::events::NodeEvents;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
@@ -10,6 +11,10 @@ const VOUCHED: Memory = Memory {
     told: LONG,
     vouched: true,
 };
+
+fn events(label: &Arc<str>) -> Arc<NodeEvents> {
+    Arc::new(NodeEvents::new(Arc::clone(label), Arc::default()))
+}
 
 fn claim_as(
     servers: &KnownServers,
@@ -25,7 +30,7 @@ fn claim_identity(servers: &KnownServers, node: usize, identity: &Identity) -> R
     let label = Arc::from(format!("address {node}"));
     let clock_check = || {
         Arc::new(ClockCheck::new(
-            Arc::clone(&label),
+            events(&label),
             Arc::new(reckoning),
             Arc::new(steps),
         ))
@@ -92,7 +97,7 @@ fn a_step_counts_at_every_address_that_the_server_had() {
     let label = Arc::from("address");
     let claim = |node| {
         let reckoning = Arc::new(Reckoning::new(&Config::default(), 2));
-        let clock_check = || Arc::new(ClockCheck::new(Arc::clone(&label), reckoning, Arc::clone(&steps)));
+        let clock_check = || Arc::new(ClockCheck::new(events(&label), reckoning, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
         servers.leave(node);
         history.expect("no twin").clock_check

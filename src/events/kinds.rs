@@ -1,0 +1,222 @@
+//! The words by which things are told apart in labels and spans: few, and always the same.
+
+use crate::error::{LockError, LossCause};
+use crate::policy::Policy;
+use crate::votes::Vote;
+
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$detail:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($(#[$detail])* $variant,)*
+        }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$variant,)*];
+            pub(super) const COUNT: usize = Self::ALL.len();
+
+            pub(super) const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+
+            /// What `make` makes of each, in the order of their numbers.
+            pub(super) fn each<T>(make: impl Fn(Self) -> T) -> [T; Self::COUNT] {
+                std::array::from_fn(|index| make(Self::ALL[index]))
+            }
+        }
+    };
+}
+
+words! {
+    /// What masters are asked to do: one for each script.
+    Op {
+        Acquire = "acquire",
+        Extend = "extend",
+        Release = "release",
+        Downgrade = "downgrade",
+        Retain = "retain",
+        Leave = "leave",
+        Inspect = "inspect",
+        Force = "force",
+        Charter = "charter",
+    }
+}
+
+words! {
+    /// What a master answered to a question that is put to a vote.
+    VoteKind {
+        Granted = "granted",
+        Refused = "refused",
+        NotHeld = "not_held",
+        Revoked = "revoked",
+        Failed = "failed",
+        NotSent = "not_sent",
+        Late = "late",
+        Unknown = "unknown",
+        Quarantined = "quarantined",
+    }
+}
+
+words! {
+    /// Whether as many masters assented as were needed.
+    RoundOutcome {
+        Won = "won",
+        Lost = "lost",
+    }
+}
+
+words! {
+    /// How a call for a lock ended.
+    AcquireOutcome {
+        Granted = "granted",
+        /// The owner was inside already.
+        Reentered = "reentered",
+        /// Another task of the process has passed its hold on.
+        HandedOn = "handed_on",
+        Contended = "contended",
+        Unreachable = "unreachable",
+        TimedOut = "timed_out",
+        TooLate = "too_late",
+        Unfenced = "unfenced",
+        Misconfigured = "misconfigured",
+        Unchartered = "unchartered",
+        Upgrade = "upgrade",
+        Closed = "closed",
+        Invalid = "invalid",
+        /// The call was dropped.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    PolicyKind {
+        RedLock = "redlock",
+        MultiLock = "multilock",
+        AtLeast = "at_least",
+    }
+}
+
+words! {
+    /// How a hold ended.
+    HoldEnd {
+        Released = "released",
+        /// Given up while its names are still kept.
+        Kept = "kept",
+        HandedOn = "handed_on",
+        Lost = "lost",
+        /// Only leaked guards are in it.
+        Leaked = "leaked",
+    }
+}
+
+words! {
+    Cause {
+        Expired = "expired",
+        TakenAway = "taken_away",
+        Forgotten = "forgotten",
+        Closed = "closed",
+    }
+}
+
+words! {
+    /// What an unlock came to.
+    UnlockOutcome {
+        Released = "released",
+        HandedOn = "handed_on",
+        KeptFor = "kept_for",
+        Downgraded = "downgraded",
+        StillHeld = "still_held",
+        Unconfirmed = "unconfirmed",
+        WasLost = "was_lost",
+    }
+}
+
+words! {
+    RenewalOutcome {
+        Confirmed = "confirmed",
+        Unconfirmed = "unconfirmed",
+    }
+}
+
+words! {
+    /// Why a waiter went on.
+    WokenBy {
+        /// Masters have called it, or told it when to come.
+        Notice = "notice",
+        /// Nothing was heard for so long.
+        Timer = "timer",
+        /// Listening was interrupted.
+        Gap = "gap",
+        /// Another task of the process has passed on what it had.
+        HandOn = "hand_on",
+    }
+}
+
+impl Op {
+    /// That of a script, by its name.
+    pub(super) fn of(script: &str) -> Self {
+        let op = Self::ALL.iter().find(|op| op.word() == script);
+        debug_assert!(op.is_some(), "{script} is no operation");
+        op.copied().unwrap_or(Self::Charter)
+    }
+}
+
+impl VoteKind {
+    /// None where the outcome was certain before.
+    #[inline]
+    pub(crate) fn of(vote: &Vote) -> Option<Self> {
+        Some(match vote {
+            Vote::Granted => Self::Granted,
+            Vote::Refused { .. } => Self::Refused,
+            Vote::NotHeld => Self::NotHeld,
+            Vote::Revoked => Self::Revoked,
+            Vote::Failed { .. } => Self::Failed,
+            Vote::NotSent { .. } => Self::NotSent,
+            Vote::Late { .. } => Self::Late,
+            Vote::Unknown { .. } => Self::Unknown,
+            Vote::Quarantined { .. } => Self::Quarantined,
+            Vote::Pending => return None,
+        })
+    }
+}
+
+impl AcquireOutcome {
+    pub(super) fn of_error(error: &LockError) -> Self {
+        match error {
+            LockError::Invalid(_) => Self::Invalid,
+            LockError::Contended { .. } => Self::Contended,
+            LockError::Unreachable { .. } => Self::Unreachable,
+            LockError::Misconfigured { .. } => Self::Misconfigured,
+            LockError::Unchartered(_) => Self::Unchartered,
+            LockError::Unfenced { .. } => Self::Unfenced,
+            LockError::TooLate { .. } => Self::TooLate,
+            LockError::TimedOut { .. } => Self::TimedOut,
+            LockError::Upgrade { .. } => Self::Upgrade,
+            LockError::Closed => Self::Closed,
+        }
+    }
+}
+
+impl From<Policy> for PolicyKind {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::RedLock => Self::RedLock,
+            Policy::MultiLock => Self::MultiLock,
+            Policy::AtLeast(_) => Self::AtLeast,
+        }
+    }
+}
+
+impl From<LossCause> for Cause {
+    fn from(cause: LossCause) -> Self {
+        match cause {
+            LossCause::Expired => Self::Expired,
+            LossCause::TakenAway => Self::TakenAway,
+            LossCause::Forgotten => Self::Forgotten,
+            LossCause::Closed => Self::Closed,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What is told to the log alone, of locks, holds and connections. Names are told here, and votes; owner fields and
+//! credentials never.
+
+use std::fmt::{Debug, Display};
+use std::time::Duration;
+
+use super::TARGET;
+use crate::error::Loss;
+use crate::names::Names;
+use crate::time::rounded::Rounded;
+use crate::token::FencingToken;
+use crate::votes::Votes;
+
+pub(crate) fn round_lost(names: &Names, error: &dyn Display) {
+    tracing::debug!(target: TARGET, %names, %error, "round lost");
+}
+
+pub(crate) fn token_raised(names: &Names, token: FencingToken, accepted: usize) {
+    tracing::debug!(target: TARGET, %names, %token, accepted, "asked for a larger fencing token");
+}
+
+pub(crate) fn acquired(names: &Names, granted: usize, validity: impl FnOnce() -> Duration) {
+    tracing::debug!(target: TARGET, %names, granted, validity = %Rounded(validity()), "lock acquired");
+}
+
+pub(crate) fn taken_over(names: &Names) {
+    tracing::debug!(target: TARGET, %names, "hold taken over");
+}
+
+pub(crate) fn still_waiting(names: &Names, error: &dyn Display) {
+    tracing::warn!(target: TARGET, %names, %error, "still waiting for a lock");
+}
+
+pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
+    tracing::warn!(target: TARGET, %names, %loss, "no longer leading");
+}
+
+pub(crate) fn forced(names: &Names, former: usize, granted: usize) {
+    tracing::warn!(target: TARGET, %names, former, granted, "lock taken away by force");
+}
+
+pub(crate) fn not_polled(names: &Names) {
+    tracing::warn!(target: TARGET, %names, "a hold was passed to a task that is not polled");
+}
+
+pub(crate) fn hold_lost(names: &Names, votes: &Votes) {
+    tracing::warn!(target: TARGET, %names, %votes, "hold lost");
+}
+
+pub(crate) fn retaken(names: &Names, node: &str) {
+    tracing::debug!(target: TARGET, %names, node, "taking a hold again where it was forgotten");
+}
+
+pub(crate) fn not_renewed(names: &Names, retry: Duration) {
+    let retry = Rounded(retry);
+    tracing::debug!(target: TARGET, %names, %retry, "renewal not confirmed");
+}
+
+/// A connection that lives has been given other credentials.
+pub(crate) fn logged_in_anew(node: &str) {
+    tracing::debug!(target: TARGET, node, "logged in anew");
+}
+
+pub(crate) fn credentials_not_refreshed(node: &str, reason: &str) {
+    tracing::warn!(target: TARGET, node, reason, "credentials were not refreshed");
+}
+
+/// Whether a session was resumed is in the kind.
+pub(crate) fn tls_established(host: &str, kind: &dyn Debug) {
+    tracing::debug!(target: TARGET, host, ?kind, "TLS handshake");
+}

@@ -1,0 +1,109 @@
+//! What a client knows of its masters, and the task that tells it to whoever watches.
+//!
+//! The task looks when something has happened that may matter, and when a quarantine ends. It is started when somebody
+//! watches for the first time; where figures are kept, with the client, for those that change by themselves.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::events::METERED;
+use crate::hold::client::Client;
+use crate::status::{NodeConnection, Status};
+
+/// What changes by itself is looked at so often, where figures are kept, and while a master is silent.
+const PERIOD: Duration = Duration::from_secs(1);
+/// A quarantine has ended by then.
+const SLACK: Duration = Duration::from_millis(1);
+
+impl Client {
+    pub(crate) fn watch_status(self: &Arc<Self>) -> watch::Receiver<Status> {
+        self.keep_published();
+        self.publish();
+        self.published.subscribe()
+    }
+
+    /// Starts the task, once.
+    pub(crate) fn keep_published(self: &Arc<Self>) {
+        if !self.is_watched.swap(true, Ordering::Relaxed) {
+            self.pool.keep(run(Arc::downgrade(self)));
+        }
+    }
+
+    /// Tells whoever watches, if there is anything to tell.
+    pub(crate) fn publish(&self) {
+        let status = self.status();
+        if METERED {
+            for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
+                if let Ok(connection) = &node.connection {
+                    slot.events()
+                        .sampled(connection.quarantine, connection.clock_offset_us);
+                }
+            }
+        }
+        self.published.send_if_modified(|published| {
+            let differs = status.differs(published);
+            *published = status;
+            differs
+        });
+    }
+}
+
+async fn run(client: Weak<Client>) {
+    let shared = |client: Arc<Client>| {
+        let pool = &client.pool;
+        (
+            Arc::clone(&pool.changed),
+            Arc::clone(&pool.reckoning),
+            pool.closing.clone(),
+        )
+    };
+    let Some((changed, reckoning, closing)) = client.upgrade().map(shared) else {
+        return;
+    };
+    loop {
+        // First listen, then look: nothing falls in between.
+        let mut longer_leases = pin!(reckoning.news());
+        longer_leases.as_mut().enable();
+        let next = {
+            let Some(client) = client.upgrade() else {
+                return;
+            };
+            client.publish();
+            if closing.is_cancelled() {
+                return;
+            }
+            client.next_look()
+        };
+        tokio::select! {
+            () = changed.notified() => {}
+            () = longer_leases => {}
+            () = closing.cancelled() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+        }
+    }
+}
+
+impl Client {
+    /// When something may change of which nobody tells.
+    fn next_look(&self) -> Option<Instant> {
+        let published = self.published.borrow();
+        let connected = || {
+            published
+                .nodes
+                .iter()
+                .filter_map(|node| node.connection.as_ref().ok())
+        };
+        let is_counted = METERED || connected().any(|connection| connection.is_silent);
+        let quarantines = connected().map(|NodeConnection { quarantine, .. }| *quarantine);
+        let over = quarantines
+            .filter(|quarantine| !quarantine.is_zero())
+            .map(|quarantine| quarantine + SLACK);
+        let after = over.chain(is_counted.then_some(PERIOD)).min();
+        after.map(|after| Instant::now() + after)
+    }
+}

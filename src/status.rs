@@ -1,0 +1,253 @@
+//! What a client knows of its masters without asking them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::capabilities::Capabilities;
+use crate::error::NodeError;
+use crate::policy::{Policy, forgetful_allowed};
+
+/// What a client knows of its masters, and has to do with them, at one moment: [`Masters::status`](crate::Masters::status).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// One for each master, in the order in which they were configured.
+    pub nodes: Vec<NodeStatus>,
+    /// Holds that this client has, whose guards live or that it still looks after. One that was leaked is not counted.
+    pub holds: usize,
+    /// Calls that wait for a lock.
+    pub waiters: usize,
+    /// Whether the client is closed, or the runtime has ended on which it was connected.
+    pub closed: bool,
+}
+
+/// What a client knows of one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// The master's address, without credentials.
+    pub node: Arc<str>,
+    /// What is known of it while it is connected, or why it is not.
+    pub connection: Result<NodeConnection, NodeError>,
+    /// Releases that it is still owed: they are sent as soon as it can take them.
+    pub owed_releases: usize,
+    /// Whether so many are owed that it is asked for no new hold.
+    pub is_overloaded: bool,
+}
+
+/// What a client knows of a master that it is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeConnection {
+    /// The server's version, as it tells it.
+    pub version: Arc<str>,
+    /// What it can do of what not every server can.
+    pub capabilities: Capabilities,
+    /// What the last answer took that counted in a vote; before the first, what it took to set up the connection, which is
+    /// several round trips.
+    pub round_trip: Duration,
+    /// Whether it has missed a node deadline, and given no sign of life since.
+    pub is_silent: bool,
+    /// For how much longer it has no vote, because it may have forgotten who holds: it was started not long ago, its memory
+    /// was wiped, or its clock stepped. Zero when it has one.
+    pub quarantine: Duration,
+    /// How far its wall clock is ahead of this host's, in microseconds, by what it told last; negative where it is behind.
+    /// No better than half a round trip.
+    pub clock_offset_us: i64,
+}
+
+impl Status {
+    /// How many masters have a vote: they are connected, answer, are not in quarantine and are not owed too many releases.
+    pub fn voting(&self) -> usize {
+        self.nodes.iter().filter(|node| node.has_vote()).count()
+    }
+
+    /// Whether a lock under this policy could be granted now, as far as is known: for a readiness check. Masters in
+    /// quarantine count where there are so few of them that the policy can bear them, as in a vote.
+    ///
+    /// It says nothing about who holds what. A process is not to be killed for it: masters that come back are found by
+    /// themselves. False for a policy that these masters do not allow.
+    ///
+    /// ```no_run
+    /// # use multilock::{Masters, Policy};
+    /// # fn ready(masters: &Masters) -> bool {
+    /// masters.status().is_ready(Policy::RedLock)
+    /// # }
+    /// ```
+    pub fn is_ready(&self, policy: Policy) -> bool {
+        let Ok(needed) = policy.checked(self.nodes.len()) else {
+            return false;
+        };
+        let remembers = |node: &&NodeStatus| node.quarantine().is_zero();
+        let forgetful = self.nodes.iter().filter(|node| !remembers(node)).count();
+        let all_count = forgetful <= forgetful_allowed(needed, self.nodes.len());
+        let asked = self.nodes.iter().filter(|node| node.is_there());
+        !self.closed && asked.filter(|node| all_count || remembers(node)).count() >= needed
+    }
+
+    /// Whether it tells anything else than `before` that somebody may want to act upon.
+    pub(crate) fn differs(&self, before: &Self) -> bool {
+        self.closed != before.closed
+            || self.nodes.len() != before.nodes.len()
+            || self
+                .nodes
+                .iter()
+                .zip(&before.nodes)
+                .any(|(node, before)| node.differs(before))
+    }
+}
+
+impl NodeStatus {
+    /// Whether its answers count: it is connected, answers, is not in quarantine and is not owed too many releases.
+    pub fn has_vote(&self) -> bool {
+        self.is_there() && self.quarantine().is_zero()
+    }
+
+    /// For how much longer it has no vote although it is connected.
+    fn quarantine(&self) -> Duration {
+        self.connection
+            .as_ref()
+            .map_or(Duration::ZERO, |connection| connection.quarantine)
+    }
+
+    fn is_there(&self) -> bool {
+        !self.is_overloaded
+            && self
+                .connection
+                .as_ref()
+                .is_ok_and(|connection| !connection.is_silent)
+    }
+
+    fn differs(&self, before: &Self) -> bool {
+        let connections = (&self.connection, &before.connection);
+        self.is_overloaded != before.is_overloaded
+            || match connections {
+                (Ok(now), Ok(before)) => now.differs(before),
+                (Err(now), Err(before)) => now != before,
+                _ => true,
+            }
+    }
+}
+
+impl NodeConnection {
+    fn differs(&self, before: &Self) -> bool {
+        self.version != before.version
+            || self.capabilities != before.capabilities
+            || self.is_silent != before.is_silent
+            || self.quarantine.is_zero() != before.quarantine.is_zero()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(quarantine: u64) -> NodeStatus {
+        NodeStatus {
+            node: "a:1".into(),
+            connection: Ok(NodeConnection {
+                version: "7.0.0".into(),
+                capabilities: Capabilities::ALL,
+                round_trip: Duration::from_millis(1),
+                is_silent: false,
+                quarantine: Duration::from_secs(quarantine),
+                clock_offset_us: 0,
+            }),
+            owed_releases: 0,
+            is_overloaded: false,
+        }
+    }
+
+    fn connection(node: &mut NodeStatus) -> &mut NodeConnection {
+        node.connection.as_mut().expect("connected")
+    }
+
+    fn status(nodes: Vec<NodeStatus>) -> Status {
+        Status {
+            nodes,
+            holds: 0,
+            waiters: 0,
+            closed: false,
+        }
+    }
+
+    fn ready(nodes: Vec<NodeStatus>) -> (usize, bool, bool) {
+        let status = status(nodes);
+        let is_ready = |policy| status.is_ready(policy);
+        (
+            status.voting(),
+            is_ready(Policy::RedLock),
+            is_ready(Policy::MultiLock),
+        )
+    }
+
+    #[test]
+    fn ready_is_whoever_would_be_granted() {
+        let down = NodeStatus {
+            connection: Err(NodeError::Unavailable("refused".into())),
+            ..node(0)
+        };
+        let overloaded = NodeStatus {
+            is_overloaded: true,
+            ..node(0)
+        };
+        let mut silent = node(0);
+        connection(&mut silent).is_silent = true;
+        assert_eq!(ready(vec![node(0); 3]), (3, true, true));
+        assert_eq!(ready(vec![node(0), node(0), down.clone()]), (2, true, false));
+        assert_eq!(ready(vec![node(0), node(0), overloaded]), (2, true, false));
+        assert_eq!(ready(vec![node(0), silent, down]), (1, false, false));
+        assert!(!status(vec![node(0); 3]).is_ready(Policy::AtLeast(1)));
+        let closed = Status {
+            closed: true,
+            ..status(vec![node(0); 3])
+        };
+        assert!(!closed.is_ready(Policy::RedLock));
+    }
+
+    #[test]
+    fn so_few_in_quarantine_as_the_policy_bears_make_ready() {
+        let with = |quarantined: usize| {
+            let mut nodes = vec![node(0); 5];
+            for node in &mut nodes[..quarantined] {
+                connection(node).quarantine = Duration::from_secs(9);
+            }
+            ready(nodes)
+        };
+        assert_eq!(with(2), (3, true, true));
+        assert_eq!(with(3), (2, false, false));
+    }
+
+    #[test]
+    fn only_what_one_acts_upon_is_a_change() {
+        let before = status(vec![node(9)]);
+        let changed = |change: fn(&mut Status)| {
+            let mut after = before.clone();
+            change(&mut after);
+            after.differs(&before)
+        };
+        assert!(!changed(|status| {
+            status.holds = 7;
+            status.nodes[0].owed_releases = 3;
+            let connection = connection(&mut status.nodes[0]);
+            connection.quarantine = Duration::from_secs(1);
+            connection.round_trip = Duration::from_secs(1);
+            connection.clock_offset_us = -5;
+        }));
+        assert!(changed(|status| status.closed = true));
+        assert!(changed(|status| status.nodes[0].is_overloaded = true));
+        assert!(changed(|status| {
+            connection(&mut status.nodes[0]).quarantine = Duration::ZERO;
+        }));
+        assert!(changed(|status| connection(&mut status.nodes[0]).is_silent = true));
+        assert!(changed(
+            |status| connection(&mut status.nodes[0]).version = "8".into()
+        ));
+        assert!(changed(|status| connection(&mut status.nodes[0])
+            .capabilities
+            .resp3 = false));
+        assert!(changed(|status| {
+            status.nodes[0].connection = Err(NodeError::Unavailable("closed".into()));
+        }));
+    }
+}
