@@ -44,13 +44,15 @@ impl Series {
     }
 }
 
+/// What an exporter is told of a figure: its kind, its unit and its help.
+pub(crate) type Described = (&'static str, Option<Unit>, String);
+
 #[derive(Default)]
 struct Kept {
     counters: Mutex<BTreeMap<Series, Arc<AtomicU64>>>,
     gauges: Mutex<BTreeMap<Series, Arc<AtomicU64>>>,
     histograms: Mutex<BTreeMap<Series, Arc<Durations>>>,
-    /// By name: what kind, whether it has a unit, and what it tells.
-    described: Mutex<BTreeMap<String, (&'static str, Option<Unit>, String)>>,
+    described: Mutex<BTreeMap<String, Described>>,
 }
 
 #[derive(Default)]
@@ -146,8 +148,7 @@ impl Figures {
         all
     }
 
-    /// The kind, the unit and the help of a figure.
-    pub(crate) fn described(&self, name: &str) -> (&'static str, Option<Unit>, String) {
+    pub(crate) fn described(&self, name: &str) -> Described {
         let described = self.kept.described.lock().expect("no panic");
         described
             .get(name)
