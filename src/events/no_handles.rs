@@ -17,7 +17,7 @@ pub(super) struct Gauge;
 pub(super) struct Histogram;
 
 #[derive(Debug, Default)]
-pub(super) struct Stopwatch;
+pub(super) struct Stopwatch(());
 
 pub(super) fn describe() {}
 
@@ -76,7 +76,7 @@ impl Histogram {
 impl Stopwatch {
     #[inline]
     pub(super) fn started() -> Self {
-        Self
+        Self(())
     }
 
     #[inline]
