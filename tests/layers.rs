@@ -8,7 +8,14 @@ use std::path::Path;
 const LAYERS: [&[&str]; 19] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
-    &["config", "credentials", "names", "namespace", "client_label", "policy"],
+    &[
+        "config",
+        "credentials",
+        "names",
+        "namespace",
+        "client_label",
+        "policy",
+    ],
     &["status"],
     &["events"],
     &["protocol"],

@@ -51,13 +51,17 @@ pub enum Unfit {
     )]
     UnknownRole,
     /// Other clients' commands come in between those of a script, so two can be granted the same name.
-    #[error("it is {server}, which does not run scripts atomically; use Redis or Valkey (see FAQ: atomic scripts)")]
+    #[error(
+        "it is {server}, which does not run scripts atomically; use Redis or Valkey (see FAQ: atomic scripts)"
+    )]
     ScriptsNotAtomic {
         /// What the server says it is.
         server: String,
     },
     /// It runs no Lua scripts, which are the protocol.
-    #[error("it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua (see FAQ: no scripts)")]
+    #[error(
+        "it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua (see FAQ: no scripts)"
+    )]
     NoScripts {
         /// The server's own words.
         error: String,

@@ -162,7 +162,12 @@ impl Server {
             client_id: None,
         };
         let login = Login::new(self.address.info.redis_settings(), credentials);
-        let logging_in = async { Ok((log_in(&pipe, &login, &self.connection_name).await?, client_id(&pipe).await)) };
+        let logging_in = async {
+            Ok((
+                log_in(&pipe, &login, &self.connection_name).await?,
+                client_id(&pipe).await,
+            ))
+        };
         let logged_in: Result<_, NodeError> = line.with(logging_in).await;
         (line.resp3, line.client_id) = logged_in?;
         Ok(line)

@@ -13,11 +13,7 @@ const DEFAULT_USER: &str = "default";
 
 /// Logs in, and says by what name `CLIENT LIST` is to show the connection; whether the server speaks RESP3, without which
 /// notices need a connection of their own.
-pub(super) async fn log_in(
-    pipe: &Pipe,
-    login: &Login<'_>,
-    connection_name: &str,
-) -> Result<bool, NodeError> {
+pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>, connection_name: &str) -> Result<bool, NodeError> {
     let resp3 = match pipe.ask(&login.hello()).await {
         Err(fault) if speaks_no_resp3(&fault) => false,
         answer => {

@@ -141,7 +141,11 @@ async fn a_role_that_info_does_not_tell_is_asked_for() {
     );
     let role = |role: &str| silent().says("ROLE", &format!("*3\r\n${}\r\n{role}\r\n:0\r\n*0", role.len()));
     assert!(missing(role("master")).await.is_empty());
-    assert!(refusal(role("slave")).await.starts_with("it is a replica, not a master"));
+    assert!(
+        refusal(role("slave"))
+            .await
+            .starts_with("it is a replica, not a master")
+    );
 }
 
 /// Both connections of one that speaks RESP2 are ended by those that follow them.

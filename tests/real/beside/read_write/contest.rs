@@ -29,7 +29,7 @@ struct Witness {
 
 impl Witness {
     async fn visit(&self, kind: usize) {
-        let weight = if kind % 2 == 0 { 1 } else { WRITER };
+        let weight = if kind.is_multiple_of(2) { 1 } else { WRITER };
         let others = self.inside.fetch_add(weight, Ordering::SeqCst);
         let excluded = if weight == 1 {
             others >= WRITER
@@ -58,7 +58,7 @@ async fn eight_tasks_of_both_keep_each_other_out() {
     let mut tasks = JoinSet::new();
     for kind in (0..TASKS).flat_map(|_| 0..KINDS.len()) {
         let (witness, ours) = (Arc::clone(&witness), ours.clone());
-        let half = if kind % 2 == 0 {
+        let half = if kind.is_multiple_of(2) {
             theirs.read("a")
         } else {
             theirs.write("a")
