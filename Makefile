@@ -43,11 +43,14 @@ test-build: need-cargo
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run
+	@cargo test -q --all-features -p multilock-cli --no-run
 	@cargo test -q -p multilock-model --no-run
 	@cargo test -q -p multilock-loom --no-run
 
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
+	@# They wait for leases to end, most of the time.
+	@cargo test -q --all-features -p multilock-cli -- --test-threads=10
 
 run-computing:
 	@nice $(MAKE) instructions
@@ -94,7 +97,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
 

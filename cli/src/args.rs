@@ -1,0 +1,245 @@
+//! The arguments of the command, and the variables of its environment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use multilock::{Policy, Quarantine};
+use rustix::process::Signal;
+
+use crate::run::signals;
+use crate::say::Voice;
+
+/// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
+#[derive(Debug, Parser)]
+#[command(name = "multilock", version, propagate_version = true, max_term_width = 110)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) masters: MastersArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Run(RunArgs),
+}
+
+impl Verb {
+    pub(crate) fn voice(&self) -> Voice {
+        match self {
+            Self::Run(run) if run.quiet => Voice::Quiet,
+            Self::Run(run) if run.verbose => Voice::Verbose,
+            Self::Run(_) => Voice::Normal,
+        }
+    }
+}
+
+/// Where the masters are and how they are used. Every client of the same masters lists the same ones.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Masters")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct MastersArgs {
+    /// URLs of the masters, separated by commas. Everybody on this host can read them here: passwords belong in a file.
+    /// Without it and --nodes-file: `MULTILOCK_NODES`, or the file that `MULTILOCK_NODES_FILE` names
+    #[arg(long, global = true, value_name = "URL,…")]
+    pub(crate) nodes: Option<String>,
+    /// A file with the URLs of the masters, separated by commas or lines; what follows a # is left out
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "nodes")]
+    pub(crate) nodes_file: Option<PathBuf>,
+    /// A prefix of every name
+    #[arg(long, global = true, env = "MULTILOCK_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// How long a round waits for a master [default: 50ms]
+    #[arg(long, global = true, env = "MULTILOCK_NODE_TIMEOUT", value_name = "DUR", value_parser = duration)]
+    pub(crate) node_timeout: Option<Duration>,
+    /// How long one attempt to connect to a master may take [default: 1s]
+    #[arg(long, global = true, env = "MULTILOCK_CONNECT_TIMEOUT", value_name = "DUR", value_parser = duration)]
+    pub(crate) connect_timeout: Option<Duration>,
+    /// The longest lease that this command may ask for; more than 30s is agreed upon by all clients first
+    #[arg(long, global = true, env = "MULTILOCK_MAX_LEASE", value_name = "DUR", value_parser = duration)]
+    pub(crate) max_lease: Option<Duration>,
+    /// How long a lease may be of which other clients know nothing; the same in every client [default: 30s]
+    #[arg(long, global = true, env = "MULTILOCK_LEASE_WITHOUT_CHARTER", value_name = "DUR", value_parser = duration, hide_short_help = true)]
+    pub(crate) lease_without_charter: Option<Duration>,
+    /// The part of a lease that is not trusted for the sake of clocks [default: 0.01]
+    #[arg(
+        long,
+        global = true,
+        env = "MULTILOCK_DRIFT_FACTOR",
+        value_name = "PART",
+        hide_short_help = true
+    )]
+    pub(crate) drift_factor: Option<f64>,
+    /// How long a master has no vote after its start: auto, off or a duration [default: auto]
+    #[arg(long, global = true, env = "MULTILOCK_QUARANTINE", value_name = "auto|off|DUR", value_parser = quarantine, hide_short_help = true)]
+    pub(crate) quarantine: Option<Quarantine>,
+    /// Accept masters that evict keys when their memory is full
+    #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", hide_short_help = true)]
+    pub(crate) allow_eviction: bool,
+    /// Mark the memory of every master, to notice when it was wiped
+    #[arg(long, global = true, env = "MULTILOCK_STRICT", hide_short_help = true)]
+    pub(crate) mark_memory: bool,
+}
+
+/// Run a program while a lock is held.
+///
+/// Takes the lock, runs the program, and gives the lock back when it has ended. The program is a process group of its
+/// own. Before the hold can be lost its processes are sent a signal, and killed at the end of the hold at the latest.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "multilock run [OPTIONS] <NAME[,NAME…]> -- <COMMAND>…",
+    after_help = AFTER_RUN
+)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct RunArgs {
+    /// The names to lock, separated by commas: all of them or none
+    #[arg(value_name = "NAME[,NAME…]")]
+    pub(crate) names: String,
+    /// Do not wait: end with 75 when the lock is held by another
+    #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
+    pub(crate) try_only: bool,
+    /// The longest wait for the lock, such as 30s or 5 (seconds) [default: as long as it takes]
+    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit code when the lock is held by another
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::HELD)]
+    pub(crate) conflict_exit_code: u8,
+    /// How many masters must grant: red (a majority), multi (all) or a number
+    #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// How long the masters keep the lock without hearing from this command, which renews it every third of that
+    #[arg(long, env = "MULTILOCK_LEASE", value_name = "DUR", default_value = "30s", value_parser = duration)]
+    pub(crate) lease: Duration,
+    /// The longest that the lock is renewed; it then lasts for what is left of its lease
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Keep the names for so long after the grant, also when the program ends earlier
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) at_least: Option<Duration>,
+    /// Do not begin with this much validity or less
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(crate) min_validity: Option<Duration>,
+    /// The signal that asks the program to end
+    #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signal)]
+    pub(crate) signal: Signal,
+    /// How long before the end of the hold the signal is sent; at the end follows KILL
+    /// [default: a sixth of the lease, 5s at most]
+    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    pub(crate) kill_after: Option<Duration>,
+    /// Leave the program in the terminal's foreground, so that it can read from it; then its own children outlive it
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Have /bin/sh interpret COMMAND, which is one argument
+    #[arg(short = 'c', long)]
+    pub(crate) shell: bool,
+    /// Say nothing
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say what is done
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Fail when the release is not confirmed, or the hold was found lost at the end
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const AFTER_RUN: &str = "\
+Exit codes:
+  the program's own; 128+n when signal n ended it, or this command while it waited
+   64  wrong usage
+   69  too few masters have a vote
+   75  held by another, or waited for in vain (-E)
+   78  masters that are unfit or misconfigured
+  124  the hold was lost, and the program ended for it
+  125  this command failed
+  126  the program cannot be executed
+  127  the program was not found
+
+The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_TOKEN and MULTILOCK_EXPIRES_AT.";
+
+const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms";
+
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text.trim()).map_err(|_| ALLOWED_DURATION)
+}
+
+/// As `flock -w` and `timeout` take it, too.
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let bare = text.parse().ok().map(Duration::try_from_secs_f64);
+    match bare {
+        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
+        None => duration(text),
+    }
+}
+
+fn policy(text: &str) -> Result<Policy, &'static str> {
+    match text {
+        "red" => Ok(Policy::RedLock),
+        "multi" => Ok(Policy::MultiLock),
+        number => number
+            .parse()
+            .map(Policy::AtLeast)
+            .map_err(|_| "allowed: red, multi or a number of masters"),
+    }
+}
+
+fn quarantine(text: &str) -> Result<Quarantine, &'static str> {
+    match text {
+        "auto" => Ok(Quarantine::Auto),
+        "off" => Ok(Quarantine::Off),
+        text => duration(text).map(Quarantine::For),
+    }
+}
+
+/// By its name, with or without SIG, or its number.
+fn signal(text: &str) -> Result<Signal, &'static str> {
+    let signal = if let Ok(number) = text.parse() {
+        Signal::from_named_raw(number)
+    } else {
+        let name = text.to_ascii_uppercase();
+        signals::named(name.strip_prefix("SIG").unwrap_or(&name))
+    };
+    signal.ok_or("allowed: a signal such as TERM, SIGINT or 15")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_in_seconds_where_those_of_flock_are() {
+        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(seconds("50ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(seconds("-1"), Err(ALLOWED_DURATION));
+        assert_eq!(duration("5"), Err(ALLOWED_DURATION));
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for text in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(signal(text), Ok(Signal::TERM), "{text}");
+        }
+        assert!(signal("SOON").is_err() && signal("0").is_err());
+    }
+
+    #[test]
+    fn policies_are_words_or_numbers() {
+        assert_eq!(policy("red"), Ok(Policy::RedLock));
+        assert_eq!(policy("multi"), Ok(Policy::MultiLock));
+        assert_eq!(policy("4"), Ok(Policy::AtLeast(4)));
+        assert!(policy("most").is_err());
+    }
+}

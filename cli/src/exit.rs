@@ -1,0 +1,92 @@
+//! What the command answers to whoever started it: exit codes after `flock`, `timeout`, `env` and `sysexits.h`.
+
+use std::fmt;
+use std::io;
+
+use multilock::{ConnectError, InvalidInput, LockError};
+
+/// Wrong arguments or variables.
+pub(crate) const USAGE: u8 = 64;
+/// Too few masters have a vote.
+pub(crate) const NO_QUORUM: u8 = 69;
+/// Held by another, or waited for in vain.
+pub(crate) const HELD: u8 = 75;
+/// Masters that cannot be used until somebody changes their configuration or ours.
+pub(crate) const UNFIT: u8 = 78;
+/// The hold was lost, and the child ended for it.
+pub(crate) const LOST: u8 = 124;
+/// The command itself failed.
+pub(crate) const OWN: u8 = 125;
+/// The child's program was found and cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The child's program was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// Why the command ends without having done its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl fmt::Display) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    pub(crate) fn own(message: impl fmt::Display) -> Self {
+        Self::new(OWN, message)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::own(error)
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    fn from(error: InvalidInput) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match &error {
+            ConnectError::Invalid(_) => USAGE,
+            ConnectError::Unfit { .. } => UNFIT,
+            ConnectError::TooFew { .. } => NO_QUORUM,
+            _ => OWN,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        Self::new(code(&error), error)
+    }
+}
+
+fn code(error: &LockError) -> u8 {
+    match error {
+        LockError::Invalid(_) => USAGE,
+        LockError::Contended { .. } => HELD,
+        LockError::Unreachable { .. }
+        | LockError::Unfenced { .. }
+        | LockError::TooLate { .. }
+        | LockError::Unchartered(_) => NO_QUORUM,
+        LockError::Misconfigured { .. } => UNFIT,
+        // A wait that ended for want of masters is told as such.
+        LockError::TimedOut { last, .. } => last.as_deref().map_or(HELD, code),
+        _ => OWN,
+    }
+}

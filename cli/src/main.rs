@@ -1,0 +1,60 @@
+//! The command `multilock`: runs a program under a lock over N independent Redis masters, and looks after such locks.
+
+mod args;
+mod connect;
+mod exit;
+mod run;
+mod say;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Verb};
+use crate::exit::Failure;
+use crate::say::Voice;
+
+fn main() -> ExitCode {
+    if let Some(code) = run::supervisor::main() {
+        return code;
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // A reader that has gone is no reason to fail.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+        }
+    };
+    let voice = args.verb.voice();
+    match perform(&args, voice) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            voice.fail(&failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
+    #[cfg(feature = "tls")]
+    install_crypto_provider()?;
+    // A thread for the renewals: what is written to a terminal may block the other one.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match &args.verb {
+            Verb::Run(run) => run::run(run, &args.masters, voice).await,
+        }
+    })
+}
+
+/// `rediss://` needs one, which a library leaves to its application.
+#[cfg(feature = "tls")]
+fn install_crypto_provider() -> Result<(), Failure> {
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| Failure::own("another crypto provider was installed before"))
+}

@@ -1,0 +1,183 @@
+//! `multilock run`: a program that runs while a lock is held, and ends with the hold at the latest.
+
+mod child;
+mod follow;
+pub(crate) mod signals;
+pub(crate) mod supervisor;
+mod wait;
+
+use std::time::Duration;
+
+use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Names, UnlockError};
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use self::child::Child;
+use self::follow::{Ended, follow};
+use self::signals::Signals;
+use self::wait::show_who_holds;
+use crate::args::{MastersArgs, RunArgs};
+use crate::connect::{Patience, connect};
+use crate::exit::{self, Failure};
+use crate::say::{Rough, Voice};
+
+/// The longest time that a program has by default to end by itself.
+const LONGEST_NOTICE: Duration = Duration::from_secs(5);
+
+/// What became of the wait for something.
+enum Waited<T> {
+    Done(T),
+    Interrupted(Signal),
+}
+
+pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
+    let notice = notice(args)?;
+    let mut signals = Signals::listen()?;
+    let begun = Instant::now();
+    let patience = match (args.try_only, args.wait) {
+        (true, _) => Patience::None,
+        (false, Some(wait)) => Patience::Until(begun + wait),
+        (false, None) => Patience::Endless,
+    };
+    let builder = masters.builder()?.lease(args.lease);
+    let builder = match masters.max_lease {
+        // The default of the library, which a shorter one in the environment is not to break.
+        Some(max) => builder.max_lease(max.max(args.lease)),
+        None => builder,
+    };
+    let masters = match interruptible(&mut signals, connect(builder, patience, voice)).await {
+        Waited::Done(connected) => connected?,
+        Waited::Interrupted(signal) => return Ok(killed_by(signal)),
+    };
+    let code = with_masters(args, &masters, notice, begun, &mut signals, voice).await;
+    // What is still on its way to masters gets there.
+    masters.close(Closing::Release).await;
+    code
+}
+
+/// How long before the end of the hold the child is asked to end.
+fn notice(args: &RunArgs) -> Result<Duration, Failure> {
+    let most = args.lease / 2;
+    match args.kill_after {
+        Some(notice) if notice > most => Err(Failure::usage(format!(
+            "--kill-after: {} is not allowed; allowed: at most half of the lease, {}",
+            humantime::format_duration(notice),
+            humantime::format_duration(most)
+        ))),
+        Some(notice) => Ok(notice),
+        None => Ok((args.lease / 6).min(LONGEST_NOTICE)),
+    }
+}
+
+async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Waited<T> {
+    tokio::select! {
+        biased;
+        signal = signals.next() => Waited::Interrupted(signal),
+        done = work => Waited::Done(done),
+    }
+}
+
+async fn with_masters(
+    args: &RunArgs,
+    masters: &Masters,
+    notice: Duration,
+    begun: Instant,
+    signals: &mut Signals,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let lock = lock(args, masters, begun);
+    let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
+        Waited::Done(Ok(guard)) => guard,
+        Waited::Done(Err(error)) => return refused(args, error),
+        Waited::Interrupted(signal) => return Ok(killed_by(signal)),
+    };
+    voice.detail(format_args!(
+        "{} granted under token {}, {} of validity, after {}",
+        args.names,
+        guard.fencing_token(),
+        Rough(guard.validity()),
+        Rough(begun.elapsed())
+    ));
+    let child = match Child::start(args, &guard) {
+        Ok(child) => child,
+        Err(failure) => {
+            // The names are free before anybody is told.
+            let _ = guard.unlock().await;
+            return Err(failure);
+        }
+    };
+    let ended = follow(&guard, child, notice, signals, voice).await?;
+    give_back(args, guard, &ended, voice).await
+}
+
+fn lock(args: &RunArgs, masters: &Masters, begun: Instant) -> MultiLock {
+    let names: Names = args.names.split(',').collect();
+    let mut lock = masters.lock(names, args.policy);
+    if let Some(wait) = args.wait {
+        lock = lock.wait(wait.saturating_sub(begun.elapsed()));
+    }
+    if let Some(max) = args.max_hold {
+        lock = lock.max_hold(max);
+    }
+    if let Some(at_least) = args.at_least {
+        lock = lock.at_least(at_least);
+    }
+    if let Some(min) = args.min_validity {
+        lock = lock.min_validity(min);
+    }
+    lock
+}
+
+async fn acquire(
+    args: &RunArgs,
+    lock: &MultiLock,
+    begun: Instant,
+    voice: Voice,
+) -> Result<MultiLockGuard, LockError> {
+    if args.try_only {
+        return lock.try_lock().await;
+    }
+    tokio::select! {
+        biased;
+        granted = lock.lock() => granted,
+        () = show_who_holds(lock, begun, voice) => unreachable!("it is shown for as long as it is waited"),
+    }
+}
+
+fn refused(args: &RunArgs, error: LockError) -> Result<u8, Failure> {
+    let mut failure = Failure::from(error);
+    if failure.code == exit::HELD {
+        failure.code = args.conflict_exit_code;
+    }
+    Err(failure)
+}
+
+/// Gives the lock back, and says what became of the child and of the hold.
+async fn give_back(
+    args: &RunArgs,
+    guard: MultiLockGuard,
+    ended: &Ended,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let unlocked = guard.unlock().await;
+    if let Some(reason) = &ended.made_to {
+        return Err(Failure::new(
+            exit::LOST,
+            format_args!("{reason}; the program ended for it"),
+        ));
+    }
+    match unlocked {
+        Ok(unlocked) => voice.detail(format_args!("given back: {unlocked:?}")),
+        Err(error @ UnlockError::WasLost { .. }) if args.strict => {
+            return Err(Failure::new(exit::LOST, error));
+        }
+        Err(error) if args.strict => return Err(Failure::own(error)),
+        Err(error) => voice.warn(error),
+    }
+    Ok(ended.code)
+}
+
+/// What a shell tells of a process that a signal ended.
+fn killed_by(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,59 @@
+//! What is shown on a terminal while the lock is waited for: who holds it, and for how long, in one line.
+
+use std::time::Duration;
+
+use multilock::{Inspection, MultiLock, NodeState};
+use tokio::time::{Instant, sleep};
+
+use crate::say::{LiveLine, Rough, Voice};
+
+/// A wait that is shorter shows nothing.
+const AT_FIRST: Duration = Duration::from_millis(300);
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Never ends. Dropped, it clears the line.
+pub(super) async fn show_who_holds(lock: &MultiLock, begun: Instant, voice: Voice) {
+    if !voice.may_redraw() {
+        return std::future::pending().await;
+    }
+    sleep(AT_FIRST).await;
+    let mut line = LiveLine::begin();
+    loop {
+        if let Ok(names) = lock.inspect().await {
+            let names: Vec<String> = names.iter().map(describe).collect();
+            let waited = Rough(begun.elapsed());
+            line.draw(format_args!("waiting for {waited}: {}", names.join("; ")));
+        }
+        sleep(EVERY).await;
+    }
+}
+
+fn describe(name: &Inspection) -> String {
+    let holders: Vec<String> = name
+        .agreed
+        .iter()
+        .chain(&name.readers)
+        .map(ToString::to_string)
+        .collect();
+    let state = if holders.is_empty() {
+        "nobody holds it on enough masters".to_owned()
+    } else {
+        let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
+        let left = left.map_or(String::new(), |left| {
+            format!(" for {} unless renewed", Rough(left))
+        });
+        format!("held by {}{left}", holders.join(", "))
+    };
+    format!("{} {state}, {} waiting", name.name, name.waiting)
+}
+
+/// How long a master keeps what it has, at most.
+fn remaining(state: &NodeState) -> Option<Duration> {
+    match state {
+        NodeState::Held { remaining, .. }
+        | NodeState::Write { remaining, .. }
+        | NodeState::Read { remaining, .. }
+        | NodeState::Foreign { remaining, .. } => *remaining,
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! What the command tells people, on stderr. A reader that has gone is no reason to fail.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Voice {
+    /// Nothing: the exit code tells.
+    Quiet,
+    /// What went wrong.
+    Normal,
+    /// Every step.
+    Verbose,
+}
+
+impl Voice {
+    pub(crate) fn fail(self, message: &str) {
+        self.tell(Self::Normal, &message);
+    }
+
+    pub(crate) fn warn(self, message: impl fmt::Display) {
+        self.tell(Self::Normal, &message);
+    }
+
+    pub(crate) fn detail(self, message: impl fmt::Display) {
+        self.tell(Self::Verbose, &message);
+    }
+
+    fn tell(self, least: Self, message: &dyn fmt::Display) {
+        if self >= least {
+            let _ = writeln!(anstream::stderr(), "multilock: {message}");
+        }
+    }
+
+    /// Whether a line may be redrawn while something is waited for.
+    pub(crate) fn may_redraw(self) -> bool {
+        self >= Self::Normal && io::stderr().is_terminal()
+    }
+}
+
+/// One line on the terminal that is drawn over and over. Dropped, it is gone.
+#[derive(Debug)]
+pub(crate) struct LiveLine(anstream::AutoStream<io::Stderr>);
+
+impl LiveLine {
+    pub(crate) fn begin() -> Self {
+        Self(anstream::stderr())
+    }
+
+    pub(crate) fn draw(&mut self, text: impl fmt::Display) {
+        // Without wrapping, so that a long one stays one.
+        let _ = write!(self.0, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
+        let _ = self.0.flush();
+    }
+}
+
+impl Drop for LiveLine {
+    fn drop(&mut self) {
+        let _ = write!(self.0, "\r\x1b[K");
+        let _ = self.0.flush();
+    }
+}
+
+/// A duration to a tenth of a second, or to the unit that it is made of: `29.7s`, `5m 3s`.
+pub(crate) struct Rough(pub(crate) Duration);
+
+impl fmt::Display for Rough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        if seconds < 60 {
+            write!(f, "{:.1}s", self.0.as_secs_f64())
+        } else {
+            humantime::format_duration(Duration::from_secs(seconds)).fmt(f)
+        }
+    }
+}

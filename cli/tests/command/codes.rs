@@ -1,0 +1,351 @@
+//! What the command answers to whoever started it, row by row.
+
+use std::process::Stdio;
+
+use multilock_test_support::{Server, connect, three, until, until_free, waiters};
+use rustix::process::Signal;
+use tokio::io::AsyncWriteExt;
+
+use crate::stage::{Witness, ms, multilock, run, said, signal, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+/// Addresses at which nobody answers.
+const NOBODY: [&str; 3] = [
+    "redis://127.0.0.1:1",
+    "redis://127.0.0.1:2",
+    "redis://127.0.0.1:3",
+];
+
+#[tokio::test]
+async fn what_a_child_makes_of_it() {
+    let servers = three(ARGS).await;
+    let rows: [(&[&str], i32, &str); 14] = [
+        (&["a", "--", "true"], 0, ""),
+        (&["a", "--", "sh", "-c", "exit 3"], 3, ""),
+        (&["a,b", "-c", "--", "exit 4"], 4, ""),
+        (&["a", "--policy", "multi", "--", "true"], 0, ""),
+        (&["a", "--policy", "3", "--", "true"], 0, ""),
+        (&["a", "-c", "--", "kill -9 $$"], 128 + 9, ""),
+        (&["a", "-c", "--", "kill -TERM $$"], 128 + 15, ""),
+        (&["a", "--", "/no/such/program"], 127, "No such file"),
+        (&["a", "--", "no-such-program-anywhere"], 127, "No such file"),
+        (&["a", "--", "/etc/passwd"], 126, "denied"),
+        (&["a", "--", "/etc"], 126, ""),
+        (&["a", "-q", "--", "/etc"], 126, ""),
+        (&["a", "--foreground", "--", "sh", "-c", "exit 5"], 5, ""),
+        (
+            &[
+                "a",
+                "--lease",
+                "1200ms",
+                "--max-hold",
+                "1200ms",
+                "--",
+                "sleep",
+                "60",
+            ],
+            124,
+            "the hold ends",
+        ),
+    ];
+    for (args, code, says) in rows {
+        let ended = run(multilock(&urls(&servers)), args).await;
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains(says), "{args:?}: {ended:?}");
+        assert!(
+            says.is_empty() || ended.stderr.starts_with("multilock: "),
+            "{ended:?}"
+        );
+        until_free(&servers, "a").await;
+    }
+}
+
+#[tokio::test]
+async fn wrong_usage() {
+    let servers = three(ARGS).await;
+    let rows: [(&[&str], &str); 12] = [
+        (&["a"], "required"),
+        (&["a", "true"], "unexpected"),
+        (&["a", "--no-such-option", "--", "true"], "--no-such-option"),
+        (&["a", "-n", "-w", "1s", "--", "true"], "cannot be used with"),
+        (&["a", "-w", "soon", "--", "true"], "a duration such as 30s"),
+        (&["a", "--lease", "7", "--", "true"], "a duration such as 30s"),
+        (
+            &["a", "--lease", "1ms", "--", "true"],
+            "lease: 1ms is not allowed",
+        ),
+        (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
+        (
+            &["a", "-k", "16s", "--", "true"],
+            "at most half of the lease, 15s",
+        ),
+        (
+            &["a", "--policy", "1", "--", "true"],
+            "policy: AtLeast(1) is not allowed",
+        ),
+        (&["a,", "--", "true"], "name: \"\" is not allowed"),
+        (&["multilock_x", "--", "true"], "is not allowed"),
+    ];
+    for (args, says) in rows {
+        let ended = run(multilock(&urls(&servers)), args).await;
+        assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains(says), "{args:?}: {ended:?}");
+    }
+    let mut nobody = multilock(&urls(&servers));
+    nobody.env_remove("MULTILOCK_NODES");
+    let ended = run(nobody, &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    let mut both = multilock(&urls(&servers));
+    both.env("MULTILOCK_NODES_FILE", "/dev/null");
+    let ended = run(both, &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    let help = run(multilock(&NOBODY), &["--help"]).await;
+    assert_eq!(help.code, Some(0));
+    assert!(help.stdout.contains("Exit codes"), "{help:?}");
+}
+
+#[tokio::test]
+async fn held_by_another() {
+    let servers = three(ARGS).await;
+    let guard = connect(urls(&servers)).await.red_lock("a").lock().await;
+    let guard = guard.expect("free");
+    let rows: [(&[&str], i32); 4] = [
+        (&["a", "-n", "--", "true"], 75),
+        (&["a", "-w", "0.2", "--", "true"], 75),
+        (&["a", "-n", "-E", "9", "--", "true"], 9),
+        (&["b,a", "-w", "200ms", "-E", "10", "--", "true"], 10),
+    ];
+    for (args, code) in rows {
+        let ended = run(multilock(&urls(&servers)), args).await;
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+        // No live line where there is no terminal.
+        assert!(!ended.stderr.contains('\r'), "{ended:?}");
+        assert!(ended.stderr.contains("held by another"), "{ended:?}");
+    }
+    let quiet = run(multilock(&urls(&servers)), &["a", "-n", "-q", "--", "true"]).await;
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(75), ""));
+    guard.unlock().await.expect("held");
+}
+
+#[tokio::test]
+async fn too_few_masters() {
+    for args in [
+        &["a", "-n", "-E", "9", "--", "true"][..],
+        &["a", "-w", "0.5", "--", "true"],
+    ] {
+        let ended = run(multilock(&NOBODY), args).await;
+        assert_eq!(ended.code, Some(69), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains("only 0 of 3 masters"), "{ended:?}");
+    }
+    // Connected to, and in quarantine.
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    command.env("MULTILOCK_QUARANTINE", "auto");
+    let ended = run(command, &["a", "-w", "300ms", "--", "true"]).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(ended.stderr.contains("quarantine"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn masters_that_cannot_be_used() {
+    let evicting = three(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
+    let ended = run(multilock(&urls(&evicting)), &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(78), "{ended:?}");
+    assert!(ended.stderr.contains("evicts"), "{ended:?}");
+    // Without the password, which is not shown either.
+    let locked = three(&["--requirepass", "secret"]).await;
+    let without: Vec<String> = locked
+        .iter()
+        .map(|server| format!("redis://127.0.0.1:{}", server.port()))
+        .collect();
+    let ended = run(multilock(&without), &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(78), "{ended:?}");
+    let ended = run(multilock(&urls(&locked)), &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let wrong: Vec<String> = urls(&locked)
+        .iter()
+        .map(|url| url.replace("secret", "wrong"))
+        .collect();
+    let ended = run(multilock(&wrong), &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(78), "{ended:?}");
+    assert!(
+        !ended.stderr.contains("wrong:") && !ended.stderr.contains(":wrong@"),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_names_the_masters() {
+    let servers = three(ARGS).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("masters");
+    std::fs::write(&file, format!("# ours\n{}\n", urls(&servers).join("\n"))).expect("written");
+    let mut from_variable = multilock(&urls(&servers));
+    from_variable
+        .env_remove("MULTILOCK_NODES")
+        .env("MULTILOCK_NODES_FILE", &file);
+    let ended = run(from_variable, &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // What is said on the command line goes before what stands in the environment.
+    let file = file.to_str().expect("a path");
+    let ended = run(multilock(&NOBODY), &["a", "--nodes-file", file, "--", "true"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let list = urls(&servers).join(",");
+    let ended = run(multilock(&NOBODY), &["a", "--nodes", &list, "--", "true"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// A release that too few masters confirm is a warning, or a failure where that is asked for.
+#[tokio::test]
+async fn a_release_that_is_not_confirmed() {
+    for (args, code) in [(&["--strict"][..], 125), (&[], 0)] {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let script = witness.script("say A; read line");
+        let args = [&["run", "a"], args, &["--", "sh", "-c", &script]].concat();
+        let mut command = multilock(&urls(&servers));
+        let mut running = command
+            .args(args)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        witness.until_said("A").await;
+        for server in &servers[..2] {
+            server.kill().await;
+        }
+        let mut stdin = running.stdin.take().expect("a pipe");
+        stdin.write_all(b"go\n").await.expect("it reads");
+        let ended = said(running).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.stderr.contains("release not confirmed"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn stdin_goes_through_and_the_environment_tells_of_the_hold() {
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    let script = "cat; echo $MULTILOCK_HELD $MULTILOCK_NAMES $MULTILOCK_TOKEN $MULTILOCK_EXPIRES_AT";
+    command
+        .args(["run", "a,b", "-c", "--", script])
+        .stdin(Stdio::piped());
+    let mut running = command.spawn().expect("the command");
+    let mut stdin = running.stdin.take().expect("a pipe");
+    stdin.write_all(b"through\n").await.expect("it reads");
+    drop(stdin);
+    let ended = said(running).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let (passed, told) = ended.stdout.trim().split_once('\n').expect("two lines");
+    assert_eq!(passed, "through");
+    let told: Vec<&str> = told.split(' ').collect();
+    let ["1", "a,b", token, expires] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(
+        token
+            .parse::<u64>()
+            .is_ok_and(|token| token > 1_600_000_000_000_000),
+        "{token}"
+    );
+    assert!(expires.ends_with('Z') && expires.contains('T'), "{expires}");
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_wait_and_leaves_nothing() {
+    let servers = three(ARGS).await;
+    let guard = connect(urls(&servers)).await.red_lock("a").lock().await;
+    let guard = guard.expect("free");
+    for (name, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
+        let waiting = multilock(&urls(&servers))
+            .args(["run", "a", "--", "true"])
+            .spawn();
+        let waiting = waiting.expect("the command");
+        until("it waits", async || waiters(&servers[0], "a").await == 1).await;
+        signal(&waiting, name);
+        let ended = said(waiting).await;
+        assert_eq!(ended.code, Some(128 + number), "{ended:?}");
+        for server in &servers {
+            assert_eq!(waiters(server, "a").await, 0);
+        }
+    }
+    // While it looks for masters, too.
+    let waiting = multilock(&NOBODY)
+        .args(["run", "a", "--", "true"])
+        .spawn()
+        .expect("the command");
+    tokio::time::sleep(ms(300)).await;
+    signal(&waiting, Signal::INT);
+    assert_eq!(said(waiting).await.code, Some(130));
+    guard.unlock().await.expect("held");
+    until_free(&servers, "a").await;
+}
+
+/// `multilock run a` with a child that says that it runs; then a signal.
+async fn signalled(servers: &[Server], script: &str, name: Signal) -> (Option<i32>, Vec<String>) {
+    let witness = Witness::new();
+    let script = witness.script(script);
+    let running = multilock(&urls(servers))
+        .args(["run", "a", "-c", "--", &script])
+        .spawn();
+    let running = running.expect("the command");
+    witness.until_said("A").await;
+    signal(&running, name);
+    let ended = said(running).await;
+    witness.until_nobody_lives().await;
+    until_free(servers, "a").await;
+    (ended.code, witness.lines())
+}
+
+#[tokio::test]
+async fn signals_are_passed_on_to_the_group() {
+    let servers = three(ARGS).await;
+    let rows = [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::TERM, "TERM"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+    ];
+    for (name, word) in rows {
+        let script = format!("trap 'say got; exit 7' {word}; say A; while :; do sleep 0.02; done");
+        let (code, lines) = signalled(&servers, &script, name).await;
+        assert_eq!(
+            (code, lines.last().map(String::as_str)),
+            (Some(7), Some("got")),
+            "{word}"
+        );
+        // One that does not care is ended by it, with its own children; also where it is stopped, by what asks to end.
+        let is_to_end = !matches!(name, Signal::USR1 | Signal::USR2);
+        let stop = if is_to_end { "kill -STOP $$;" } else { "" };
+        let script = format!("sleep 60 & say A; {stop} sleep 60");
+        let (code, _) = signalled(&servers, &script, name).await;
+        assert_eq!(code, Some(128 + name.as_raw()), "{word}");
+    }
+}
+
+/// As `nohup` has it.
+#[tokio::test]
+async fn a_signal_that_was_ignored_stays_so() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let script = witness.script("say A; sleep 0.5");
+    let command = multilock(&urls(&servers));
+    let mut nohup = tokio::process::Command::new("nohup");
+    nohup
+        .arg(command.as_std().get_program())
+        .args(["run", "a", "-c", "--", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let variables = command.as_std().get_envs();
+    nohup.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let running = nohup.spawn();
+    let running = running.expect("nohup");
+    witness.until_said("A").await;
+    signal(&running, Signal::HUP);
+    let ended = said(running).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}

@@ -1,0 +1,169 @@
+//! A program ends with its hold. The next holder's program looks whether anything of it is left.
+
+use std::time::Duration;
+
+use multilock_test_support::{Direction, Proxy, Server, WITHIN, connect, three, until_free};
+use rustix::process::Signal;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Witness, ms, multilock, said, signal, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Writes all the time, and says so when it is asked to end.
+const ASKED: &str = "trap 'say TERM; exit 0' TERM; say A; while :; do say a; sleep 0.005; done";
+const DEAF: &str = "trap 'say TERM' TERM; say A; while :; do say a; sleep 0.005; done";
+const STOPPED: &str = "trap 'say TERM; kill -STOP $$' TERM; say A; while :; do say a; sleep 0.005; done";
+/// It ends at once, and those that it has started go on.
+const CHILDREN: &str = "for i in 1 2 3; do (trap '' TERM; while :; do say a; sleep 0.005; done) & done
+    trap 'say TERM; exit 0' TERM; say A; while :; do sleep 0.01; done";
+
+fn run(mut command: Command, script: &str) -> Child {
+    let command = command.args(["run", "a", "--lease", "2s", "-k", "500ms", "-c", "--", script]);
+    command.spawn().expect("the command")
+}
+
+/// The next holder's program has run, after the first one's, and alone.
+async fn second_runs_alone(witness: &Witness, second: Child) {
+    let second = said(second).await;
+    let lines = witness.lines();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert!(!lines.iter().any(|line| line == "OVERLAP"), "two at once");
+    let at = lines.iter().position(|line| line == "B").expect("it ran");
+    assert_eq!(at + 1, lines.len(), "nothing of the first one wrote after it");
+}
+
+/// The first holder's packets are lost, so that its masters serve the next one as soon as its lease has ended.
+async fn cut_off(script: &str, extra: impl AsyncFnOnce(&Child)) -> (Witness, Option<i32>, String) {
+    let servers = three(ARGS).await;
+    let mut proxies = Vec::new();
+    for server in &servers {
+        proxies.push(Proxy::start(server.port()).await);
+    }
+    let ways: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    let witness = Witness::new();
+    let first = run(multilock(&ways), &witness.script(script));
+    witness.until_said("A").await;
+    let second = run(multilock(&urls(&servers)), &witness.script("sleep 0.2; say B"));
+    // Renewed at least once, by who is waited for.
+    sleep(LEASE).await;
+    for proxy in &proxies {
+        proxy.pause(Direction::ToServer);
+        proxy.pause(Direction::ToClient);
+    }
+    extra(&first).await;
+    second_runs_alone(&witness, second).await;
+    let first = said(first).await;
+    witness.until_nobody_lives().await;
+    (witness, first.code, first.stderr)
+}
+
+#[tokio::test]
+async fn it_is_asked_to_end_before_the_hold_does() {
+    let (witness, code, stderr) = cut_off(ASKED, async |_| {}).await;
+    assert_eq!(code, Some(124), "{stderr}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+}
+
+#[tokio::test]
+async fn it_is_killed_where_it_does_not_care() {
+    let (witness, code, stderr) = cut_off(DEAF, async |_| {}).await;
+    assert_eq!(code, Some(124), "{stderr}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+}
+
+#[tokio::test]
+async fn it_is_killed_where_it_is_stopped() {
+    let (witness, code, stderr) = cut_off(STOPPED, async |_| {}).await;
+    assert_eq!(code, Some(124), "{stderr}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+}
+
+#[tokio::test]
+async fn its_children_are_killed_with_it_and_after_it() {
+    let (witness, code, stderr) = cut_off(CHILDREN, async |_| {}).await;
+    assert_eq!(code, Some(124), "{stderr}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+}
+
+/// The command cannot do anything then; the process beside it can.
+#[tokio::test]
+async fn it_ends_where_the_command_itself_is_stopped() {
+    let go_on = async |first: &Child| {
+        signal(first, Signal::STOP);
+        sleep(LEASE * 2).await;
+        signal(first, Signal::CONT);
+    };
+    let (witness, code, stderr) = cut_off(CHILDREN, go_on).await;
+    assert_eq!(code, Some(124), "{stderr}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+}
+
+#[tokio::test]
+async fn it_ends_where_the_command_itself_is_killed() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let mut first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+    witness.until_said("A").await;
+    let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+    first.kill().await.expect("it runs");
+    // At once, as nobody renews it any more.
+    let asked = Instant::now();
+    witness.until_said("TERM").await;
+    assert!(asked.elapsed() < LEASE, "{:?}", asked.elapsed());
+    second_runs_alone(&witness, second).await;
+    witness.until_nobody_lives().await;
+    until_free(&servers, "a").await;
+}
+
+/// A quorum that is frozen: nobody can be told apart from one who is slow, until the hold has ended.
+#[tokio::test]
+async fn it_ends_where_a_quorum_is_frozen() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+    witness.until_said("A").await;
+    freeze(&servers[..2]).await;
+    let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+    let first = said(first).await;
+    assert_eq!(first.code, Some(124), "{first:?}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    witness.until_nobody_lives().await;
+    for server in &servers {
+        server.thaw().await;
+    }
+    second_runs_alone(&witness, second).await;
+    until_free(&servers, "a").await;
+}
+
+async fn freeze(servers: &[Server]) {
+    for server in servers {
+        server.freeze().await;
+    }
+}
+
+/// It is told at the next renewal, and then has as long as it would have had at the end of the hold.
+#[tokio::test]
+async fn it_is_asked_to_end_where_the_name_is_taken_away() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let mut command = multilock(&urls(&servers));
+    // Long beside what is waited for here.
+    let script = witness.script(DEAF);
+    let command = command.args(["run", "a", "--lease", "6s", "-k", "200ms", "-c", "--", &script]);
+    let first = command.spawn().expect("the command");
+    witness.until_said("A").await;
+    let begun = Instant::now();
+    let masters = connect(urls(&servers)).await;
+    masters.red_lock("a").force_release().await.expect("taken away");
+    let first = said(first).await;
+    assert_eq!(first.code, Some(124), "{first:?}");
+    assert!(first.stderr.contains("TakenAway"), "{first:?}");
+    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    // A third of the lease until it is told; the hold would have had two thirds of it left.
+    assert!(begun.elapsed() < ms(4500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < WITHIN);
+    witness.until_nobody_lives().await;
+}

@@ -1,0 +1,7 @@
+//! The command on real servers, which the tests start themselves, with real children.
+
+mod codes;
+mod crowd;
+mod loss;
+mod stage;
+mod terms;
