@@ -24,6 +24,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(RunArgs),
+    Inspect(InspectArgs),
+    Held(HeldArgs),
+    Watch(WatchArgs),
+    ForceRelease(ForceArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 impl Verb {
@@ -31,7 +37,7 @@ impl Verb {
         match self {
             Self::Run(run) if run.quiet => Voice::Quiet,
             Self::Run(run) if run.verbose => Voice::Verbose,
-            Self::Run(_) => Voice::Normal,
+            _ => Voice::Normal,
         }
     }
 }
@@ -146,6 +152,71 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Show what every master says about names
+///
+/// Ends with 0, or 69 when too few masters tell.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InspectArgs {
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// How many masters must agree on a holder: red (a majority), multi (all) or a number
+    #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show it again every second
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Tell by the exit code whether a name is held: 0 held, 1 free, 69 nobody can tell
+#[derive(Debug, clap::Args)]
+pub(crate) struct HeldArgs {
+    pub(crate) name: String,
+}
+
+/// Print a line of JSON for each name, and another one whenever something changes
+#[derive(Debug, clap::Args)]
+pub(crate) struct WatchArgs {
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// How many masters must agree on a holder: red (a majority), multi (all) or a number
+    #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// How often the masters are asked
+    #[arg(long, value_name = "DUR", default_value = "500ms", value_parser = duration)]
+    pub(crate) every: Duration,
+}
+
+/// Take names away from whoever holds them
+///
+/// A holder that lives learns of it at its next renewal; until then it may still work. Ends with 1 when it did not come to that.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForceArgs {
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Only where the holder, as `inspect` shows it, begins so
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) if_holder: Option<String>,
+    /// Without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Print a script that completes arguments in a shell
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the manual page, or that of one command
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    #[arg(value_name = "COMMAND")]
+    pub(crate) verb: Option<String>,
 }
 
 const AFTER_RUN: &str = "\

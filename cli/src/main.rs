@@ -3,14 +3,19 @@
 mod args;
 mod connect;
 mod exit;
+mod force;
+mod inspect;
+mod report;
 mod run;
 mod say;
+mod shell;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::{Args, Verb};
+use crate::connect::{Patience, connect};
 use crate::exit::Failure;
 use crate::say::Voice;
 
@@ -37,6 +42,11 @@ fn main() -> ExitCode {
 }
 
 fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
+    match &args.verb {
+        Verb::Completions(args) => return shell::completions(args),
+        Verb::Man(args) => return shell::man(args),
+        _ => {}
+    }
     #[cfg(feature = "tls")]
     install_crypto_provider()?;
     // A thread for the renewals: what is written to a terminal may block the other one.
@@ -45,8 +55,16 @@ fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        if let Verb::Run(run) = &args.verb {
+            return run::run(run, &args.masters, voice).await;
+        }
+        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
         match &args.verb {
-            Verb::Run(run) => run::run(run, &args.masters, voice).await,
+            Verb::Inspect(args) => inspect::inspect(args, &masters).await,
+            Verb::Held(args) => inspect::held(args, &masters).await,
+            Verb::Watch(args) => inspect::watch(args, &masters).await,
+            Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
+            Verb::Run(_) | Verb::Completions(_) | Verb::Man(_) => unreachable!("these need no masters"),
         }
     })
 }

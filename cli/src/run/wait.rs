@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use multilock::{Inspection, MultiLock, NodeState};
+use multilock::MultiLock;
 use tokio::time::{Instant, sleep};
 
+use crate::report::describe;
 use crate::say::{LiveLine, Rough, Voice};
 
 /// A wait that is shorter shows nothing.
@@ -25,35 +26,5 @@ pub(super) async fn show_who_holds(lock: &MultiLock, begun: Instant, voice: Voic
             line.draw(format_args!("waiting for {waited}: {}", names.join("; ")));
         }
         sleep(EVERY).await;
-    }
-}
-
-fn describe(name: &Inspection) -> String {
-    let holders: Vec<String> = name
-        .agreed
-        .iter()
-        .chain(&name.readers)
-        .map(ToString::to_string)
-        .collect();
-    let state = if holders.is_empty() {
-        "nobody holds it on enough masters".to_owned()
-    } else {
-        let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
-        let left = left.map_or(String::new(), |left| {
-            format!(" for {} unless renewed", Rough(left))
-        });
-        format!("held by {}{left}", holders.join(", "))
-    };
-    format!("{} {state}, {} waiting", name.name, name.waiting)
-}
-
-/// How long a master keeps what it has, at most.
-fn remaining(state: &NodeState) -> Option<Duration> {
-    match state {
-        NodeState::Held { remaining, .. }
-        | NodeState::Write { remaining, .. }
-        | NodeState::Read { remaining, .. }
-        | NodeState::Foreign { remaining, .. } => *remaining,
-        _ => None,
     }
 }

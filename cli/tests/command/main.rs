@@ -3,5 +3,6 @@
 mod codes;
 mod crowd;
 mod loss;
+mod operator;
 mod stage;
 mod terms;

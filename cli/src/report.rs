@@ -1,0 +1,174 @@
+//! What the masters say about a name, for people and for programs.
+
+use std::time::Duration;
+
+use multilock::{Inspection, NodeState, Policy};
+use serde_json::{Value, json};
+
+use crate::say::Rough;
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Enough masters keep it for the same holder.
+    Held,
+    /// Enough masters keep it for the same readers.
+    Read,
+    /// Enough masters keep something under it, and nobody has it: contenders that got a part each, or what is no lock.
+    Kept,
+    /// Enough masters keep nothing under it.
+    Free,
+    /// Too few masters tell.
+    Unknown,
+}
+
+impl State {
+    pub(crate) fn of(name: &Inspection) -> Self {
+        if name.agreed.is_some() {
+            return Self::Held;
+        }
+        if !name.readers.is_empty() {
+            return Self::Read;
+        }
+        let needed = Policy::RedLock.needed(name.nodes.len());
+        // One that may have forgotten who holds tells nothing.
+        let tells = |node: &str| !name.quarantined.iter().any(|(label, _)| **label == *node);
+        let (mut free, mut kept) = (0, 0);
+        for (node, state) in &name.nodes {
+            match state {
+                NodeState::Free if tells(node) => free += 1,
+                NodeState::Free | NodeState::Silent(_) => {}
+                _ => kept += 1,
+            }
+        }
+        if kept >= needed {
+            Self::Kept
+        } else if free >= needed {
+            Self::Free
+        } else {
+            Self::Unknown
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Read => "read",
+            Self::Kept => "kept",
+            Self::Free => "free",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// In one line.
+pub(crate) fn describe(name: &Inspection) -> String {
+    let holders = name.agreed.iter().chain(&name.readers).map(ToString::to_string);
+    let holders = holders.collect::<Vec<_>>().join(", ");
+    let state = match State::of(name) {
+        State::Held => format!("held by {holders}{}", left(name)),
+        State::Read => format!("read by {holders}{}", left(name)),
+        State::Kept => format!("kept from being locked, and held by nobody{}", left(name)),
+        State::Free => "free".to_owned(),
+        State::Unknown => "too few masters tell".to_owned(),
+    };
+    format!("{} {state}, {} waiting", name.name, name.waiting)
+}
+
+fn left(name: &Inspection) -> String {
+    let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
+    left.map_or(String::new(), |left| {
+        format!(" for {} unless renewed", Rough(left))
+    })
+}
+
+/// How long a master keeps what it has, at most.
+fn remaining(state: &NodeState) -> Option<Duration> {
+    match state {
+        NodeState::Held { remaining, .. }
+        | NodeState::Write { remaining, .. }
+        | NodeState::Read { remaining, .. }
+        | NodeState::Foreign { remaining, .. } => *remaining,
+        _ => None,
+    }
+}
+
+/// What one master says: its state, who holds, how long it keeps it.
+pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 3] {
+    let (word, detail) = match state {
+        NodeState::Free => ("free", String::new()),
+        NodeState::Held { holder, .. } => ("held", holder.to_string()),
+        NodeState::Write { holder, .. } => ("written", holder.to_string()),
+        NodeState::Read { holders, .. } => {
+            let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
+            ("read", holders.join(", "))
+        }
+        NodeState::Foreign { kind, .. } => ("no lock", format!("a {kind}")),
+        NodeState::Silent(vote) => ("silent", vote.to_string()),
+        _ => ("unknown", String::new()),
+    };
+    let quarantined = name.quarantined.iter().find(|(label, _)| **label == *node);
+    let word = quarantined.map_or(word.to_owned(), |(_, left)| {
+        format!("{word}, in quarantine for {}", Rough(*left))
+    });
+    let left = remaining(state).map_or(String::new(), |left| Rough(left).to_string());
+    [word, detail, left]
+}
+
+/// As `inspect --json` and `watch` print it.
+pub(crate) fn as_json(name: &Inspection) -> Value {
+    let nodes: Vec<Value> = name
+        .nodes
+        .iter()
+        .map(|(node, state)| node_as_json(name, node, state))
+        .collect();
+    json!({
+        "name": name.name,
+        "state": State::of(name).word(),
+        "holder": name.agreed.as_ref().map(ToString::to_string),
+        "readers": name.readers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "waiting": name.waiting,
+        "waiting_to_read": name.waiting_to_read,
+        "nodes": nodes,
+    })
+}
+
+fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
+    let quarantined = name.quarantined.iter().find(|(label, _)| **label == *node);
+    let mut told = json!({
+        "node": node,
+        "expires_in_ms": remaining(state).map(ms),
+        "quarantine_ms": quarantined.map(|(_, left)| ms(*left)),
+    });
+    match state {
+        NodeState::Free => told["state"] = "free".into(),
+        NodeState::Held { holder, count, .. } => {
+            told["state"] = "held".into();
+            told["holder"] = holder.to_string().into();
+            told["count"] = (*count).into();
+        }
+        NodeState::Write { holder, count, .. } => {
+            told["state"] = "written".into();
+            told["holder"] = holder.to_string().into();
+            told["count"] = (*count).into();
+        }
+        NodeState::Read { holders, .. } => {
+            told["state"] = "read".into();
+            told["readers"] = holders.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+        }
+        NodeState::Foreign { kind, .. } => {
+            told["state"] = "foreign".into();
+            told["kind"] = kind.as_str().into();
+        }
+        NodeState::Silent(vote) => {
+            told["state"] = "silent".into();
+            told["reason"] = vote.to_string().into();
+        }
+        _ => told["state"] = "unknown".into(),
+    }
+    told
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,172 @@
+//! What an operator asks: who holds what, and how to end it.
+
+use std::process::Stdio;
+
+use multilock_test_support::{Server, connect, held_everywhere, three, until_free};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
+
+use crate::stage::{Said, ms, multilock, said, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+async fn ask(servers: &[Server], args: &[&str]) -> Said {
+    said(multilock(&urls(servers)).args(args).spawn().expect("the command")).await
+}
+
+#[tokio::test]
+async fn a_name_is_held_or_free_or_nobody_can_tell() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(1));
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
+    // A quorum tells, with one of them silent.
+    servers[0].kill().await;
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
+    assert_eq!(ask(&servers, &["held", "b"]).await.code, Some(1));
+    guard.unlock().await.expect("held");
+    let reading = masters.red_lock("a").read().lock().await.expect("free");
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
+    reading.unlock().await.expect("held");
+    // One that is no lock keeps a name from being locked.
+    for server in &servers[1..] {
+        server.command(&["SADD", "c", "x"]).await;
+    }
+    assert_eq!(ask(&servers, &["held", "c"]).await.code, Some(0));
+    // Kept by one, free on one, silent on one.
+    servers[1].command(&["DEL", "c"]).await;
+    assert_eq!(ask(&servers, &["held", "c"]).await.code, Some(69));
+    servers[1].kill().await;
+    assert_eq!(ask(&servers, &["held", "b"]).await.code, Some(69));
+}
+
+/// A master that may have forgotten who holds does not tell that a name is free.
+#[tokio::test]
+async fn masters_in_quarantine_do_not_tell_that_a_name_is_free() {
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    command.env("MULTILOCK_QUARANTINE", "auto").args(["held", "a"]);
+    assert_eq!(said(command.spawn().expect("the command")).await.code, Some(69));
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(1));
+}
+
+#[tokio::test]
+async fn an_inspection_names_the_holder_as_the_library_does() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let holder = guard.holder().to_string();
+    let told = ask(&servers, &["inspect", "a", "b"]).await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(
+        told.stdout.contains(&format!("a held by {holder} for ")),
+        "{told:?}"
+    );
+    assert!(told.stdout.contains("b free, 0 waiting"), "{told:?}");
+    assert_eq!(
+        told.stdout.matches(&holder).count(),
+        1 + servers.len(),
+        "{told:?}"
+    );
+    let told = ask(&servers, &["inspect", "a", "b", "--json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(told[0]["name"], "a");
+    assert_eq!(
+        (&told[0]["state"], &told[1]["state"]),
+        (&"held".into(), &"free".into())
+    );
+    assert_eq!(told[0]["holder"], holder.as_str());
+    assert_eq!(told[0]["nodes"].as_array().map(Vec::len), Some(servers.len()));
+    assert!(
+        told[0]["nodes"][2]["expires_in_ms"]
+            .as_u64()
+            .is_some_and(|left| left <= 30_000)
+    );
+    guard.unlock().await.expect("held");
+    for server in &servers[..2] {
+        server.kill().await;
+    }
+    let told = ask(&servers, &["inspect", "a"]).await;
+    assert_eq!(told.code, Some(69), "no majority to connect to: {told:?}");
+}
+
+#[tokio::test]
+async fn a_change_is_a_line() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let mut command = multilock(&urls(&servers));
+    let mut watching = command
+        .args(["watch", "a", "--every", "20ms"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command");
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    // Masters may be a moment apart, which is a change of its own.
+    let mut until = async |state: &str| {
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|last| last != state) {
+            let line = timeout(ms(20_000), lines.next_line()).await.expect("in time");
+            let line: serde_json::Value =
+                serde_json::from_str(&line.expect("text").expect("a line")).expect("JSON");
+            assert!(line["at"].is_string() && line["name"] == "a", "{line}");
+            seen.push(line["state"].as_str().expect("a word").to_owned());
+        }
+    };
+    until("free").await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    until("held").await;
+    guard.unlock().await.expect("held");
+    until("free").await;
+    watching.kill().await.expect("it runs");
+}
+
+#[tokio::test]
+async fn a_name_is_taken_away_from_whom_it_is_meant_for() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let holder = guard.holder().to_string();
+    // Nobody can be asked.
+    let told = ask(&servers, &["force-release", "a"]).await;
+    assert_eq!(told.code, Some(64), "{told:?}");
+    let told = ask(&servers, &["force-release", "a", "--yes", "--if-holder", "zzzz"]).await;
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.stderr.contains("not taken away"), "{told:?}");
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
+    let told = ask(
+        &servers,
+        &["force-release", "a", "--yes", "--if-holder", &holder[..6]],
+    )
+    .await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_eq!(told.stdout, format!("a: taken away from {holder}\n"));
+    until_free(&servers, "a").await;
+    let told = ask(&servers, &["force-release", "a", "--yes"]).await;
+    assert_eq!(
+        (told.code, told.stdout.as_str()),
+        (Some(0), "a: nobody held it\n")
+    );
+    // What is no lock is left alone.
+    servers[0].command(&["SADD", "c", "x"]).await;
+    let told = ask(&servers, &["force-release", "c", "--yes"]).await;
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(servers[0].exists("c").await);
+}
+
+#[tokio::test]
+async fn a_shell_completes_and_a_page_tells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let told = ask(&[], &["completions", shell]).await;
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.stdout.contains("force-release"), "{shell}");
+    }
+    let told = ask(&[], &["man", "run"]).await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(
+        told.stdout.contains("kill\\-after") && told.stdout.contains("124"),
+        "{told:?}"
+    );
+    assert!(ask(&[], &["man"]).await.stdout.contains("inspect"));
+    assert_eq!(ask(&[], &["man", "soon"]).await.code, Some(64));
+}
