@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
-use crate::run::signals;
 use crate::say::Voice;
+use crate::values::{duration, policy, quarantine, seconds, signal};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -233,51 +233,6 @@ Exit codes:
 
 The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_TOKEN and MULTILOCK_EXPIRES_AT.";
 
-const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms";
-
-fn duration(text: &str) -> Result<Duration, &'static str> {
-    humantime::parse_duration(text.trim()).map_err(|_| ALLOWED_DURATION)
-}
-
-/// As `flock -w` and `timeout` take it, too.
-fn seconds(text: &str) -> Result<Duration, &'static str> {
-    let bare = text.parse().ok().map(Duration::try_from_secs_f64);
-    match bare {
-        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
-        None => duration(text),
-    }
-}
-
-fn policy(text: &str) -> Result<Policy, &'static str> {
-    match text {
-        "red" => Ok(Policy::RedLock),
-        "multi" => Ok(Policy::MultiLock),
-        number => number
-            .parse()
-            .map(Policy::AtLeast)
-            .map_err(|_| "allowed: red, multi or a number of masters"),
-    }
-}
-
-fn quarantine(text: &str) -> Result<Quarantine, &'static str> {
-    match text {
-        "auto" => Ok(Quarantine::Auto),
-        "off" => Ok(Quarantine::Off),
-        text => duration(text).map(Quarantine::For),
-    }
-}
-
-/// By its name, with or without SIG, or its number.
-fn signal(text: &str) -> Result<Signal, &'static str> {
-    let signal = if let Ok(number) = text.parse() {
-        Signal::from_named_raw(number)
-    } else {
-        let name = text.to_ascii_uppercase();
-        signals::named(name.strip_prefix("SIG").unwrap_or(&name))
-    };
-    signal.ok_or("allowed: a signal such as TERM, SIGINT or 15")
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -287,30 +242,5 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_are_in_seconds_where_those_of_flock_are() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        assert_eq!(seconds("50ms"), Ok(Duration::from_millis(50)));
-        assert_eq!(seconds("-1"), Err(ALLOWED_DURATION));
-        assert_eq!(duration("5"), Err(ALLOWED_DURATION));
-    }
-
-    #[test]
-    fn signals_have_names_and_numbers() {
-        for text in ["TERM", "SIGTERM", "term", "15"] {
-            assert_eq!(signal(text), Ok(Signal::TERM), "{text}");
-        }
-        assert!(signal("SOON").is_err() && signal("0").is_err());
-    }
-
-    #[test]
-    fn policies_are_words_or_numbers() {
-        assert_eq!(policy("red"), Ok(Policy::RedLock));
-        assert_eq!(policy("multi"), Ok(Policy::MultiLock));
-        assert_eq!(policy("4"), Ok(Policy::AtLeast(4)));
-        assert!(policy("most").is_err());
     }
 }

@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod say;
 mod shell;
+mod values;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,83 @@
+//! The values of arguments and variables, as text.
+
+use std::time::Duration;
+
+use multilock::{Policy, Quarantine};
+use rustix::process::Signal;
+
+use crate::run::signals;
+
+const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms";
+
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text.trim()).map_err(|_| ALLOWED_DURATION)
+}
+
+/// As `flock -w` and `timeout` take it, too.
+pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let bare = text.parse().ok().map(Duration::try_from_secs_f64);
+    match bare {
+        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
+        None => duration(text),
+    }
+}
+
+pub(crate) fn policy(text: &str) -> Result<Policy, &'static str> {
+    match text {
+        "red" => Ok(Policy::RedLock),
+        "multi" => Ok(Policy::MultiLock),
+        number => number
+            .parse()
+            .map(Policy::AtLeast)
+            .map_err(|_| "allowed: red, multi or a number of masters"),
+    }
+}
+
+pub(crate) fn quarantine(text: &str) -> Result<Quarantine, &'static str> {
+    match text {
+        "auto" => Ok(Quarantine::Auto),
+        "off" => Ok(Quarantine::Off),
+        text => duration(text).map(Quarantine::For),
+    }
+}
+
+/// By its name, with or without SIG, or its number.
+pub(crate) fn signal(text: &str) -> Result<Signal, &'static str> {
+    let signal = if let Ok(number) = text.parse() {
+        Signal::from_named_raw(number)
+    } else {
+        let name = text.to_ascii_uppercase();
+        signals::named(name.strip_prefix("SIG").unwrap_or(&name))
+    };
+    signal.ok_or("allowed: a signal such as TERM, SIGINT or 15")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_in_seconds_where_those_of_flock_are() {
+        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(seconds("50ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(seconds("-1"), Err(ALLOWED_DURATION));
+        assert_eq!(duration("5"), Err(ALLOWED_DURATION));
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for text in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(signal(text), Ok(Signal::TERM), "{text}");
+        }
+        assert!(signal("SOON").is_err() && signal("0").is_err());
+    }
+
+    #[test]
+    fn policies_are_words_or_numbers() {
+        assert_eq!(policy("red"), Ok(Policy::RedLock));
+        assert_eq!(policy("multi"), Ok(Policy::MultiLock));
+        assert_eq!(policy("4"), Ok(Policy::AtLeast(4)));
+        assert!(policy("most").is_err());
+    }
+}
