@@ -16,9 +16,10 @@
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
 --   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without
---                                 a TTL). Label is what the client of a holder calls itself, or nothing. One cause for each name: - none; a somebody waits with a smaller ticket;
+--                                 a TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
 --                                 o a hold of this crate's, h a field that is another library's, s a key of
---                                 another type; in capitals where somebody waits with a smaller ticket, too
+--                                 another type; in capitals where somebody waits with a smaller ticket, too. The
+--                                 label is what the client of a holder calls itself, or nothing
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
 --   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
 --                                 nothing was written

@@ -26,6 +26,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Of a server that can do everything.
+    #[cfg(feature = "test-util")]
     pub(crate) const ALL: Self = Self {
         resp3: true,
         kill_fence: true,

@@ -1,7 +1,7 @@
 //! What is told to the log alone, of locks, holds and connections. Names are told here, and votes; owner fields and
 //! credentials never.
 
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 use std::time::Duration;
 
 use super::TARGET;
@@ -66,6 +66,7 @@ pub(crate) fn credentials_not_refreshed(node: &str, reason: &str) {
 }
 
 /// Whether a session was resumed is in the kind.
-pub(crate) fn tls_established(host: &str, kind: &dyn Debug) {
+#[cfg(feature = "rustls")]
+pub(crate) fn tls_established(host: &str, kind: &dyn std::fmt::Debug) {
     tracing::debug!(target: TARGET, host, ?kind, "TLS handshake");
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use multilock::sim::Cluster;
 use multilock::{LockError, Unlocked};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -64,6 +64,10 @@ struct Watcher {
 impl Watcher {
     /// Sees what this thread does.
     fn install() -> (Self, DefaultGuard) {
+        // While there is just one subscriber, what another thread meets first is switched off for all by the want of one
+        // there.
+        static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&OTHER);
         let watcher = Self::default();
         let subscriber = Registry::default().with(watcher.clone());
         (watcher, tracing::subscriber::set_default(subscriber))

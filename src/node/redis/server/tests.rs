@@ -112,9 +112,10 @@ async fn what_is_missing_is_found_out() {
 #[tokio::test]
 async fn what_breaks_a_promise_is_refused_by_its_true_name() {
     let garnet = format!("{INFO}garnet_version:1.0.50\r\n");
-    assert_eq!(
-        refusal(told(&garnet)).await,
-        "it is Garnet 1.0.50, which does not run scripts atomically; use Redis or Valkey"
+    let refused = refusal(told(&garnet)).await;
+    assert!(
+        refused.starts_with("it is Garnet 1.0.50, which does not run scripts atomically"),
+        "{refused}"
     );
     let no_lua = "-ERR Could not find scripting engine 'lua'";
     let without = plain().says("EVAL", no_lua).says("SCRIPT LOAD", no_lua);
