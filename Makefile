@@ -7,7 +7,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint
-.PHONY: test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -40,6 +40,7 @@ test-native: test-build ## All tests but lint and compose, against redis-servers
 test-build: need-cargo
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
+	@scripts/install-prometheus.sh
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run
@@ -54,6 +55,7 @@ run-on-servers:
 
 run-computing:
 	@nice $(MAKE) instructions
+	@nice $(MAKE) alerts
 	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
@@ -63,6 +65,15 @@ run-computing:
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@cargo run --release -q -p multilock-instructions
+
+alerts: ## The tests of contrib/prometheus/alerts.yml
+	@scripts/install-prometheus.sh
+	@promtool test rules contrib/prometheus/alerts_test.yml >/dev/null
+
+monitoring: need-cargo ## Failing masters under a real Prometheus, and a picture of it: docs/monitoring.svg (90 s)
+	@scripts/install-redis.sh
+	@scripts/install-prometheus.sh
+	@cargo run --release -q -p multilock-monitoring
 
 model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms of it
 	@cargo run -q -p multilock-model
@@ -116,7 +127,7 @@ bench-report: need-cargo ## Draw the last run into docs/performance
 
 # Not in `lint`: the other crates that it compares with would have to be built there.
 bench-lint: need-cargo ## Clippy and the tests of the bench itself
-	@cargo clippy --release -q -p multilock-bench --all-targets -- -D warnings
+	@cargo clippy --release -q -p multilock-bench -p multilock-monitoring --all-targets -- -D warnings
 	@cargo test --release -q -p multilock-bench
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy

@@ -1,0 +1,90 @@
+//! A service under a real Prometheus while its masters fail: shows what the dashboard and the alerts make of it.
+//!
+//! ```text
+//! make monitoring        # about 90 s; draws docs/monitoring.svg
+//! ```
+//!
+//! * `service.rs` locks as a service does, and lets itself be scraped.
+//! * `play.rs` kills, freezes and revives masters.
+//! * `prometheus.rs` keeps the Prometheus, with the rules of `contrib/prometheus/alerts.yml`.
+//! * `dashboard.rs` reads what the panels of `contrib/grafana/multilock.json` ask for.
+//! * `picture.rs` draws the answers.
+//!
+//! It ends with an error if an alert that has to fire did not, or if a panel has nothing to show.
+
+mod dashboard;
+mod picture;
+mod play;
+mod prometheus;
+mod service;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::time::timeout;
+
+use dashboard::Panel;
+use play::Play;
+use prometheus::Prometheus;
+use service::Service;
+
+/// Whatever happens, it ends after this.
+const AT_MOST: Duration = Duration::from_secs(180);
+/// What the faults of the play have to raise.
+const EXPECTED: [&str; 2] = ["MultilockHoldLost", "MultilockNoQuorum"];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    timeout(AT_MOST, watch())
+        .await
+        .with_context(|| format!("took longer than {AT_MOST:?} and was ended"))?
+}
+
+async fn watch() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
+    let panels = dashboard::panels(&root.join("contrib/grafana/multilock.json"))?;
+
+    let metrics = service::export()?;
+    let play = Play::start().await?;
+    let service = Service::start(play.nodes()).await?;
+    let prometheus = Prometheus::start(metrics, &root.join("contrib/prometheus/alerts.yml")).await?;
+    let events = play.perform().await?;
+    service.stop().await;
+
+    let mut drawn = Vec::new();
+    for panel in &panels {
+        drawn.push(curves(&prometheus, panel).await?);
+    }
+    let fired = prometheus.fired().await?;
+    picture::draw(
+        &root.join("docs/monitoring.svg"),
+        &drawn,
+        &events,
+        prometheus.begun(),
+    )?;
+    println!("alerts that fired: {}", fired.join(", "));
+    println!("drawn: docs/monitoring.svg, {} panels", drawn.len());
+    for expected in EXPECTED {
+        ensure!(
+            fired.iter().any(|name| name == expected),
+            "{expected} did not fire"
+        );
+    }
+    Ok(())
+}
+
+async fn curves(prometheus: &Prometheus, panel: &Panel) -> Result<picture::Chart> {
+    let mut curves = Vec::new();
+    for target in &panel.targets {
+        curves.extend(prometheus.range(target).await?);
+    }
+    let points: usize = curves.iter().map(|curve| curve.points.len()).sum();
+    ensure!(points > 0, "the panel '{}' has nothing to show", panel.title);
+    Ok(picture::Chart {
+        title: panel.title.clone(),
+        curves,
+    })
+}
