@@ -6,7 +6,7 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 21] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_MAX_LEASE",
     "MULTILOCK_LEASE_WITHOUT_CHARTER",

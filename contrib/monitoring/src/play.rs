@@ -63,7 +63,8 @@ impl Play {
     /// By the numbers that the events tell.
     pub(crate) fn nodes(&self) -> Vec<Node> {
         let labelled = self.0.iter().zip(1..);
-        let node = |(master, number): (&Native, u8)| Node::url(master.address.url()).label(format!("{number}"));
+        let node =
+            |(master, number): (&Native, u8)| Node::url(master.address.url()).label(format!("{number}"));
         labelled.map(node).collect()
     }
 

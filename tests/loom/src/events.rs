@@ -1,4 +1,4 @@
 //! What the files need of events: nobody looks.
 
 #[derive(Debug, Default)]
-pub(crate) struct HoldTrace;
+pub(crate) struct HoldTrace {}
