@@ -10,6 +10,8 @@ use crate::play::Event;
 
 const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (430, 250);
+/// Curves of a panel.
+const MOST: usize = 8;
 const FONT: &str = "sans-serif";
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 90, 200),
@@ -84,11 +86,17 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, marks: &[(f64
             text.color(&RGBColor(130, 130, 130)),
         )])?;
     }
-    // What stays at zero beside others only fills the legend.
-    let is_flat = |curve: &Curve| curve.points.iter().all(|point| point.1 == 0.0);
-    let all_flat = chart.curves.iter().all(is_flat);
-    let shown = chart.curves.iter().filter(|curve| all_flat || !is_flat(curve));
-    for (curve, colour) in shown.zip(COLOURS.iter().cycle()) {
+    // What stays at zero beside others, or is small beside many, only fills the legend.
+    let peak = |curve: &Curve| curve.points.iter().map(|point| point.1.abs()).fold(0.0, f64::max);
+    let mut shown: Vec<&Curve> = chart.curves.iter().filter(|curve| peak(curve) > 0.0).collect();
+    if shown.is_empty() {
+        shown.extend(&chart.curves);
+    }
+    let mut peaks: Vec<f64> = shown.iter().map(|curve| peak(curve)).collect();
+    peaks.sort_by(|one, other| other.total_cmp(one));
+    let least = peaks.get(MOST - 1).copied().unwrap_or(0.0);
+    shown.retain(|curve| peak(curve) >= least);
+    for (curve, colour) in shown.into_iter().zip(COLOURS.iter().cycle()) {
         let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
         let key = move |(x, y)| PathElement::new([(x, y), (x + 12, y)], colour.stroke_width(2));
         plot.draw_series(line)?.label(curve.label.as_str()).legend(key);
