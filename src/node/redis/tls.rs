@@ -64,6 +64,7 @@ impl fmt::Debug for Tls {
 
 #[cfg(not(feature = "rustls"))]
 impl Tls {
+    #[allow(clippy::unused_async, reason = "called as the one of the feature is")]
     pub(crate) async fn load(_: TlsFiles) -> Result<Self, InvalidInput> {
         unreachable!("no URL asks for TLS without the feature")
     }
