@@ -16,8 +16,8 @@ use crate::support::Server;
 const IN_MEMORY: [&str; 4] = ["--appendonly", "no", "--save", ""];
 /// For the last stragglers of a run.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
-/// Keys that are meant to outlast the locks.
-const FENCES: &str = "multilock_fence:";
+/// Keys that are meant to outlast the locks: fences, and what clients call themselves.
+const LASTING: [&str; 2] = ["multilock_fence:", "multilock_client:"];
 
 pub struct Cluster {
     pub servers: Vec<Server>,
@@ -113,7 +113,8 @@ async fn locks_left(node: &MultiplexedConnection) -> Result<usize> {
         return Ok(0);
     }
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut node).await?;
-    Ok(keys.iter().filter(|key| !key.starts_with(FENCES)).count())
+    let lasts = |key: &&String| LASTING.iter().any(|prefix| key.starts_with(prefix));
+    Ok(keys.iter().filter(|key| !lasts(key)).count())
 }
 
 /// The mean over the nodes. This question itself is not counted.
