@@ -66,7 +66,7 @@ impl AcquireTrace {
         &self.label
     }
 
-    /// The id of its span, if there is one.
+    /// Its span, if anybody looks.
     pub(super) fn span(&self) -> Option<&Span> {
         self.span.as_deref().map(|open| &open.span)
     }
@@ -75,19 +75,18 @@ impl AcquireTrace {
     #[inline]
     pub(crate) fn asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.label.asked();
-        match &self.span {
-            Some(open) => {
-                open.rounds.fetch_add(1, Ordering::Relaxed);
-                open.span.in_scope(ask)
-            }
-            None => ask(),
-        }
+        self.round(ask)
     }
 
     /// The same for a second round that asks for a larger fencing token.
     #[inline]
     pub(crate) fn raising<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.label.raised();
+        self.round(ask)
+    }
+
+    #[inline]
+    fn round<T>(&self, ask: impl FnOnce() -> T) -> T {
         match &self.span {
             Some(open) => {
                 open.rounds.fetch_add(1, Ordering::Relaxed);
