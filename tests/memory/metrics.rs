@@ -4,20 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use multilock::sim::{Cluster, Keep};
-use multilock::{Closing, LockError, Masters, MultiLock, Owner, Unlocked};
+use multilock::{Closing, LockError, Masters, Owner, Unlocked};
 use tokio::time::{sleep, timeout};
 
 use crate::recorder::Figures;
-use crate::support::{connect, connect_by_default, ms, settle};
+use crate::support::{connect, connect_by_default, ms, pair, settle};
 
 #[allow(clippy::float_cmp, reason = "whole numbers")]
 fn is(value: f64, expected: u32) -> bool {
     value == f64::from(expected)
-}
-
-async fn pair(lock: &MultiLock) {
-    let guard = lock.lock().await.expect("free");
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
 }
 
 #[tokio::test(start_paused = true)]
@@ -395,27 +390,13 @@ async fn the_state_of_each_master_is_told() {
     assert!(is(figures.value("node_reconnects_total", &node), 1));
     let quarantine = figures.value("node_quarantine_seconds", &node);
     assert!((25.0..32.0).contains(&quarantine), "{quarantine}");
-    masters
-        .red_lock("b")
-        .lock()
-        .await
-        .expect("two have votes")
-        .unlock()
-        .await
-        .expect("held");
+    pair(&masters.red_lock("b")).await;
     sleep(ms(35_000)).await;
     assert!(is(figures.value("node_quarantine_seconds", &node), 0));
     assert!(is(figures.value("node_quarantine_seconds", &[]), 0));
     assert!(is(figures.value("clock_steps_total", &[]), 0));
     cluster.master(0).set_clock_forward(ms(20_000));
-    masters
-        .red_lock("c")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    pair(&masters.red_lock("c")).await;
     sleep(ms(1500)).await;
     assert!(is(figures.value("clock_steps_total", &node), 1));
     let offset = figures.value("node_clock_offset_seconds", &node);

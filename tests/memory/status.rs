@@ -8,7 +8,7 @@ use multilock::{Closing, Masters, NodeConnection, NodeError, Policy, Status};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{connect, connect_by_default, executed, ms, settle, slow_down};
+use crate::support::{connect, connect_by_default, executed, ms, pair, settle, slow_down};
 
 fn connection(status: &Status, node: usize) -> &NodeConnection {
     status.nodes[node].connection.as_ref().expect("connected")
@@ -155,25 +155,11 @@ async fn releases_that_are_owed_are_told_and_wake_nobody() {
 async fn a_clock_that_stepped_is_told_with_what_it_costs() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
-    masters
-        .red_lock("a")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    pair(&masters.red_lock("a")).await;
     settle().await;
     let mut watched = masters.watch_status();
     cluster.master(1).set_clock_forward(ms(5000));
-    masters
-        .red_lock("a")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    pair(&masters.red_lock("a")).await;
     until(&mut watched, ms(100), |status| status.voting() == 2).await;
     let status = masters.status();
     let known = connection(&status, 1);
@@ -185,14 +171,7 @@ async fn a_clock_that_stepped_is_told_with_what_it_costs() {
     assert!(connection(&status, 0).clock_offset_us.abs() < 10_000);
     until(&mut watched, ms(40_000), |status| status.voting() == 3).await;
     cluster.master(0).set_clock_back(ms(3000));
-    masters
-        .red_lock("a")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    pair(&masters.red_lock("a")).await;
     settle().await;
     assert!(connection(&masters.status(), 0).clock_offset_us < -2_990_000);
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use multilock::sim::Cluster;
-use multilock::{Masters, MastersBuilder, Quarantine};
+use multilock::{Masters, MastersBuilder, MultiLock, Quarantine, Unlocked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -132,6 +132,12 @@ impl Apart {
 /// Ahead of the host's time by more than any test takes, as processes [`Apart`] need it.
 pub(crate) async fn get_ahead() {
     tokio::time::sleep(Duration::from_secs(600)).await;
+}
+
+/// Takes what is free, and gives it back.
+pub(crate) async fn pair(lock: &MultiLock) {
+    let guard = lock.lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
 }
 
 /// Polls `future` at most so often; `None` when it was not done by then.
