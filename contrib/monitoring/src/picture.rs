@@ -94,8 +94,8 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, marks: &[(f64
     }
     let mut peaks: Vec<f64> = shown.iter().map(|curve| peak(curve)).collect();
     peaks.sort_by(|one, other| other.total_cmp(one));
-    let least = peaks.get(MOST - 1).copied().unwrap_or(0.0);
-    shown.retain(|curve| peak(curve) >= least);
+    let threshold = peaks.get(MOST - 1).copied().unwrap_or(0.0);
+    shown.retain(|curve| peak(curve) >= threshold);
     for (curve, colour) in shown.into_iter().zip(COLOURS.iter().cycle()) {
         let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
         let key = move |(x, y)| PathElement::new([(x, y), (x + 12, y)], colour.stroke_width(2));
