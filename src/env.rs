@@ -11,7 +11,7 @@ use crate::credentials::Provider;
 use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::TlsFiles;
+use crate::node::{CA_FILE, CERT_FILE, KEY_FILE, TlsFiles};
 use crate::node_options::Node;
 
 const NODES: &str = "MULTILOCK_NODES";
@@ -20,15 +20,13 @@ const NODE_LABELS: &str = "MULTILOCK_NODE_LABELS";
 const USER: &str = "MULTILOCK_USER";
 const PASSWORD: &str = "MULTILOCK_PASSWORD";
 const PASSWORD_FILE: &str = "MULTILOCK_PASSWORD_FILE";
-const CA_FILE: &str = "MULTILOCK_TLS_CA_FILE";
-const CERT_FILE: &str = "MULTILOCK_TLS_CERT_FILE";
-const KEY_FILE: &str = "MULTILOCK_TLS_KEY_FILE";
 
 impl Masters {
     /// Connects as the environment says.
     ///
     /// - `MULTILOCK_NODES`: URLs separated by commas (one in a password is written `%2C`); or `MULTILOCK_NODES_FILE`: a file
-    ///   with URLs, separated by commas or lines, where lines that begin with `#` are left out. A password belongs in a file.
+    ///   with URLs, separated by commas or lines, where what follows a `#` at the beginning of a line or behind a space is left out. A
+    ///   password belongs in a file.
     /// - `MULTILOCK_NODE_LABELS`: what the masters are called, in the same order, separated by commas.
     /// - `MULTILOCK_PASSWORD`, or `MULTILOCK_PASSWORD_FILE`, and where wanted `MULTILOCK_USER`, for every master whose URL has
     ///   no password. The file is read for each connection, and every five seconds: when it changes, connections that live
@@ -49,16 +47,34 @@ impl Masters {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
-        let variable = |name: &str| std::env::var(name).ok();
-        MastersBuilder::from_variables(variable, |file| std::fs::read_to_string(file))?
-            .connect()
-            .await
+        let builder = MastersBuilder::from_variables(|name| std::env::var(name).ok())?;
+        builder.connect().await
     }
 }
 
 impl MastersBuilder {
-    /// The options that `variable` knows; a list of nodes is read by `read`.
-    pub(crate) fn from_variables(
+    /// Begins with what variables say: those that [`Masters::from_env`] reads, wherever `variable` has them from. It is given
+    /// a name, and answers what that is set to. What is set on the builder afterwards goes before it.
+    ///
+    /// ```
+    /// # use multilock::MastersBuilder;
+    /// let builder = MastersBuilder::from_variables(|name| match name {
+    ///     "MULTILOCK_NODES" => Some("redis://10.0.0.1".to_owned()),
+    ///     name => std::env::var(name).ok(),
+    /// })?;
+    /// # Ok::<(), multilock::InvalidInput>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`] names the variable. The values of most are checked by [`connect`](Self::connect). A file with URLs
+    /// is read here, and blocks for as long as that takes.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
+        Self::from_variables_and_files(variable, |file| std::fs::read_to_string(file))
+    }
+
+    /// The same; a list of nodes is read by `read`.
+    pub(crate) fn from_variables_and_files(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> io::Result<String>,
     ) -> Result<Self, InvalidInput> {
@@ -102,7 +118,8 @@ struct Variables<V>(V);
 impl<V: Fn(&str) -> Option<String>> Variables<V> {
     /// The masters, from a list or from a file with one.
     fn nodes(&self, read: impl Fn(&Path) -> io::Result<String>) -> Result<Vec<Node>, InvalidInput> {
-        let (list, file) = ((self.0)(NODES), self.file(NODES_FILE)?);
+        let list = (self.0)(NODES).filter(|list| !list.trim().is_empty());
+        let (list, file) = (list, self.file(NODES_FILE)?);
         let (name, value, list, allowed) = match (list, file) {
             (Some(_), Some(file)) => {
                 let allowed = format!("one of the two: {NODES_FILE} or {NODES}");
@@ -126,7 +143,13 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
                 "URLs separated by commas",
             ),
         };
-        let lines = list.lines().filter(|line| !line.trim_start().starts_with('#'));
+        // A # inside of a URL is left to be refused with it: cut there, half a password would be a host.
+        let comment = |line: &str| {
+            line.split_once(" #")
+                .map_or(line.len(), |(before, _)| before.len())
+        };
+        let lines = list.lines().map(|line| line[..comment(line)].trim());
+        let lines = lines.filter(|line| !line.starts_with('#'));
         let urls = lines.flat_map(|line| line.split(',')).map(str::trim);
         let nodes: Vec<Node> = urls.filter(|url| !url.is_empty()).map(Node::url).collect();
         if nodes.is_empty() {

@@ -42,7 +42,7 @@ pub fn understand(value: &Value) {
 /// All that may be said of a pool's variables: what is shown of the builder, and how the masters are called or
 /// what cannot be used. `list` is what every file holds that lists nodes.
 pub fn words_on(variable: impl Fn(&str) -> Option<String>, list: &str) -> String {
-    let builder = match MastersBuilder::from_variables(variable, |_| Ok(list.to_owned())) {
+    let builder = match MastersBuilder::from_variables_and_files(variable, |_| Ok(list.to_owned())) {
         Ok(builder) => builder,
         Err(error) => return format!("{error} {error:?}"),
     };

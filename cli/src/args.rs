@@ -51,7 +51,7 @@ pub(crate) struct MastersArgs {
     /// Without it and --nodes-file: `MULTILOCK_NODES`, or the file that `MULTILOCK_NODES_FILE` names
     #[arg(long, global = true, value_name = "URL,…")]
     pub(crate) nodes: Option<String>,
-    /// A file with the URLs of the masters, separated by commas or lines; what follows a # is left out
+    /// A file with the URLs of the masters, separated by commas or lines; what follows a # at the beginning of a line or behind a space is left out
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "nodes")]
     pub(crate) nodes_file: Option<PathBuf>,
     /// A prefix of every name

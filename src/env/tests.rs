@@ -8,7 +8,7 @@ fn from(variables: &[(&str, &str)]) -> Result<MastersBuilder, String> {
             .find(|(known, _)| *known == name)
             .map(|(_, value)| (*value).to_owned())
     };
-    MastersBuilder::from_variables(value, |_| Err(io::ErrorKind::NotFound.into()))
+    MastersBuilder::from_variables_and_files(value, |_| Err(io::ErrorKind::NotFound.into()))
         .map_err(|error| error.to_string())
 }
 
@@ -45,7 +45,7 @@ proptest! {
     #[test]
     fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
         let nodes = format!("redis://u:{password}@db:6379, redis://b");
-        let builder = MastersBuilder::from_variables(
+        let builder = MastersBuilder::from_variables_and_files(
             |name| (name == NODES).then(|| nodes.clone()),
             |_| unreachable!("no file"),
         );
@@ -62,12 +62,13 @@ proptest! {
 fn nodes_come_from_a_file() {
     let read = |text: &'static str| {
         let value = |name: &str| (name == NODES_FILE).then(|| "/etc/masters".to_owned());
-        MastersBuilder::from_variables(value, move |file| {
+        MastersBuilder::from_variables_and_files(value, move |file| {
             assert_eq!(file, Path::new("/etc/masters"));
             Ok(text.to_owned())
         })
     };
-    let builder = read("# ours\nredis://a\r\n\n  redis://b, redis://c\n").expect("a list");
+    let builder =
+        read("# ours\nredis://:a%23b@a # rack 1\r\n\n  redis://b, redis://c\n #redis://d\n").expect("a list");
     assert_eq!(labels(&builder), ["a:6379", "b:6379", "c:6379"]);
     let error = read("# none\n\n").expect_err("no URLs").to_string();
     let allowed = "a file with URLs, separated by commas or lines";

@@ -33,7 +33,7 @@ pub(crate) use self::redis::address::{Address, NodeUrl};
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
-pub(crate) use self::redis::tls::{Tls, TlsFiles};
+pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{DeferredRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
