@@ -27,7 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use args::Args;
 
 /// For each run: nothing here may go on for ever, whatever hangs.
-const AT_MOST: Duration = Duration::from_secs(20 * 60);
+const AT_MOST: Duration = Duration::from_secs(30 * 60);
 
 fn main() -> ExitCode {
     let done = runtime().and_then(|runtime| {

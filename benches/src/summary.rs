@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::client::Who;
@@ -190,6 +191,28 @@ impl fmt::Display for Line {
             write!(f, " {key}={figure}")?;
         }
         Ok(())
+    }
+}
+
+/// As it is printed.
+impl FromStr for Line {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let not_one = || format!("not a line: {text}");
+        let mut words = text.split(' ').map(|word| word.split_once('='));
+        let mut next = |key: &str| match words.next().flatten() {
+            Some((found, value)) if found == key => Ok(value),
+            _ => Err(anyhow!(not_one())),
+        };
+        let mut line = Self::new(next("scenario")?, next("n")?.parse().with_context(not_one)?);
+        for word in words {
+            let (key, value) = word.with_context(not_one)?;
+            let figure = value.parse().map(Figure::Number);
+            let figure = figure.unwrap_or_else(|_| Figure::Word(value.to_owned()));
+            line.figures.push((key.to_owned(), figure));
+        }
+        Ok(line)
     }
 }
 

@@ -1,8 +1,10 @@
-//! Draws the figures of the last run and writes them into the page about speed.
+//! Draws the figures of the last run and writes them into the page about speed. A run of some scenarios replaces theirs;
+//! the pictures are those of a whole one.
 
 mod canvas;
 mod page;
 mod pictures;
+mod published;
 mod targets;
 
 use std::fs;
@@ -15,6 +17,8 @@ pub fn write() -> Result<()> {
     let summary = Summary::read()?;
     let dir = crate::workspace().join("docs/performance");
     fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
-    pictures::draw(&summary, &dir)?;
-    page::write(&summary, &dir.join("README.md"))
+    if page::write(&summary, &dir.join("README.md"))? {
+        pictures::draw(&summary, &dir)?;
+    }
+    Ok(())
 }

@@ -6,26 +6,50 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::targets;
-use crate::summary::Summary;
+use super::{published, targets};
+use crate::summary::{Line, Summary};
 
-pub fn write(summary: &Summary, path: &Path) -> Result<()> {
+/// Writes the run into the page; whether that is the whole of it, as the run has every scenario that the page has.
+pub fn write(summary: &Summary, path: &Path) -> Result<bool> {
     let page = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let page = replace(&page, "machine", &machine(summary))?;
-    let page = replace(&page, "targets", &targets::table(summary)?)?;
-    let page = replace(&page, "lines", &lines(summary))?;
-    fs::write(path, page).with_context(|| path.display().to_string())
+    let kept = published::kept(&page, summary)?;
+    let is_whole = kept.is_empty();
+    let machine = if is_whole {
+        machine(summary)
+    } else {
+        published::machines(&page, &published::scenarios(summary), &machine(summary))?
+    };
+    let all = published::merge(kept, &summary.lines)?;
+    let page = replace(&page, "machine", &machine)?;
+    let page = replace(&page, "targets", &targets::table(&all)?)?;
+    let page = replace(&page, "lines", &lines(&all))?;
+    fs::write(path, page).with_context(|| path.display().to_string())?;
+    Ok(is_whole)
 }
 
-fn replace(page: &str, what: &str, with: &str) -> Result<String> {
+/// The page before, in and behind a generated part.
+fn split<'a>(page: &'a str, what: &str) -> Result<(&'a str, &'a str, &'a str)> {
     let (begin, end) = (format!("<!-- {what}: begin -->"), format!("<!-- {what}: end -->"));
     let (before, rest) = page
         .split_once(&begin)
         .with_context(|| format!("the page has no '{begin}'"))?;
-    let (_, after) = rest
+    let (part, after) = rest
         .split_once(&end)
         .with_context(|| format!("the page has no '{end}'"))?;
-    Ok(format!("{before}{begin}\n{}\n{end}{after}", with.trim_end()))
+    Ok((before, part, after))
+}
+
+/// A generated part.
+pub fn between<'a>(page: &'a str, what: &str) -> Result<&'a str> {
+    split(page, what).map(|(_, part, _)| part)
+}
+
+fn replace(page: &str, what: &str, with: &str) -> Result<String> {
+    let (before, _, after) = split(page, what)?;
+    Ok(format!(
+        "{before}<!-- {what}: begin -->\n{}\n<!-- {what}: end -->{after}",
+        with.trim_end()
+    ))
 }
 
 fn machine(summary: &Summary) -> String {
@@ -55,9 +79,9 @@ fn machine(summary: &Summary) -> String {
     )
 }
 
-fn lines(summary: &Summary) -> String {
+fn lines(all: &[Line]) -> String {
     let mut text = String::from("```text\n");
-    for line in &summary.lines {
+    for line in all {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{line}");
     }
