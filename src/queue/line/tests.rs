@@ -1,0 +1,162 @@
+use futures::FutureExt;
+
+use super::*;
+use crate::node::waiters::Waiters;
+use crate::time::clock::Clock;
+
+fn wanted(name: &str) -> Wanted {
+    Wanted {
+        names: Names::from(name),
+        needed: 2,
+        lease: Duration::from_secs(30),
+        min_validity: Duration::ZERO,
+        fenced: true,
+        fair: false,
+        kind: Kind::Plain,
+    }
+}
+
+fn new(waiters: &Waiters, ticket: u64) -> InLine {
+    let calls = waiters.join(3);
+    let waiter = Waiter {
+        number: calls.number,
+        ticket,
+        comes_within: Duration::from_secs(1),
+        only: None,
+        reads: false,
+    };
+    InLine { waiter, calls }
+}
+
+/// What passes from hand to hand here: a number.
+type Hand = Result<Turn<u32>, Standing<u32>>;
+
+fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
+    let successor = Successor {
+        ticket: Some(place.waiter.ticket).filter(|ticket| *ticket > 0),
+        begun: Clock::Host.now(),
+        renew: true,
+        max_hold: None,
+        at_least: Duration::ZERO,
+    };
+    match lines.join(wanted, place, successor) {
+        Joined::Turn(turn) => Ok(turn),
+        Joined::Behind(standing) => Err(standing),
+        Joined::Beside => panic!("not where only one gets it"),
+    }
+}
+
+fn turn(given: Given<u32>) -> Turn<u32> {
+    match given {
+        Given::Turn(turn) => turn,
+        given => panic!("{given:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_turn_goes_by_tickets_and_past_those_who_left() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let first = join(5).expect("nobody is ahead");
+    let standing = |ticket| join(ticket).expect_err("behind others");
+    let (mut third, mut second, mut gone) = (standing(9), standing(7), standing(8));
+    let next = |turn: &Turn<u32>| turn.line().next(&"a".into()).map(|next| next.waiter.ticket);
+    assert_eq!(next(&first), Some(7));
+    assert_eq!(
+        first.line().next(&"b".into()).map(|next| next.waiter.ticket),
+        None
+    );
+    assert!(gone.leave().is_none());
+    drop(first);
+    let second = turn(second.given().await);
+    assert_eq!(next(&second), Some(9));
+    // Given the turn, and dropped before it could take it.
+    drop(second);
+    drop(third.leave());
+    assert!(lines.lines().is_empty());
+    assert!(join(1).is_ok());
+}
+
+#[tokio::test]
+async fn who_let_its_turn_go_waits_for_it_anew() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let again = new(&waiters, 7);
+    let join = |one: InLine| join(&lines, &wanted("a"), one);
+    let first = join(new(&waiters, 5)).expect("nobody is ahead");
+    let mut standing = join(again.clone()).expect_err("behind another");
+    drop(first);
+    drop(standing.leave());
+    let _other = join(new(&waiters, 9)).expect("nobody is ahead");
+    let mut standing = join(again).expect_err("behind another");
+    assert!(standing.given().now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn who_wants_something_else_has_a_line_of_its_own() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let _one = join(&lines, &wanted("a"), new(&waiters, 1)).expect("first");
+    let all = Wanted {
+        needed: 3,
+        ..wanted("a")
+    };
+    assert!(join(&lines, &all, new(&waiters, 2)).is_ok());
+    assert!(join(&lines, &wanted("b"), new(&waiters, 3)).is_ok());
+    assert!(join(&lines, &wanted("a"), new(&waiters, 4)).is_err());
+}
+
+#[tokio::test]
+async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let first = join(5).expect("nobody is ahead");
+    assert!(!first.line().pass(|_, _| Some(1)), "nobody is behind");
+    let standing = |ticket| join(ticket).expect_err("behind others");
+    let (mut second, mut third) = (standing(7), standing(9));
+    assert!(!first.line().pass(|_, _| None), "nothing to give");
+    assert!(first.line().pass(|_, next| (next.ticket == Some(7)).then_some(2)));
+    assert!(matches!(second.given().await, Given::Passed(2)));
+    assert!(second.leave().is_none(), "it has taken it");
+    assert!(first.line().pass(|_, _| Some(3)));
+    assert!(matches!(third.leave(), Some(Given::Passed(3))), "it has not");
+    let mut fourth = standing(11);
+    drop(first);
+    turn(fourth.given().await);
+}
+
+#[tokio::test]
+async fn who_reads_asks_beside_others_until_one_is_refused() {
+    let (lines, waiters) = (Arc::new(Lines::<u32>::new()), Waiters::default());
+    let reading = Wanted {
+        kind: Kind::Read,
+        ..wanted("a")
+    };
+    let join = |ticket| {
+        let successor = Successor {
+            ticket: Some(ticket),
+            begun: Clock::Host.now(),
+            renew: true,
+            max_hold: None,
+            at_least: Duration::ZERO,
+        };
+        lines.join(&reading, new(&waiters, ticket), successor)
+    };
+    let Joined::Turn(first) = join(5) else {
+        panic!("nobody is ahead");
+    };
+    assert!(matches!(join(6), Joined::Beside));
+    first.refused();
+    let (Joined::Behind(mut second), Joined::Behind(mut third)) = (join(7), join(8)) else {
+        panic!("behind one that was refused");
+    };
+    first.open();
+    let Given::Turn(next) = second.given().await else {
+        panic!("the oldest one is in front");
+    };
+    assert!(matches!(third.given().await, Given::Open));
+    assert!(matches!(join(10), Joined::Beside));
+    lines.refused(&reading);
+    assert!(matches!(join(11), Joined::Behind(_)));
+    next.open();
+    assert!(lines.lines().is_empty());
+    assert!(matches!(join(9), Joined::Turn(_)));
+}
