@@ -189,8 +189,9 @@ impl Summary {
         for (property, (seed, count)) in broken {
             println!("first: seed {seed}: {property} ({count} in all)");
         }
+        let passing: u64 = self.passing.values().map(|(_, passing)| passing).sum();
         format!(
-            "sim: runs={} virtual_hours={hours:.1} passed={} violations={}",
+            "sim: runs={} virtual_hours={hours:.1} passed={} passing_runs={passing} violations={}",
             self.runs, self.passed, self.violations
         )
     }
