@@ -20,7 +20,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 # Everything is built before, so that nothing that runs side by side waits for another's build. What computes
 # yields to what talks to servers, which is timed; they are told apart by who starts real servers.
 TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
-ON_SERVERS := chaos real
+ON_SERVERS := chaos examples real
 COMPUTING := $(filter-out $(ON_SERVERS),$(TESTS))
 SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
 

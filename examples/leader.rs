@@ -41,12 +41,15 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+/// A loss by force is found out with the next renewal, which is within a third of the lease: 10 s, unless it is set.
 async fn connect() -> Result<Masters> {
-    let masters = common::connect().await;
-    masters.context("no majority of the masters; try `make cluster-up`")
+    let connecting = common::builder()?.lease(Duration::from_millis(1500)).connect();
+    connecting
+        .await
+        .context("no majority of the masters; try `make cluster-up`")
 }
 
-/// Leads whenever it is its turn, until its task is ended. A short lease has a loss found out within a third of it.
+/// Leads whenever it is its turn, until its task is ended.
 async fn lead(
     masters: Masters,
     who: String,

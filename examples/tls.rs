@@ -6,6 +6,7 @@
 //! From the environment the same takes no code: `MULTILOCK_TLS_CA_FILE=ca.pem MULTILOCK_NODES=rediss://a:6380,…`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use multilock::rustls::crypto::ring;
@@ -29,7 +30,11 @@ async fn main() -> Result<()> {
         .with_no_client_auth();
     let config = Arc::new(config);
     let nodes = arguments.map(|url| Node::url(url).tls(Arc::clone(&config)));
-    let masters = Masters::builder().nodes(nodes).connect().await?;
+    // Handshakes take longer than plain connections; the default is 1 s.
+    let connecting = Masters::builder()
+        .nodes(nodes)
+        .connect_timeout(Duration::from_secs(5));
+    let masters = connecting.connect().await?;
     let guard = masters.red_lock("example:tls").lock().await?;
     println!("held on {masters:?} with {}", guard.votes());
     guard.unlock().await?;

@@ -23,6 +23,24 @@ use crate::time::random::Chance;
 /// Collects the masters and their options, then [`connect`](Self::connect)s.
 ///
 /// Every option is checked by `connect`, before any master is touched.
+///
+/// ```no_run
+/// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::{Masters, Node};
+/// use std::time::Duration;
+///
+/// let masters = Masters::builder()
+///     .nodes(["redis://10.0.0.1", "redis://10.0.0.2"])
+///     .node(Node::url("redis://10.0.0.3").label("eu-3"))
+///     .namespace("prod")
+///     .client_label("billing@web-1")
+///     .lease(Duration::from_secs(20))
+///     .node_timeout(Duration::from_millis(100))
+///     .connect_timeout(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until connect() is awaited"]
 pub struct MastersBuilder {
@@ -65,6 +83,19 @@ impl MastersBuilder {
     /// [`connect`](Self::connect) returns when it is done; until then a lock with such a lease answers
     /// [`LockError::Unchartered`](crate::LockError::Unchartered), or waits. From then on every client waits
     /// out a lease of this length before a master that was started again has a vote.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().max_lease(Duration::from_secs(3600))).await?;
+    /// let guard = masters.red_lock("migration").lease(Duration::from_secs(3600)).lock().await?;
+    /// assert!(guard.validity() > Duration::from_secs(3500));
+    /// # Ok(()) }
+    /// ```
     pub fn max_lease(mut self, max: Duration) -> Self {
         self.config.max_lease = Some(max);
         self
@@ -78,6 +109,22 @@ impl MastersBuilder {
     /// restarted every few seconds that is long. **Every client of these masters must then say the
     /// same:** one that says less gives a master its vote back while leases of another may still be
     /// alive there, and there can be two holders.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use multilock::sim::Keep;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let masters = cluster.connect(Masters::builder().lease(second).lease_without_charter(second)).await?;
+    /// cluster.iter().for_each(|master| master.restart(Keep::Nothing));
+    /// // About a second later the masters have their votes back, and not half a minute.
+    /// let guard = masters.red_lock("a").wait(Duration::from_secs(5)).lock().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn lease_without_charter(mut self, lease: Duration) -> Self {
         self.config.lease_without_charter = lease;
         self
@@ -124,6 +171,19 @@ impl MastersBuilder {
     /// The part of every lease that is not trusted, because the clocks of client and masters may run
     /// at different rates: 0.01 (1 %) by default and at least, to which 2 ms are added. NTP daemons slew by up to
     /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().drift_factor(0.1)).await?;
+    /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
+    /// assert!(guard.validity() < Duration::from_secs(9));
+    /// # Ok(()) }
+    /// ```
     pub fn drift_factor(mut self, factor: f64) -> Self {
         self.config.drift_factor = factor;
         self
@@ -140,6 +200,15 @@ impl MastersBuilder {
     /// Cloud). Off by default; by this you vouch that none of them does. Unlike
     /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses one that says that it evicts: a setting
     /// that was changed is noticed where it can be.
+    ///
+    /// ```
+    /// use multilock::Masters;
+    ///
+    /// // In each database's settings, eviction is off.
+    /// let builder = Masters::builder()
+    ///     .nodes(["redis://lock-1.example.com:14001", "redis://lock-2.example.com:14002", "redis://lock-3.example.com:14003"])
+    ///     .allow_unknown_eviction(true);
+    /// ```
     pub fn allow_unknown_eviction(mut self, allow: bool) -> Self {
         self.config.allow_unknown.eviction = allow;
         self
@@ -148,6 +217,16 @@ impl MastersBuilder {
     /// Accepts masters that do not say whether they are masters, neither by `INFO` nor by `ROLE`, as some services do not
     /// (Upstash). Off by default; by this you vouch that none of them is a replica, and that a replica which takes its
     /// place has all that it acknowledged. One that says that it is a replica is refused all the same.
+    ///
+    /// ```
+    /// use multilock::Masters;
+    ///
+    /// // Three databases of the provider, each in one region, without replicas that may take its place.
+    /// let builder = Masters::builder()
+    ///     .nodes(["redis://db-1.example.com", "redis://db-2.example.com", "redis://db-3.example.com"])
+    ///     .allow_unknown_eviction(true)
+    ///     .allow_unknown_role(true);
+    /// ```
     pub fn allow_unknown_role(mut self, allow: bool) -> Self {
         self.config.allow_unknown.role = allow;
         self
@@ -163,6 +242,23 @@ impl MastersBuilder {
     /// master whose memory was wiped while it went on running (`FLUSHALL`, `FLUSHDB`), or that was
     /// replaced behind its address, then has no vote for as long as one that was started anew. So has
     /// one that is marked for the first time. Costs each master one `GET` a vote. Off by default.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{Masters, Quarantine};
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().strict(true)).await?;
+    /// // The marks are new, so nobody knows yet for how long the masters have remembered.
+    /// tokio::time::sleep(Duration::from_secs(32)).await;
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// cluster.iter().for_each(|master| master.flush_all());
+    /// // Nobody else gets it while the guard may be valid.
+    /// assert!(masters.red_lock("report").try_lock().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn strict(mut self, strict: bool) -> Self {
         self.config.strict = strict;
         self
@@ -171,6 +267,16 @@ impl MastersBuilder {
     /// Connects to all masters at once, in the background from then on. Succeeds when a majority is
     /// connected and every other master had its chance, at most the connect timeout; those that
     /// could not be reached go on being tried.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::{ConnectError, Masters};
+    ///
+    /// let refused = Masters::builder().connect().await;
+    /// assert!(matches!(refused, Err(ConnectError::Invalid(invalid)) if invalid.field == "nodes"));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -2,6 +2,19 @@
 
 /// What a master can do, as its connection found out when it was set up. What is missing shortens what may be trusted,
 /// or takes away a convenience; nothing here is needed by every lock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// for node in masters.status().nodes {
+///     let Ok(connection) = node.connection else { continue };
+///     if !connection.capabilities.kill_fence {
+///         println!("{}: what a broken connection still carries may be executed late", node.node);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]

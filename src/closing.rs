@@ -50,6 +50,20 @@ impl Masters {
     /// master that has said nothing for four node deadlines is left as it is, and the leases free
     /// what it keeps. The result tells what was released.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Closing;
+    ///
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// let closed = masters.close(Closing::Release).await;
+    /// assert_eq!((closed.released, closed.unconfirmed), (1, 0));
+    /// assert!(closed.left.is_empty(), "every master was told");
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Cancel safety
     ///
     /// Dropped half-way, no new lock is given out any more, but connections may still be open. Call it

@@ -48,6 +48,22 @@ pub(crate) struct Unknowns {
 /// to a quorum. Nobody can tell from outside what it has forgotten; but once the longest lease has
 /// passed since its start, nothing that it could have forgotten is alive any more. Until then its
 /// answers do not count.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LockError, Masters, Quarantine};
+/// use multilock::sim::Keep;
+///
+/// cluster.iter().for_each(|master| master.restart(Keep::Data));
+/// // By default they have no vote, as they might have forgotten.
+/// assert!(matches!(masters.red_lock("a").try_lock().await, Err(LockError::Unreachable { .. })));
+/// // They keep every acknowledged write, which this client is told.
+/// let trusting = cluster.connect(Masters::builder().quarantine(Quarantine::Off)).await?;
+/// trusting.red_lock("a").try_lock().await?.unlock().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quarantine {

@@ -41,6 +41,17 @@ impl Credentials {
     }
 
     /// Of the user whom the URL names, or else of the server's default user.
+    ///
+    /// ```
+    /// use multilock::{BoxError, Credentials, Node};
+    ///
+    /// async fn token() -> Result<Credentials, BoxError> {
+    ///     let token = "asked of the provider";
+    ///     Ok(Credentials::password(token).refresh_after(std::time::Duration::from_secs(45 * 60)))
+    /// }
+    ///
+    /// let node = Node::url("rediss://app@10.0.0.1").credentials(token);
+    /// ```
     pub fn password(password: impl Into<String>) -> Self {
         Self {
             user: None,

@@ -39,6 +39,15 @@ impl Masters {
     ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
     ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE` and `MULTILOCK_STRICT` (`true` or `false`).
     ///
+    /// ```no_run
+    /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    ///
+    /// // MULTILOCK_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+    /// let masters = Masters::from_env().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ConnectError::Invalid`] names the variable; otherwise as [`MastersBuilder::connect`].

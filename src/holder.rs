@@ -8,6 +8,20 @@ use std::sync::Arc;
 /// in part, or by the label of its client where that is known.
 ///
 /// Two are equal if their owners are, whatever is known of their clients.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::Masters;
+///
+/// let masters = cluster.connect(Masters::builder().client_label("billing@web-1")).await?;
+/// let guard = masters.red_lock("invoice:42").lock().await?;
+/// let holder = guard.holder();
+/// assert_eq!(holder.client_label(), Some("billing@web-1"));
+/// println!("{holder}, and of its holds this one: {}", holder.redacted_owner());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Holder {
     pub(crate) owner: Arc<str>,

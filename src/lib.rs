@@ -1,9 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
-#[cfg(doc)]
-#[doc = include_str!("../docs/architecture.md")]
-pub mod architecture {}
 mod builder;
 mod capabilities;
 mod client_label;
@@ -13,14 +10,13 @@ mod credentials;
 mod env;
 mod error;
 mod events;
-#[cfg(doc)]
-#[doc = include_str!("../docs/faq.md")]
-pub mod faq {}
 mod force;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+#[cfg(doc)]
+pub mod guide;
 mod hold;
 mod holder;
 mod inspect;

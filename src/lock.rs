@@ -21,6 +21,21 @@ use crate::protocol::kind::Kind;
 ///
 /// Making one asks nobody anything; it can be kept and used any number of times. What it gives is an [`Exclusive`] guard,
 /// or, after [`read`](Self::read), a [`Shared`] one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::LockError;
+/// use std::time::Duration;
+///
+/// let invoice = masters.red_lock("invoice:42").lease(Duration::from_secs(10)).wait(Duration::from_secs(2));
+/// let guard = invoice.lock().await?;
+/// // From elsewhere, at the same time:
+/// assert!(matches!(invoice.try_lock().await, Err(LockError::Contended { .. })));
+/// guard.unlock().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a lock does nothing until one of its verbs is awaited"]
 pub struct MultiLock<M = Exclusive> {
@@ -32,16 +47,51 @@ impl Masters {
     /// A lock that a majority of the masters must grant ([`Policy::RedLock`]).
     ///
     /// Takes one name, or several that are taken together or not at all.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let invoice = masters.red_lock("invoice:42").lock().await?;
+    /// let both = masters.red_lock(["account:ann", "account:bob"]).lock().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn red_lock(&self, names: impl Into<Names>) -> MultiLock {
         self.lock(names, Policy::RedLock)
     }
 
     /// A lock that every master must grant ([`Policy::MultiLock`]).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::LockError;
+    ///
+    /// let ledger = masters.multi_lock("ledger");
+    /// ledger.try_lock().await?.unlock().await?;
+    /// // One master of three is down: a majority is left, but not all of them.
+    /// cluster.master(2).crash();
+    /// assert!(matches!(ledger.try_lock().await, Err(LockError::Unreachable { .. })));
+    /// masters.red_lock("ledger").try_lock().await?.unlock().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn multi_lock(&self, names: impl Into<Names>) -> MultiLock {
         self.lock(names, Policy::MultiLock)
     }
 
     /// A lock under any policy.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(5).await?;
+    /// use multilock::Policy;
+    ///
+    /// let guard = masters.lock("ledger", Policy::AtLeast(4)).lock().await?;
+    /// assert!(guard.votes().granted() >= 4);
+    /// # Ok(()) }
+    /// ```
     pub fn lock(&self, names: impl Into<Names>, policy: Policy) -> MultiLock {
         MultiLock {
             options: Options::new(self, names.into(), policy),
@@ -97,6 +147,21 @@ impl MultiLock {
     /// Who leaves before gets [`Unlocked::KeptFor`](crate::Unlocked::KeptFor), and holds no longer: nobody does until the rest
     /// is over, its owner and its process included. Whoever crashes before leaves the names to the lease, which counts from before the
     /// masters were asked. [`force_release`](Self::force_release) ends it at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{LockError, Unlocked};
+    /// use std::time::Duration;
+    ///
+    /// let report = masters.red_lock("report").at_least(Duration::from_secs(5));
+    /// let guard = report.try_lock().await?;
+    /// // The job is done at once; a host whose schedule is a little late does not do it again.
+    /// assert!(matches!(guard.unlock().await?, Unlocked::KeptFor(_)));
+    /// assert!(matches!(report.try_lock().await, Err(LockError::Contended { .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.options.at_least = at_least;
         self
@@ -107,6 +172,15 @@ impl MultiLock {
     /// where others waited when it was granted the names, those that stood in line by then, for 20 ms and the hold of
     /// the last one; else any, for 30 ms and one hold. With it, of these only those that are older than all who waited.
     /// Call sites may differ in it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let ticket = masters.red_lock("ticket-office").fair().lock().await?;
+    /// ticket.unlock().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn fair(mut self) -> Self {
         self.options.fair = true;
         self
@@ -154,6 +228,20 @@ impl<M: Mode> MultiLock<M> {
     /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
     /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
     /// lives. Counted in whole milliseconds.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
+    /// assert!(guard.is_valid());
+    /// tokio::time::sleep(Duration::from_secs(10)).await;
+    /// // Nothing has renewed it.
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = Some(lease);
         self
@@ -161,12 +249,36 @@ impl<M: Mode> MultiLock<M> {
 
     /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes. Zero
     /// is one try that may take as long as [`try_lock`](Self::try_lock) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::LockError;
+    /// use std::time::Duration;
+    ///
+    /// let report = masters.red_lock("report").wait(Duration::from_secs(2));
+    /// let _held = report.lock().await?;
+    /// assert!(matches!(report.lock().await, Err(LockError::TimedOut { .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn wait(mut self, wait: Duration) -> Self {
         self.options.wait = Some(wait);
         self
     }
 
     /// Refuses a hold that would begin with this much validity or less. Zero by default.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use std::time::Duration;
+    ///
+    /// let lock = masters.red_lock("report").lease(Duration::from_secs(10)).min_validity(Duration::from_secs(8));
+    /// assert!(lock.lock().await?.validity() > Duration::from_secs(8));
+    /// # Ok(()) }
+    /// ```
     pub fn min_validity(mut self, min: Duration) -> Self {
         self.options.min_validity = min;
         self
@@ -175,6 +287,18 @@ impl<M: Mode> MultiLock<M> {
     /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
     /// it is renewed for as long as its guard lives. It belongs to the hold: who enters one again
     /// shares what it began with.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = masters.red_lock("report").max_hold(Duration::from_secs(60)).lock().await?;
+    /// // The last renewal is within the first minute, and the lease is 30 s.
+    /// guard.lost().await;
+    /// # Ok(()) }
+    /// ```
     pub fn max_hold(mut self, max: Duration) -> Self {
         self.options.max_hold = Some(max);
         self
@@ -182,6 +306,17 @@ impl<M: Mode> MultiLock<M> {
 
     /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
     /// masters one key per name. Every lock on a name should have it on, or none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::FencingToken;
+    ///
+    /// let guard = masters.red_lock("cache").fenced(false).lock().await?;
+    /// assert_eq!(guard.fencing_token(), FencingToken::NONE);
+    /// # Ok(()) }
+    /// ```
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.options.fenced = fenced;
         self
@@ -204,6 +339,22 @@ impl<M: Mode> MultiLock<M> {
     /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
     /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
     /// is never shortened.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{Owner, Unlocked};
+    ///
+    /// let request = Owner::new();
+    /// let outer = masters.red_lock("invoice:42").owner(&request).lock().await?;
+    /// // In a function that may be called alone as well:
+    /// let inner = masters.red_lock("invoice:42").owner(&request).lock().await?;
+    /// assert_eq!(inner.hold_count(), 2);
+    /// assert_eq!(inner.unlock().await?, Unlocked::StillHeld(1));
+    /// assert_eq!(outer.unlock().await?, Unlocked::Released);
+    /// # Ok(()) }
+    /// ```
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
@@ -211,6 +362,21 @@ impl<M: Mode> MultiLock<M> {
 
     /// Tries once, without waiting for whoever holds: one round; a second one where a master has seen a larger
     /// fencing token or tells of longer leases.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::LockError;
+    ///
+    /// match masters.red_lock("invoice:42").try_lock().await {
+    ///     Ok(guard) => drop(guard.unlock().await?),
+    ///     Err(LockError::Contended { retry_after, .. }) => println!("held by another, for {retry_after:?} at most"),
+    ///     Err(LockError::Unreachable { votes }) => eprintln!("nobody can tell whether it is held: {votes}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -233,6 +399,23 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use std::time::Duration;
+    ///
+    /// let invoice = masters.red_lock("invoice:42").wait(Duration::from_secs(5));
+    /// let guard = invoice.lock().await?;
+    /// tokio::spawn(async move {
+    ///     tokio::time::sleep(Duration::from_secs(1)).await;
+    ///     guard.unlock().await
+    /// });
+    /// // It has to wait for the one above.
+    /// invoice.lock().await?.unlock().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -282,6 +465,25 @@ impl<M: Mode> MultiLock<M> {
 
     /// What every master keeps under each of the names, and whether enough of them agree.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::NodeState;
+    ///
+    /// let invoice = masters.red_lock("invoice:42");
+    /// let guard = invoice.lock().await?;
+    /// for inspection in invoice.inspect().await? {
+    ///     assert_eq!(inspection.agreed, Some(guard.holder()));
+    ///     for (node, state) in &inspection.nodes {
+    ///         if let NodeState::Held { holder, remaining, .. } = state {
+    ///             println!("{node}: {} is held by {holder} for {remaining:?}", inspection.name);
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`LockError::Invalid`] and [`LockError::Closed`] only: a master that does not answer is part of the
@@ -298,6 +500,18 @@ impl<M: Mode> MultiLock<M> {
     /// waits. Who was seen on any master is kept out on every one that answers until its lease has
     /// ended, whatever of it arrives late, and learns of it at its next extension. Whoever is granted the
     /// names after the look is left alone; so is a key that is no lock, as [`Forced::spared`] tells.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let invoice = masters.red_lock("invoice:42");
+    /// let guard = invoice.lock().await?;
+    /// let forced = invoice.force_release().await?;
+    /// assert_eq!(forced.former, [guard.holder()]);
+    /// assert!(forced.spared.is_empty(), "keys that are no locks");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -14,6 +14,19 @@ use crate::status::Status;
 /// [`Masters::builder`] or [`Masters::from_env`]. When the last clone and the last guard are gone,
 /// every connection is closed and no task is left.
 ///
+/// ```no_run
+/// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::Masters;
+///
+/// let masters = Masters::builder()
+///     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+///     .connect()
+///     .await?;
+/// let clone = masters.clone();
+/// let job = tokio::spawn(async move { clone.red_lock("report").lock().await });
+/// # Ok(()) }
+/// ```
+///
 /// # Runtimes
 ///
 /// Connections and renewals live on the tokio runtime in which `connect` was awaited, and need it to be
@@ -35,6 +48,14 @@ pub struct Masters {
 
 impl Masters {
     /// The number of masters, reachable or not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// assert_eq!(masters.len(), 3);
+    /// # Ok(()) }
+    /// ```
     #[allow(clippy::len_without_is_empty, reason = "there is always at least one")]
     pub fn len(&self) -> usize {
         self.client.pool.slots.len()

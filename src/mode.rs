@@ -4,6 +4,29 @@ use std::fmt::Debug;
 
 /// What a [`MultiLock`](crate::MultiLock) gives and a [`MultiLockGuard`](crate::MultiLockGuard) proves: [`Exclusive`],
 /// [`Shared`], or [`Either`] of them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{Exclusive, Lost, Mode, MultiLockGuard, Shared};
+///
+/// /// May be called by those who read, and by those who write.
+/// fn look<M: Mode>(guard: &MultiLockGuard<M>) -> Result<(), Lost> {
+///     guard.ensure_valid()
+/// }
+///
+/// /// Only by who is alone.
+/// fn change(guard: &MultiLockGuard<Exclusive>) -> Result<(), Lost> {
+///     guard.ensure_valid()
+/// }
+///
+/// let writing = masters.red_lock("catalogue").write().lock().await?;
+/// change(&writing)?;
+/// let reading: MultiLockGuard<Shared> = writing.downgrade().await;
+/// look(&reading)?;
+/// # Ok(()) }
+/// ```
 pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + Unpin + 'static {}
 
 /// Nobody else holds the names.

@@ -15,6 +15,15 @@ const MAX_NAMES: usize = 64;
 /// Made from a string of any kind, or from an array, slice or vector of strings, owned or borrowed, or
 /// collected from an iterator. The order in which names are
 /// given does not matter, so two locks on overlapping names can never wait for each other in a circle.
+///
+/// ```
+/// use multilock::Names;
+///
+/// let accounts = ["account:2", "account:1"];
+/// assert_eq!(Names::from(accounts), Names::from(vec!["account:1".to_owned(), "account:2".to_owned()]));
+/// assert_eq!(Names::from_iter(accounts).to_string(), "account:1+account:2");
+/// assert_eq!(Names::from("invoice:42").to_string(), "invoice:42");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Names(Arc<[Box<str>]>);
 

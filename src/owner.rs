@@ -22,6 +22,21 @@ use crate::time::clock::Moment;
 ///
 /// The masters never see an `Owner`: what they store is a fresh field for every grant, so that
 /// nothing late can touch a newer hold.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LockError, Owner};
+///
+/// let (ann, bob) = (Owner::new(), Owner::new());
+/// let invoice = masters.red_lock("invoice:42");
+/// let _outer = invoice.clone().owner(&ann).lock().await?;
+/// let _inner = invoice.clone().owner(&ann).try_lock().await?;
+/// let refused = invoice.owner(&bob).try_lock().await;
+/// assert!(matches!(refused, Err(LockError::Contended { .. })));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Default)]
 pub struct Owner {
     actor: Arc<Actor>,
@@ -55,6 +70,25 @@ impl Owner {
     /// the running thread. It lasts for as long as the task has a guard, or the owner itself.
     ///
     /// Two calls in one task give the same owner; a task that it spawns is another.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{Masters, Owner};
+    ///
+    /// async fn add_postage(masters: Masters) -> Result<u64, multilock::LockError> {
+    ///     let guard = masters.red_lock("invoice:42").owner(&Owner::task()).lock().await?;
+    ///     Ok(guard.hold_count())
+    /// }
+    ///
+    /// let task = tokio::spawn(async move {
+    ///     let _guard = masters.red_lock("invoice:42").owner(&Owner::task()).lock().await?;
+    ///     add_postage(masters.clone()).await
+    /// });
+    /// assert_eq!(task.await??, 2);
+    /// # Ok(()) }
+    /// ```
     pub fn task() -> Self {
         static ACTORS: LazyLock<Mutex<HashMap<Runner, Weak<Actor>>>> = LazyLock::new(Mutex::default);
         let runner =

@@ -76,6 +76,19 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// So many locks, to be taken together or not at all.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::MultiLock;
+    ///
+    /// let accounts = ["account:1", "account:2"].map(|account| masters.red_lock(account));
+    /// let set = MultiLock::all_of(accounts).lock().await?;
+    /// assert_eq!(set.guards().len(), 2);
+    /// set.unlock().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn all_of(locks: impl IntoIterator<Item = Self>) -> LockSet {
         LockSet {
             locks: locks.into_iter().map(Self::into_options).collect(),
@@ -107,6 +120,20 @@ impl LockSet {
 
     /// Tries once, all of them at the same time: as long as the slowest of their rounds takes. As soon as one is refused, the
     /// others are given back.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let _held = masters.red_lock("account:2").lock().await?;
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2"));
+    /// let refused = set.try_lock().await.unwrap_err();
+    /// assert_eq!(refused.index, 1, "the second one: {}", refused.error);
+    /// // Nothing is held of it.
+    /// # tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    /// masters.red_lock("account:1").try_lock().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -171,6 +198,23 @@ impl LockSet {
 
     /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
     /// dropped at its next await.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{Owner, RunSetError};
+    /// use std::time::Duration;
+    ///
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).and(masters.red_lock("account:3"));
+    /// let set = set.wait(Duration::from_secs(5)).owner(&Owner::new());
+    /// match set.run(async |guard| guard.fencing_tokens().len()).await {
+    ///     Ok(tokens) => assert_eq!(tokens, 3),
+    ///     Err(RunSetError::Lost(lost)) => eprintln!("the work was dropped: {lost}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

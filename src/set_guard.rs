@@ -14,6 +14,24 @@ use crate::token::FencingToken;
 /// Proof of several holds, valid for as long as all of them are.
 ///
 /// Dropping it gives all of them up in the background, as with [`MultiLockGuard`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::UnlockSetError;
+///
+/// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+/// set.ensure_valid()?;
+/// for (guard, token) in set.guards().iter().zip(set.fencing_tokens()) {
+///     assert_eq!(guard.fencing_token(), token);
+/// }
+/// println!("valid for {:?}", set.validity());
+/// if let Err(UnlockSetError { outcomes, .. }) = set.unlock().await {
+///     println!("{outcomes:?}");
+/// }
+/// # Ok(()) }
+/// ```
 #[must_use = "a guard that is dropped at once releases its locks at once"]
 #[clippy::has_significant_drop]
 pub struct LockSetGuard {
@@ -96,6 +114,18 @@ impl LockSetGuard {
     }
 
     /// Resolves when one of the holds is lost, as [`MultiLockGuard::lost`] does. The others are held until this guard goes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+    /// masters.red_lock("account:2").force_release().await?;
+    /// let lost = set.lost().await;
+    /// assert_eq!(lost.index, 1, "{}", lost.loss);
+    /// assert!(!set.is_valid());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     ///

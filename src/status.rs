@@ -8,6 +8,23 @@ use crate::error::NodeError;
 use crate::policy::{Policy, forgetful_allowed};
 
 /// What a client knows of its masters, and has to do with them, at one moment: [`Masters::status`](crate::Masters::status).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::Policy;
+///
+/// cluster.master(2).crash();
+/// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+/// let status = masters.status();
+/// assert_eq!(status.voting(), 2);
+/// assert!(status.is_ready(Policy::RedLock) && !status.is_ready(Policy::MultiLock));
+/// for node in status.nodes.iter().filter(|node| !node.has_vote()) {
+///     println!("{} has no vote: {:?}", node.node, node.connection);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {

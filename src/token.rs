@@ -14,6 +14,33 @@ use std::fmt;
 /// the largest it has seen. Then a holder that was paused past its lease can do no harm. Re-entry
 /// gives the same token. A hold that was handed on inside a process has a larger one than the hold before, and a smaller one
 /// than whatever is granted once the process has released the names.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::FencingToken;
+///
+/// /// What is guarded. A database does the same by `UPDATE … SET token = $1 WHERE id = $2 AND token <= $1`.
+/// struct Account { balance: i64, seen: FencingToken }
+///
+/// impl Account {
+///     fn write(&mut self, balance: i64, token: FencingToken) -> bool {
+///         let accepted = token >= self.seen;
+///         if accepted {
+///             (self.balance, self.seen) = (balance, token);
+///         }
+///         accepted
+///     }
+/// }
+///
+/// let mut account = Account { balance: 0, seen: FencingToken::NONE };
+/// let stale = masters.red_lock("account:1").lock().await?.fencing_token();
+/// let newer = masters.red_lock("account:1").lock().await?.fencing_token();
+/// assert!(account.write(10, newer));
+/// assert!(!account.write(20, stale), "token {} is smaller than {}", stale.get(), newer.get());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub(crate) u64);
 

@@ -116,6 +116,22 @@ pub struct NodeVote {
 }
 
 /// What every master answered, in the order in which the masters were configured.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::Vote;
+///
+/// cluster.master(1).crash();
+/// let guard = masters.red_lock("invoice:42").lock().await?;
+/// let votes = guard.votes();
+/// assert_eq!(votes.granted(), 2);
+/// for answer in votes.iter().filter(|answer| answer.vote != Vote::Granted) {
+///     println!("{}: {}", answer.node, answer.vote);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Votes(Vec<NodeVote>);
 

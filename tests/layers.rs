@@ -31,7 +31,7 @@ const LAYERS: [&[&str]; 19] = [
     &["options"],
     &["lock"],
     &["set"],
-    &["fuzzing", "crate"],
+    &["fuzzing", "guide", "crate"],
 ];
 
 /// The modules, each with its text: no comments, nothing that only tests are built with.

@@ -1,17 +1,20 @@
 //! The masters that the examples run on.
 
-use multilock::{ConnectError, Masters, Quarantine};
+use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, Quarantine};
 
 /// Those that the environment names (`MULTILOCK_NODES=url,url,...`), else those of `make cluster-up`.
+#[allow(dead_code, reason = "an example that sets an option takes the builder")]
 pub(crate) async fn connect() -> Result<Masters, ConnectError> {
-    if std::env::var_os("MULTILOCK_NODES").is_some() {
-        return Masters::from_env().await;
+    builder()?.connect().await
+}
+
+/// The same, for an example that sets an option.
+pub(crate) fn builder() -> Result<MastersBuilder, InvalidInput> {
+    let variable = |name: &str| std::env::var(name).ok();
+    if variable("MULTILOCK_NODES").is_some() {
+        return MastersBuilder::from_variables(variable);
     }
     let local = (7401..=7405).map(|port| format!("redis://127.0.0.1:{port}"));
     // These keep every write they acknowledge (appendfsync always), also through a restart.
-    Masters::builder()
-        .nodes(local)
-        .quarantine(Quarantine::Off)
-        .connect()
-        .await
+    Ok(Masters::builder().nodes(local).quarantine(Quarantine::Off))
 }

@@ -109,6 +109,29 @@ impl NodeError {
 }
 
 /// What [`MastersBuilder::connect`](crate::MastersBuilder::connect) may answer.
+///
+/// ```no_run
+/// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::{ConnectError, Masters, NodeError, Unfit};
+///
+/// match Masters::from_env().await {
+///     Ok(masters) => println!("connected to {} masters", masters.len()),
+///     // A setting has to be changed first.
+///     Err(ConnectError::Invalid(invalid)) => eprintln!("{}: {}", invalid.field, invalid.allowed),
+///     Err(ConnectError::Unfit { node, reason: Unfit::Replica }) => eprintln!("{node}: list its master"),
+///     Err(ConnectError::Unfit { node, reason }) => eprintln!("{node}: {reason}"),
+///     // Worth trying again: fewer than a majority could be reached.
+///     Err(ConnectError::TooFew { nodes, .. }) => {
+///         for (node, error) in nodes {
+///             if let Some(NodeError::Unavailable(why)) = error {
+///                 eprintln!("{node}: {why}");
+///             }
+///         }
+///     }
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

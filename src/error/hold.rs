@@ -40,6 +40,25 @@ pub struct Loss {
 
 /// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
 /// body returned.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LossCause, RunError};
+///
+/// let report = masters.red_lock("report");
+/// let job = report.run(async |_guard| {
+///     cluster.iter().for_each(|master| master.freeze());
+///     // The work. It is dropped here when the hold is lost.
+///     std::future::pending::<()>().await;
+/// });
+/// match job.await {
+///     Err(RunError::Lost(loss)) => assert_eq!(loss.cause, LossCause::Expired),
+///     ended => panic!("{ended:?}"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<T> {

@@ -14,6 +14,22 @@ use crate::votes::Votes;
 /// Every client has to reckon with the longest lease of any other: a master that was started anew has no
 /// vote for so long. So a longer one is stored on every master before it is asked for the first time, and
 /// for that all of them must be connected at once; from then on it is in force for every client.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LockError, Masters};
+/// use std::time::Duration;
+///
+/// cluster.master(2).crash();
+/// let minute = Duration::from_secs(60);
+/// let masters = cluster.connect(Masters::builder().max_lease(minute)).await?;
+/// let refused = masters.red_lock("migration").lease(minute).try_lock().await;
+/// let Err(LockError::Unchartered(unchartered)) = refused else { panic!("{refused:?}") };
+/// assert_eq!(unchartered.unconfirmed.len(), 1, "the one that is down");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
@@ -41,6 +57,31 @@ impl fmt::Display for Awaited<'_> {
 }
 
 /// What taking a lock may answer.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::LockError;
+///
+/// async fn charge(masters: &multilock::Masters) -> Result<bool, LockError> {
+///     match masters.red_lock("invoice:42").try_lock().await {
+///         Ok(guard) => { /* … */ drop(guard); Ok(true) }
+///         // Somebody else does it. Nothing is wrong.
+///         Err(LockError::Contended { .. }) => Ok(false),
+///         // Everything else is for the operators, with what each master said.
+///         Err(error) => {
+///             eprintln!("{error}");
+///             for answer in error.votes().into_iter().flatten() {
+///                 eprintln!("  {}: {}", answer.node, answer.vote);
+///             }
+///             Err(error)
+///         }
+///     }
+/// }
+/// assert!(charge(&masters).await?);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {

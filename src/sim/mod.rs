@@ -79,6 +79,23 @@ pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<
 }
 
 /// N independent masters in memory.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::Masters;
+/// use multilock::sim::{Cluster, Keep};
+///
+/// let cluster = Cluster::new(3);
+/// // Two processes.
+/// let (here, there) = (cluster.connect(Masters::builder()).await?, cluster.connect(Masters::builder()).await?);
+/// let guard = here.red_lock("a").try_lock().await?;
+/// cluster.master(0).crash();
+/// assert!(there.red_lock("a").try_lock().await.is_err());
+/// cluster.master(0).restart(Keep::Data);
+/// assert_eq!(cluster.iter().filter(|master| master.locks() == ["a"]).count(), 3);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Cluster {
     masters: Vec<Master>,
@@ -130,6 +147,23 @@ impl Cluster {
     /// Connects a client whose requests take so long to each master, in order; zero where none is
     /// given.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    /// use multilock::sim::Cluster;
+    /// use std::time::Duration;
+    ///
+    /// let cluster = Cluster::new(3);
+    /// let distances = [1, 1, 40].map(Duration::from_millis);
+    /// let masters = cluster.connect_from(&distances, Masters::builder()).await?;
+    /// let before = tokio::time::Instant::now();
+    /// masters.red_lock("a").try_lock().await?;
+    /// // Two of three are enough: nobody waits for the one that is far away.
+    /// assert!(before.elapsed() < Duration::from_millis(10));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`MastersBuilder::connect`].
@@ -143,6 +177,20 @@ impl Cluster {
     }
 
     /// Connects such a client.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    /// use multilock::sim::{Client, Cluster};
+    /// use std::time::Duration;
+    ///
+    /// let cluster = Cluster::new(3);
+    /// let client = Client::new().clock_ahead(Duration::from_secs(3600));
+    /// let masters = cluster.connect_as(&client, Masters::builder()).await?;
+    /// masters.red_lock("a").try_lock().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

@@ -8,6 +8,24 @@ use super::change::Change;
 
 /// One client's lines to the masters, each with a length of its own, and each may be cut. What is on a
 /// cut line is not lost: it arrives after the line has healed, if the connection still stands.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::Masters;
+/// use multilock::sim::{Client, Cluster, Direction, Network};
+/// use std::time::Duration;
+///
+/// let (cluster, network) = (Cluster::new(3), Network::new(3));
+/// let here = cluster.connect_as(&Client::new().network(&network), Masters::builder()).await?;
+/// let there = cluster.connect(Masters::builder()).await?;
+/// network.set_distance(0, Duration::from_millis(5));
+/// (0..3).for_each(|node| network.cut(node, Direction::Both));
+/// assert!(here.red_lock("a").try_lock().await.is_err());
+/// assert!(there.red_lock("a").try_lock().await.is_ok());
+/// (0..3).for_each(|node| network.heal(node));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     lines: Vec<Arc<Line>>,

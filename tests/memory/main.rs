@@ -7,6 +7,7 @@ mod client_labels;
 mod clock_step;
 mod contention;
 mod docs;
+mod examples;
 mod fair_lock;
 mod fencing;
 mod handing_on;

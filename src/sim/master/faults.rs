@@ -45,11 +45,42 @@ impl Master {
     }
 
     /// Executes the next `requests` requests without ever answering them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::LockError;
+    ///
+    /// // All masters grant it, and nobody hears of it.
+    /// cluster.iter().for_each(|master| master.lose_replies(1));
+    /// let refused = masters.red_lock("a").try_lock().await;
+    /// assert!(matches!(refused, Err(LockError::Unreachable { .. })));
+    /// // What they granted is taken back behind.
+    /// tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// assert!(cluster.iter().all(|master| master.locks().is_empty()));
+    /// # Ok(()) }
+    /// ```
     pub fn lose_replies(&self, requests: usize) {
         self.change(|state| state.lost_replies = requests);
     }
 
     /// Answers every request with this error (such as `BUSY …`), without executing it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Vote;
+    ///
+    /// let error = "READONLY You can't write against a read only replica.";
+    /// cluster.master(0).answer_with(Some(error));
+    /// let guard = masters.red_lock("a").lock().await?;
+    /// let failed = guard.votes().iter().filter(|answer| matches!(&answer.vote, Vote::Failed { .. })).count();
+    /// assert!(failed <= 1, "a majority has granted it: {}", guard.votes());
+    /// cluster.master(0).answer_with(None);
+    /// # Ok(()) }
+    /// ```
     pub fn answer_with(&self, error: Option<&str>) {
         self.change(|state| state.error = error.map(str::to_owned));
     }
@@ -78,6 +109,20 @@ impl Master {
     }
 
     /// Starts the process again, under a new identity.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::sim::Keep;
+    ///
+    /// cluster.master(0).crash();
+    /// cluster.master(0).restart(Keep::Nothing);
+    /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// // It is there, and has no vote until nothing can be alive any more that it may have forgotten.
+    /// assert_eq!(masters.status().voting(), 2);
+    /// # Ok(()) }
+    /// ```
     pub fn restart(&self, keep: Keep) {
         self.change(|state| {
             if keep == Keep::Nothing {
@@ -93,6 +138,18 @@ impl Master {
     }
 
     /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// let guard = masters.red_lock("a").lock().await?;
+    /// cluster.iter().for_each(|master| master.reset_connections());
+    /// // They are made anew, and the hold goes on.
+    /// tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    /// assert!(guard.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn reset_connections(&self) {
         self.change(State::break_connections);
     }
@@ -103,6 +160,20 @@ impl Master {
     }
 
     /// Sets its clock forward. Keys expire by its clock, and its uptime is counted by it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = masters.red_lock("a").lease(Duration::from_secs(10)).lock().await?;
+    /// cluster.master(0).set_clock_forward(Duration::from_secs(60));
+    /// // Its key has expired there; two others have it.
+    /// assert!(cluster.master(0).locks().is_empty());
+    /// assert!(guard.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn set_clock_forward(&self, by: Duration) {
         self.change(|state| state.ahead += milliseconds(by));
     }

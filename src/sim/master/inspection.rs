@@ -10,6 +10,15 @@ impl Master {
     /// Runs one command at once, whatever the faults, such as `["PTTL", "a"]`; its reply as a flat
     /// list of texts.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// let _guard = masters.multi_lock("a").lock().await?;
+    /// assert_eq!(cluster.master(0).command(&["TYPE", "a"])?, ["hash"]);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// The server's error line.
@@ -83,6 +92,16 @@ impl Master {
     }
 
     /// How many times each of the crate's scripts was executed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// masters.multi_lock("a").try_lock().await?.unlock().await?;
+    /// assert_eq!(cluster.master(0).executed()["acquire"], 1);
+    /// assert_eq!(cluster.master(0).executed()["release"], 1);
+    /// # Ok(()) }
+    /// ```
     pub fn executed(&self) -> BTreeMap<&'static str, u64> {
         self.state().executed.clone()
     }

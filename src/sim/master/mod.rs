@@ -46,6 +46,29 @@ pub enum Keep {
 }
 
 /// Is told of every script call to the masters of a cluster.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::sim::{Call, Fate, Observer};
+/// use std::sync::Arc;
+///
+/// /// Loses what the masters answer to releases.
+/// struct Deaf;
+///
+/// impl Observer for Deaf {
+///     fn sent(&self, call: &Call) -> Fate {
+///         if call.script == "release" { Fate::ReplyLost } else { Fate::Delivered }
+///     }
+/// }
+///
+/// let guard = masters.red_lock("a").lock().await?;
+/// let observer: Arc<dyn Observer> = Arc::new(Deaf);
+/// cluster.observe(&observer);
+/// assert!(guard.unlock().await.is_err(), "nobody has confirmed it");
+/// # Ok(()) }
+/// ```
 pub trait Observer: Send + Sync {
     /// A call is being sent; what is to become of it?
     fn sent(&self, _call: &Call) -> Fate {
@@ -60,6 +83,23 @@ pub trait Observer: Send + Sync {
 }
 
 /// A master in memory. Clones are the same master.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use std::time::Duration;
+///
+/// let master = cluster.master(2);
+/// master.freeze();
+/// masters.red_lock("a").try_lock().await?.unlock().await?;
+/// master.thaw();
+/// master.set_delay(Duration::from_millis(20), Duration::from_millis(20));
+/// masters.multi_lock("a").try_lock().await?.leak();
+/// assert!(master.time_left("a").is_some());
+/// assert!(master.evict("a"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Master {
     inner: Arc<Inner>,

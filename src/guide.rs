@@ -1,0 +1,26 @@
+//! Guides: what to know before and while one uses the crate. Each reads by itself.
+//!
+//! | to … | read |
+//! |---|---|
+//! | decide whether it is safe enough for you | [`guarantees`] |
+//! | test a service that takes locks | [`testing`] |
+//! | run it: status, metrics, alerts, logs | [`operations`] |
+//! | choose servers, or understand a refusal | [`faq`] |
+//! | know what it costs, beside other crates | [`performance`] |
+//! | come from Redisson, or lock the same names | [`redisson`] |
+//! | change the crate itself | [`architecture`] |
+
+#[doc = include_str!("../docs/architecture.md")]
+pub mod architecture {}
+#[doc = include_str!("../docs/faq.md")]
+pub mod faq {}
+#[doc = include_str!("../docs/guarantees.md")]
+pub mod guarantees {}
+#[doc = include_str!("../docs/operations.md")]
+pub mod operations {}
+#[doc = include_str!("../docs/performance/README.md")]
+pub mod performance {}
+#[doc = include_str!("../docs/redisson.md")]
+pub mod redisson {}
+#[doc = include_str!("../docs/testing.md")]
+pub mod testing {}

@@ -1,0 +1,10 @@
+//! Every example runs on real servers and says what it is to say; the one about tests is tested here, too.
+
+mod authority;
+mod built;
+mod listed;
+mod said;
+
+#[path = "../../examples/testing.rs"]
+#[allow(dead_code, reason = "it is run as an example; here its tests are")]
+mod testing;
