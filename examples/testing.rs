@@ -138,13 +138,17 @@ mod tests {
         slow.takes = 60 * SECOND;
         let freeze = async {
             sleep(SECOND).await;
-            cluster.iter().for_each(|master| master.freeze());
+            for master in cluster.iter() {
+                master.freeze();
+            }
         };
-        let (lost, ()) = tokio::join!(slow.charge(7), freeze);
-        assert!(matches!(lost, Err(RunError::Lost(loss)) if loss.cause == LossCause::Expired));
+        let (ended, ()) = tokio::join!(slow.charge(7), freeze);
+        assert!(matches!(ended, Err(RunError::Lost(loss)) if loss.cause == LossCause::Expired));
         assert!(!slow.ledger.is_charged(7), "the body was dropped");
 
-        cluster.iter().for_each(|master| master.thaw());
+        for master in cluster.iter() {
+            master.thaw();
+        }
         assert!(other.charge(7).await.expect("masters that answer again"));
     }
 

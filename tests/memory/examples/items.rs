@@ -246,7 +246,8 @@ pub(super) fn code_of(page: &str) -> String {
                 inside = Some(rust && !language.contains("ignore"));
             }
             (Some(_), Some(_)) => inside = None,
-            (None, Some(true)) => code.extend([line, "\n"]),
+            // A line that readers do not see shows nothing.
+            (None, Some(true)) if !line.trim_start().starts_with("# ") => code.extend([line, "\n"]),
             (None, _) => {}
         }
     }
