@@ -292,8 +292,17 @@ impl MastersBuilder {
     ///
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<Masters, ConnectError> {
+        let config = self.config.clone();
+        let connection_name = connection_name(self.nodes.len());
+        let servers = self.servers(connection_name).await?;
+        let endpoint = |server| Box::new(server) as Box<dyn Endpoint>;
+        let nodes = servers.into_iter().map(endpoint).collect();
+        connect(nodes, config, Clock::Host, Chance::from_host()).await
+    }
+
+    /// What it takes to connect to each of them, in their order.
+    pub(crate) async fn servers(self, connection_name: Arc<str>) -> Result<Vec<Server>, ConnectError> {
         let addresses = self.addresses()?;
-        let connection_name = connection_name(addresses.len());
         // Before any master is touched, and not within the time that a connection has.
         let shared = if self.shares_tls(&addresses) {
             Some(Tls::load(self.tls_files).await?)
@@ -302,7 +311,7 @@ impl MastersBuilder {
         };
         let server = |(node, address): (Node, Address)| {
             let shared = shared.clone().filter(|_| address.is_tls());
-            Box::new(Server {
+            Server {
                 address,
                 credentials: node.credentials,
                 tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
@@ -311,10 +320,9 @@ impl MastersBuilder {
                 allow_unknown: self.config.allow_unknown,
                 strict: self.config.strict,
                 connection_name: Arc::clone(&connection_name),
-            }) as Box<dyn Endpoint>
+            }
         };
-        let nodes = self.nodes.into_iter().zip(addresses).map(server).collect();
-        connect(nodes, self.config, Clock::Host, Chance::from_host()).await
+        Ok(self.nodes.into_iter().zip(addresses).map(server).collect())
     }
 
     /// Where the masters are: all of them, or which of the options cannot be used.

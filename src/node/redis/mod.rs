@@ -7,6 +7,7 @@ mod pipeline;
 mod refresh;
 pub(super) mod resp;
 pub(super) mod server;
+pub(super) mod session;
 mod setup;
 mod socket;
 pub(super) mod tls;

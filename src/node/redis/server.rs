@@ -59,12 +59,12 @@ impl Endpoint for Server {
 }
 
 /// A socket on which we are logged in. Its bytes move only while something is asked.
-struct Line {
-    pipe: Arc<Pipe>,
-    driver: Driver,
-    resp3: bool,
+pub(super) struct Line {
+    pub(super) pipe: Arc<Pipe>,
+    pub(super) driver: Driver,
+    pub(super) resp3: bool,
     /// What the server calls it, where it says so.
-    client_id: Option<i64>,
+    pub(super) client_id: Option<i64>,
 }
 
 impl Line {
@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// What is valid now, where there is somebody to be asked; for a connection that was begun then.
-    async fn ask_for_credentials(&self, begun: Instant) -> Result<Option<Credentials>, NodeError> {
+    pub(super) async fn ask_for_credentials(&self, begun: Instant) -> Result<Option<Credentials>, NodeError> {
         let Some(provider) = &self.credentials else {
             return Ok(None);
         };
@@ -141,13 +141,13 @@ impl Server {
         Some(AbortOnDropHandle::new(tokio::spawn(keeping)))
     }
 
-    async fn open(&self) -> Result<Box<dyn Stream>, NodeError> {
+    pub(super) async fn open(&self) -> Result<Box<dyn Stream>, NodeError> {
         socket::open(self.address.info.addr(), self.tls.as_ref(), self.connect_timeout)
             .await
             .map_err(|error| NodeError::Unavailable(error.to_string()))
     }
 
-    async fn log_in(
+    pub(super) async fn log_in(
         &self,
         stream: Box<dyn Stream>,
         listener: &Listener,
