@@ -3,6 +3,7 @@
 pub(super) mod address;
 mod happy_eyeballs;
 mod info;
+mod introduction;
 mod pipeline;
 mod refresh;
 pub(super) mod resp;

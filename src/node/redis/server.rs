@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::info::{Accepted, Info};
+use super::info::Accepted;
+use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
 use super::refresh;
 use super::setup::{Login, ask, log_in};
@@ -22,7 +23,7 @@ use crate::capabilities::Capabilities;
 use crate::config::Unknowns;
 use crate::credentials::{Credentials, Provider};
 use crate::error::{NodeError, Unfit};
-use crate::node::{Connection, Endpoint, Identity, Listener, Marker, Peer};
+use crate::node::{Answer, Connection, Endpoint, Listener, Marker, Peer};
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::keys::{CONNECTED, MARKER};
 use crate::protocol::{calls, permissions};
@@ -193,35 +194,13 @@ impl Server {
     }
 
     async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
-        // Both at once, so that they tell of the same moment.
-        let (info, time) = (redis::cmd("INFO"), redis::cmd("TIME"));
-        let (info, time) = join(ask(pipe, &info), ask(pipe, &time)).await;
-        let info = match info? {
-            Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-            other => return Err(unexpected("INFO", &other)),
-        };
-        let info = Info::parse(&info);
-        let role = match info.get("role") {
-            Some(role) => Some(role.to_owned()),
-            None => role(pipe).await,
-        };
-        let accepted = Accepted {
-            eviction: self.allow_eviction,
-            unknown: self.allow_unknown,
-        };
-        info.judge(role.as_deref(), accepted)?;
-        let clock_us = match time? {
-            Value::Array(parts) => microseconds(&parts).unwrap_or(0),
-            other => return Err(unexpected("TIME", &other)),
-        };
+        let told = Introduction::hear(pipe).await?;
+        let info = told.info();
+        info.judge(told.role.as_deref(), self.accepted())?;
+        let clock_us = told.clock_us()?;
         let uptime = Uptime::read(&info, clock_us);
         let mut memory = uptime.memory(&info);
-        let identity = Identity {
-            run_id: info.fact("run_id").to_owned(),
-            replication_id: info.fact("master_replid").to_owned(),
-            started_s: uptime.started_s,
-        };
+        let identity = identity(&info, &uptime);
         let mut marker = None;
         if self.strict {
             let (found, age) = self
@@ -247,13 +226,17 @@ impl Server {
         })
     }
 
+    /// What is accepted of a server although it may cost a promise.
+    pub(super) fn accepted(&self) -> Accepted {
+        Accepted {
+            eviction: self.allow_eviction,
+            unknown: self.allow_unknown,
+        }
+    }
+
     /// The mark on the server's memory and its age; made now where this run has none.
     async fn mark(&self, pipe: &Pipe, run_id: &str, clock_us: u64) -> Result<(Marker, Duration), NodeError> {
-        let mut get = redis::cmd("GET");
-        get.arg(MARKER);
-        if let Value::BulkString(bytes) = ask(pipe, &get).await?
-            && let Some(found) = Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us)
-        {
+        if let Some(found) = mark_of(pipe, run_id, clock_us).await? {
             return Ok(found);
         }
         let marker = Marker::new(run_id, clock_us);
@@ -274,20 +257,22 @@ async fn client_id(pipe: &Pipe) -> Option<i64> {
     }
 }
 
-/// What the server says that it is, where INFO does not.
-async fn role(pipe: &Pipe) -> Option<String> {
-    match pipe.ask(&redis::cmd("ROLE")).await {
-        Ok(Value::Array(parts)) => match parts.into_iter().next()? {
-            Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-            Value::SimpleString(text) => Some(text),
-            _ => None,
-        },
+/// The mark that this run has on its memory, and its age.
+pub(super) async fn mark_of(
+    pipe: &Pipe,
+    run_id: &str,
+    clock_us: u64,
+) -> Result<Option<(Marker, Duration)>, NodeError> {
+    let mut get = redis::cmd("GET");
+    get.arg(MARKER);
+    Ok(match ask(pipe, &get).await? {
+        Value::BulkString(bytes) => Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us),
         _ => None,
-    }
+    })
 }
 
 /// No connection has this number.
-const NOBODY: i64 = i64::MAX;
+pub(super) const NOBODY: i64 = i64::MAX;
 
 /// Ends other connections of ours, so that what their sockets still hold is not executed after its rollback; whether
 /// that can be done. Where it cannot, the fresh owner field of every attempt bounds the harm to an orphan until
@@ -312,12 +297,15 @@ async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
     // Where loading is denied, a call meets NOSCRIPT and sends the text.
     let loading = join_all(calls::ALL.map(|script| pipe.ask(&script.load())));
     let (loaded, probed) = join(loading, pipe.ask(&permissions::probe())).await;
+    refuse(probed, loaded.iter().any(Result::is_ok))
+}
+
+/// Refuses a server that does not run what the scripts do, by what the probe came to and whether any script could be
+/// loaded.
+pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
     let denied = match probed {
         Ok(answer) => permissions::denied(&answer),
-        Err(Fault::Server {
-            class: Class::Unforeseen,
-            error,
-        }) if has_no_scripts(&error) && loaded.iter().all(Result::is_err) => {
+        Err(Fault::Server { class, error }) if is_without_scripts(class, &error) && !loads => {
             let error = error.to_string();
             return Err(Unfit::NoScripts { error }.into());
         }
@@ -331,25 +319,10 @@ async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
 }
 
 /// Whether that is how a server says that it knows no Lua: without EVAL at all, or without the module for it.
-fn has_no_scripts(error: &str) -> bool {
+fn is_without_scripts(class: Class, error: &str) -> bool {
     let error = error.to_ascii_lowercase();
     let words = ["unknown command", "unsupported command", "scripting engine"];
-    words.iter().any(|words| error.contains(words))
-}
-
-/// The answer to TIME: seconds and microseconds.
-fn microseconds(parts: &[Value]) -> Option<u64> {
-    let digits = |part: &Value| match part {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
-    digits(parts.first()?)?
-        .checked_mul(1_000_000)?
-        .checked_add(digits(parts.get(1)?)?)
-}
-
-fn unexpected(command: &str, value: &Value) -> NodeError {
-    NodeError::Unavailable(format!("unexpected answer to {command}: {value:?}"))
+    class == Class::Unforeseen && words.iter().any(|words| error.contains(words))
 }
 
 #[cfg(test)]
