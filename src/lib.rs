@@ -10,6 +10,8 @@ mod credentials;
 mod env;
 mod error;
 mod events;
+mod examination;
+mod examine;
 mod force;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -52,6 +54,7 @@ pub use error::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError,
     Unchartered, Unfit, UnlockError,
 };
+pub use examination::{ClientConnection, Denial, DeniedCommand, Examination, ServerFacts};
 pub use force::{Forced, Spared};
 pub use guard::MultiLockGuard;
 pub use holder::Holder;

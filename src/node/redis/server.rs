@@ -277,7 +277,7 @@ pub(super) const NOBODY: i64 = i64::MAX;
 /// Ends other connections of ours, so that what their sockets still hold is not executed after its rollback; whether
 /// that can be done. Where it cannot, the fresh owner field of every attempt bounds the harm to an orphan until
 /// the end of its lease.
-async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
+pub(super) async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
     let ids = if client_ids.is_empty() {
         &[NOBODY]
     } else {

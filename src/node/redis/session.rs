@@ -16,7 +16,7 @@ use crate::time::rounded::Rounded;
 /// Logged in, and nothing more: nothing was judged, marked or loaded, and no other connection was ended. It ends with
 /// this value.
 pub(crate) struct Session {
-    pipe: Arc<Pipe>,
+    pub(super) pipe: Arc<Pipe>,
     _driver: AbortOnDropHandle<()>,
     /// Whether the server speaks RESP3.
     pub(crate) resp3: bool,

@@ -1,0 +1,135 @@
+//! Looks at the servers of a list as they are, whether they will do as masters or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use crate::builder::MastersBuilder;
+use crate::config::Config;
+use crate::error::{ConnectError, NodeError, Unfit};
+use crate::examination::{ClientConnection, Examination};
+use crate::node::trust::membership::{Belonging, Membership};
+use crate::node::{Examined, Server};
+use crate::protocol::reckoning::Reckoning;
+
+/// How `CLIENT LIST` shows a connection that only looks. It is none of a pool.
+const CONNECTION_NAME: &str = "multilock-examine";
+
+impl MastersBuilder {
+    /// Asks every master for what it tells of itself, over a connection of its own that ends with this call, also those that
+    /// [`connect`](Self::connect) would refuse. For operators, and for checks before a service starts.
+    ///
+    /// Nothing is written or ended on the masters, and other clients notice nothing. In the order of the list, within two
+    /// connect timeouts.
+    ///
+    /// ```no_run
+    /// # use multilock::{ConnectError, Masters};
+    /// # async fn examine() -> Result<(), ConnectError> {
+    /// let masters = Masters::builder().nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// for master in masters.examine().await? {
+    ///     match master.server {
+    ///         Ok(facts) => println!("{}: {} {:?}", master.node, facts.version, facts.refusal),
+    ///         Err(error) => println!("{}: {error}", master.node),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`], before anything is touched. What is wrong with a master stands in its
+    /// [`Examination`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn examine(self) -> Result<Vec<Examination>, ConnectError> {
+        let config = self.config.clone();
+        let servers = self.servers(CONNECTION_NAME.into()).await?;
+        let mut examined = join_all(servers.iter().map(Server::examine)).await;
+        judge_together(&servers, &mut examined, &config);
+        let told = servers
+            .iter()
+            .zip(examined)
+            .map(|(server, examined)| Examination {
+                node: Arc::clone(&server.address.label),
+                server: examined.map(|examined| examined.facts),
+            });
+        Ok(told.collect())
+    }
+
+    /// Asks every master for the connections of this crate's clients, which `CLIENT LIST` shows by their names: the one part
+    /// of [`examine`](Self::examine) that is worth to be watched for a while. In the order of the list; or why one did not
+    /// tell.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`], before anything is touched.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn clients(self) -> Result<Vec<Result<Vec<ClientConnection>, NodeError>>, ConnectError> {
+        let servers = self.servers(CONNECTION_NAME.into()).await?;
+        Ok(join_all(servers.iter().map(Server::clients)).await)
+    }
+}
+
+/// Adds what no master tells by itself: for how long each would have no vote, by the longest lease that any of them knows
+/// of, which of them are the same server, and which are of another set.
+fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError>], config: &Config) {
+    let reckoning = Reckoning::new(config, servers.len());
+    let membership = Membership::new(servers.len());
+    for (node, examined) in examined.iter().enumerate() {
+        if let Ok(Examined { facts, .. }) = examined {
+            reckoning.learn(facts.longest_lease.unwrap_or_default());
+            // Where nothing is stored yet, the first client stores its own.
+            membership.told(node, facts.masters.unwrap_or(servers.len()));
+        }
+    }
+    let mut met: Vec<(String, &Arc<str>)> = Vec::new();
+    for (node, examined) in examined.iter_mut().enumerate() {
+        let Ok(Examined {
+            facts,
+            memory,
+            identity,
+        }) = examined
+        else {
+            continue;
+        };
+        // A client that meets it for the first time has known it for no time.
+        let remembers = if memory.vouched {
+            memory.told
+        } else {
+            Duration::ZERO
+        };
+        facts.quarantine = reckoning.quarantine().saturating_sub(remembers);
+        let twin = met
+            .iter()
+            .find(|(met, _)| identity.server() == Some(met.as_str()));
+        let twin = twin.map(|(_, label)| Unfit::SameServer {
+            other: Arc::clone(label),
+        });
+        let others = match membership.of(node) {
+            Belonging::Elsewhere(masters) if reckoning.takes_part() => Some(Unfit::OtherSet {
+                masters,
+                listed: servers.len(),
+            }),
+            _ => None,
+        };
+        let refusal = twin.or(others).map(NodeError::Unfit);
+        facts.refusal = facts.refusal.take().or(refusal);
+        let met_here = identity.server().map(str::to_owned);
+        met.extend(met_here.map(|server| (server, &servers[node].address.label)));
+    }
+}

@@ -1,0 +1,57 @@
+//! The connections of this crate's clients to a server, by their names.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::examination::ClientConnection;
+
+/// Of an answer to CLIENT LIST, those to this database.
+pub(super) fn read(list: &str, db: i64) -> Vec<ClientConnection> {
+    list.lines().filter_map(|line| connection(line, db)).collect()
+}
+
+fn connection(line: &str, db: i64) -> Option<ClientConnection> {
+    let words = line.split(' ').filter_map(|word| word.split_once('='));
+    let words: HashMap<&str, &str> = words.collect();
+    let (pool, masters) = words.get("name")?.strip_prefix("multilock:")?.split_once(':')?;
+    let seconds = |name: &str| {
+        let seconds = words.get(name).and_then(|seconds| seconds.parse().ok());
+        Duration::from_secs(seconds.unwrap_or(0))
+    };
+    // One that does not tell may well be of this one.
+    let is_here = words.get("db").is_none_or(|told| *told == db.to_string());
+    let client = ClientConnection {
+        pool: pool.to_owned(),
+        masters: masters.parse().ok()?,
+        address: words.get("addr").copied().unwrap_or_default().to_owned(),
+        age: seconds("age"),
+        idle: seconds("idle"),
+    };
+    is_here.then_some(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_this_crate_are_told_from_others() {
+        let list = "id=3 addr=127.0.0.1:5 laddr=127.0.0.1:1 fd=8 name=multilock:0a-1:3 age=7 idle=2 flags=N db=0\n\
+            id=4 addr=127.0.0.1:6 fd=9 name= age=7 idle=2 flags=N db=0\n\
+            id=5 addr=127.0.0.1:7 fd=9 name=multilock:examine age=7 idle=2 flags=N db=0\n\
+            id=6 addr=127.0.0.1:8 fd=9 name=multilock:0a-2:many age=7 idle=2 flags=N db=0\n\
+            id=7 addr=127.0.0.1:9 fd=9 name=multilock:0a-3:5 age=7 idle=2 flags=N db=4\n";
+        let seconds = Duration::from_secs;
+        let expected = ClientConnection {
+            pool: "0a-1".into(),
+            masters: 3,
+            address: "127.0.0.1:5".into(),
+            age: seconds(7),
+            idle: seconds(2),
+        };
+        assert_eq!(read(list, 0), [expected]);
+        let other = read(list, 4);
+        assert_eq!((other.len(), other[0].masters), (1, 5));
+        assert!(read("", 0).is_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! Asks a server for all that there is to know of it, over a session of its own, whether it will do as a master or not.
+//! Nothing is written, marked or ended there.
+
+mod access;
+mod clients;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use tokio::time::timeout;
+
+use super::info::Info;
+use super::introduction::{Introduction, clock_us, identity, text};
+use super::pipeline::Pipe;
+use super::server::{NOBODY, Server, end, mark_of, refuse};
+use super::session::Session;
+use super::setup::ask;
+use super::uptime::Uptime;
+use crate::capabilities::Capabilities;
+use crate::error::NodeError;
+use crate::examination::{ClientConnection, ServerFacts};
+use crate::node::{Identity, Memory};
+use crate::protocol::keys::{CHARTER, MASTERS};
+use crate::protocol::{calls, permissions};
+use crate::time::clock::Clock;
+use crate::time::rounded::Rounded;
+
+/// How often the clock is read; the quickest answer counts.
+const READINGS: usize = 5;
+
+/// What a server told, and what of it takes all masters to judge.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    /// Its quarantine is still to be reckoned.
+    pub(crate) facts: ServerFacts,
+    pub(crate) memory: Memory,
+    pub(crate) identity: Identity,
+}
+
+impl Server {
+    pub(crate) async fn examine(&self) -> Result<Examined, NodeError> {
+        let session = self.session().await?;
+        self.in_time(self.question(&session).boxed()).await
+    }
+
+    /// The connections of this crate's clients.
+    pub(crate) async fn clients(&self) -> Result<Vec<ClientConnection>, NodeError> {
+        let session = self.session().await?;
+        self.in_time(self.list_clients(&session.pipe).boxed()).await
+    }
+
+    /// Answers may take as long as a connection may.
+    async fn in_time<T>(&self, asking: BoxFuture<'_, Result<T, NodeError>>) -> Result<T, NodeError> {
+        let within = self.connect_timeout;
+        timeout(within, asking).await.unwrap_or_else(|_| {
+            let late = format!("no answer within {}", Rounded(within));
+            Err(NodeError::Unavailable(late))
+        })
+    }
+
+    async fn list_clients(&self, pipe: &Pipe) -> Result<Vec<ClientConnection>, NodeError> {
+        let mut list = redis::cmd("CLIENT");
+        let list = ask(pipe, list.arg("LIST")).await?;
+        let db = self.address.info.redis_settings().db();
+        Ok(clients::read(&text(&list).unwrap_or_default(), db))
+    }
+
+    async fn question(&self, session: &Session) -> Result<Examined, NodeError> {
+        let pipe = &session.pipe;
+        let told = Introduction::hear(pipe).await?;
+        let (info, told_us) = (told.info(), told.clock_us()?);
+        let uptime = Uptime::read(&info, told_us);
+        let identity = identity(&info, &uptime);
+        let mut memory = uptime.memory(&info);
+        if self.strict {
+            let mark = mark_of(pipe, identity.server().unwrap_or("?"), told_us).await;
+            // One that has none gets it when a client connects.
+            let age = mark.ok().flatten().map_or(Duration::ZERO, |(_, age)| age);
+            memory.told = memory.told.min(age);
+        }
+        let mut facts = by_info(&info, session.resp3);
+        (facts.role, facts.capabilities.uptime_known) = (told.role.clone(), uptime.vouched);
+        facts.capabilities.identity_known = identity.server().is_some();
+        facts.capabilities.kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
+        (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
+        let probed = pipe.ask(&permissions::probe()).await;
+        let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
+        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts).await;
+        let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
+        let fit = info.judge(told.role.as_deref(), self.accepted());
+        facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
+        self.read_settings(session, &mut facts).await;
+        Ok(Examined {
+            facts,
+            memory,
+            identity,
+        })
+    }
+
+    /// What may be denied without any harm to locks.
+    async fn read_settings(&self, session: &Session, facts: &mut ServerFacts) {
+        let mut get = redis::cmd("CONFIG");
+        let settings = session.ask(get.arg("GET").arg("append*")).await.ok();
+        let settings: HashMap<String, String> = settings
+            .and_then(|answer| redis::from_redis_value(answer).ok())
+            .unwrap_or_default();
+        let enabled = settings.get("appendonly").map(|value| value == "yes");
+        facts.append_only = facts.append_only.or(enabled);
+        facts.append_fsync = settings.get("appendfsync").cloned();
+        facts.longest_lease = get_text(session, CHARTER).await.and_then(|charter| {
+            let longest = charter.split(' ').next()?.parse().ok()?;
+            Some(Duration::from_millis(longest))
+        });
+        let masters = get_text(session, MASTERS).await;
+        facts.masters = masters.and_then(|masters| masters.parse().ok());
+        facts.clients = self.list_clients(&session.pipe).await.ok();
+    }
+}
+
+/// What INFO alone tells.
+fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
+    let fact = |name: &str| info.get(name).map(str::to_owned);
+    ServerFacts {
+        refusal: None,
+        version: info.fact("redis_version").into(),
+        role: None,
+        run_id: fact("run_id"),
+        replication_id: fact("master_replid"),
+        uptime: info.number("uptime_in_seconds").map(Duration::from_secs),
+        quarantine: Duration::ZERO,
+        clock_offset_us: 0,
+        round_trip: Duration::ZERO,
+        capabilities: Capabilities {
+            resp3,
+            kill_fence: false,
+            uptime_known: false,
+            eviction_known: info.evicts().is_some(),
+            identity_known: false,
+        },
+        max_memory: info.number("maxmemory"),
+        eviction_policy: fact("maxmemory_policy"),
+        append_only: info.get("aof_enabled").map(|enabled| enabled == "1"),
+        append_fsync: None,
+        denied: Vec::new(),
+        longest_lease: None,
+        masters: None,
+        clients: None,
+    }
+}
+
+async fn get_text(session: &Session, key: &str) -> Option<String> {
+    let mut get = redis::cmd("GET");
+    text(&session.ask(get.arg(key)).await.ok()?)
+}
+
+/// How far the server's clock is ahead of this host's, in microseconds, and the round trip in which it was read.
+async fn read_clock(pipe: &Pipe) -> Result<(i64, Duration), NodeError> {
+    let mut best: Option<(i64, Duration)> = None;
+    for _ in 0..READINGS {
+        let (sent, sent_us) = (Clock::Host.now(), Clock::Host.wall_us());
+        let shown = clock_us(&ask(pipe, &redis::cmd("TIME")).await?)?;
+        let took = Clock::Host.now().since(sent);
+        if best.is_none_or(|(_, quickest)| took < quickest) {
+            let half = u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX);
+            let here = sent_us.saturating_add(half);
+            let offset = i128::from(shown) - i128::from(here);
+            best = Some((i64::try_from(offset).unwrap_or(i64::MAX), took));
+        }
+    }
+    Ok(best.unwrap_or_default())
+}
