@@ -28,6 +28,7 @@ pub(crate) enum Verb {
     Held(HeldArgs),
     Watch(WatchArgs),
     ForceRelease(ForceArgs),
+    Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -204,6 +205,23 @@ pub(crate) struct ForceArgs {
     /// Without asking
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// Examine every master, and say what is wrong and what to do
+///
+/// It changes nothing. Ends with 0 when nothing is wrong, 78 when a master or the list of a client has to be changed, 69 when too
+/// few masters have a vote. Warnings end it with 1 where --strict is given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Let no warning pass
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How long a client may be missing on a master before it is taken for one that lists other masters
+    #[arg(long = "for", value_name = "DUR", default_value = "5s", value_parser = duration)]
+    pub(crate) watch_for: Duration,
 }
 
 /// Print a script that completes arguments in a shell

@@ -7,6 +7,8 @@ use multilock::{ConnectError, InvalidInput, LockError};
 
 /// The name is free, or was not taken away: what was asked is answered with no.
 pub(crate) const FREE: u8 = 1;
+/// Something was found that `--strict` does not let pass.
+pub(crate) const FOUND: u8 = 1;
 /// Wrong arguments or variables.
 pub(crate) const USAGE: u8 = 64;
 /// Too few masters have a vote.

@@ -2,6 +2,7 @@
 
 mod args;
 mod connect;
+mod doctor;
 mod exit;
 mod force;
 mod inspect;
@@ -59,13 +60,18 @@ fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
         if let Verb::Run(run) = &args.verb {
             return run::run(run, &args.masters, voice).await;
         }
+        if let Verb::Doctor(doctor) = &args.verb {
+            return doctor::doctor(doctor, &args.masters, voice).await;
+        }
         let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
         match &args.verb {
             Verb::Inspect(args) => inspect::inspect(args, &masters).await,
             Verb::Held(args) => inspect::held(args, &masters).await,
             Verb::Watch(args) => inspect::watch(args, &masters).await,
             Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
-            Verb::Run(_) | Verb::Completions(_) | Verb::Man(_) => unreachable!("these need no masters"),
+            Verb::Run(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
+                unreachable!("these connect in their own way, or not at all")
+            }
         }
     })
 }

@@ -169,6 +169,6 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
     told
 }
 
-fn ms(duration: Duration) -> u64 {
+pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

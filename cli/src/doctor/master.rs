@@ -1,0 +1,200 @@
+//! What is wrong with one master by itself.
+
+use multilock::{Denial, DeniedCommand, Examination, NodeError, ServerFacts, Unfit};
+
+use super::finding::{Finding, Severity};
+use super::refusal;
+use crate::say::Rough;
+
+/// Of one of so many.
+pub(super) fn findings(master: &Examination, listed: usize) -> Vec<Finding> {
+    let findings = match &master.server {
+        Ok(facts) => of(facts, listed),
+        Err(error) => vec![refusal::finding(error)],
+    };
+    findings
+        .into_iter()
+        .map(|finding| finding.at(&master.node))
+        .collect()
+}
+
+fn of(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
+    let denied = facts.denied.iter().map(denied);
+    // What is denied inside of scripts is a refusal, too.
+    let is_told_by_name =
+        matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
+    let refusal = facts.refusal.iter().filter(|_| !is_told_by_name);
+    let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
+    findings.extend(memory(facts));
+    findings.extend(abilities(facts));
+    findings.extend(accepted(facts, listed));
+    if facts.clients.is_none() {
+        findings.push(Finding::note(
+            "clients_not_told",
+            "nobody can see here who lists other masters: the user may not run CLIENT LIST",
+            "run doctor as a user with +client|list",
+        ));
+    }
+    findings
+}
+
+/// What it remembers, and for how long.
+fn memory(facts: &ServerFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !facts.quarantine.is_zero() {
+        let seen = format!(
+            "it may have forgotten who holds, and has no vote for {} more",
+            Rough(facts.quarantine)
+        );
+        let remedy = "wait; where it comes again, look why the server is restarted, and whether it says for how long it has run";
+        findings.push(Finding::warning("quarantine", seen, remedy).faq("quarantine"));
+    }
+    let finding = match (facts.append_only, facts.append_fsync.as_deref()) {
+        (Some(false), _) => Finding::warning(
+            "append_only",
+            "it writes no append-only file: after a restart it has forgotten who holds",
+            "CONFIG SET appendonly yes and appendfsync always there, and the same in its configuration",
+        ),
+        (Some(true), Some("always")) => return findings,
+        (Some(true), Some(fsync)) => Finding::warning(
+            "append_fsync",
+            format_args!("it answers before what it writes is on its disk (appendfsync {fsync})"),
+            "CONFIG SET appendfsync always there, and the same in its configuration",
+        ),
+        _ => Finding::note(
+            "append_not_told",
+            "it does not say whether what it has acknowledged is on its disk",
+            "look at appendonly and appendfsync there, or run doctor as a user with +config|get",
+        ),
+    };
+    findings.push(finding.faq("append-only file"));
+    findings
+}
+
+/// What degrades.
+fn abilities(facts: &ServerFacts) -> Vec<Finding> {
+    let can = facts.capabilities;
+    let is_denied = facts
+        .denied
+        .iter()
+        .any(|denied| denied.name.starts_with("client|"));
+    let each = [
+        (
+            can.resp3,
+            Finding::note(
+                "resp3",
+                "it speaks RESP2 alone: each client has a second connection to it",
+                "choose RESP3 where its provider has that setting",
+            ),
+        ),
+        (
+            can.kill_fence || is_denied,
+            Finding::warning(
+                "kill_fence",
+                "it knows no CLIENT ID or CLIENT KILL: what a lost connection still holds may keep a name for a lease",
+                "nothing that locks need; another server has them",
+            ),
+        ),
+        (
+            can.uptime_known,
+            Finding::warning(
+                "uptime",
+                "it does not say for how long its process has run: each client that meets it waits a quarantine for its vote",
+                "where it keeps every acknowledged write: MULTILOCK_QUARANTINE=off in every client",
+            )
+            .faq("quarantine"),
+        ),
+        (
+            can.identity_known,
+            Finding::warning(
+                "identity",
+                "it does not say which server it is: nobody would notice it under a second address",
+                "make sure that no other address of the list leads to it",
+            )
+            .faq("same server"),
+        ),
+    ];
+    let missing = each.into_iter().filter(|(there, _)| !there);
+    missing.map(|(_, finding)| finding).collect()
+}
+
+/// What a client puts up with, because an option says so or because the others outvote it.
+fn accepted(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
+    if matches!(facts.refusal, Some(NodeError::Unfit(_))) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let evicts = facts.max_memory != Some(0) && facts.eviction_policy.as_deref() != Some("noeviction");
+    if evicts {
+        let policy = facts.eviction_policy.as_deref().unwrap_or("is not told");
+        let seen = format!(
+            "it may evict locks when its memory is full (maxmemory-policy {policy}), which is allowed here"
+        );
+        let remedy = "CONFIG SET maxmemory-policy noeviction there, and the same in its configuration";
+        findings.push(Finding::warning("eviction", seen, remedy).faq("eviction"));
+    }
+    if facts.role.is_none() {
+        let seen = "it does not say whether it is a master, which is allowed here";
+        let remedy = "make sure that it is one, and that what takes its place has all that it acknowledged";
+        findings.push(Finding::warning("unknown_role", seen, remedy).faq("unknown role"));
+    }
+    if let Some(masters) = facts.masters.filter(|masters| *masters != listed) {
+        let seen = format!("it stores that its set has {masters} masters, and {listed} are listed here");
+        let remedy = "make sure that no client lists it with other masters; clients of this list store their number there";
+        findings.push(Finding::warning("other_set", seen, remedy).faq("other set"));
+    }
+    findings
+}
+
+fn denied(denied: &DeniedCommand) -> Finding {
+    let name = &denied.name;
+    let (seen, remedy) = match denied.why {
+        Denial::Key => (
+            format!("the user may not use the keys that {name} needs"),
+            "ACL SETUSER … ~multilock_* there".to_owned(),
+        ),
+        Denial::Channel => (
+            format!("the user may not {name} to the channels of clients"),
+            "ACL SETUSER … &multilock:* there".to_owned(),
+        ),
+        Denial::InScript => (
+            format!("the user may not run {name} in a script"),
+            format!("ACL SETUSER … +{name} there"),
+        ),
+        _ => (
+            format!("the user may not run {name}"),
+            format!("ACL SETUSER … +{name} there"),
+        ),
+    };
+    if denied.is_needed {
+        return Finding::unfit("denied", seen, remedy).faq("denied");
+    }
+    let (severity, so) = without(name);
+    Finding::of(severity, "denied_in_part", format_args!("{seen}: {so}"), remedy).faq("denied")
+}
+
+/// What it is like without a command that can be done without.
+fn without(command: &str) -> (Severity, &'static str) {
+    match command {
+        "client|setinfo" => (Severity::Note, "CLIENT LIST does not show the library"),
+        "client|setname" => (
+            Severity::Warning,
+            "nobody can see in CLIENT LIST who lists other masters",
+        ),
+        "client|id" | "client|kill" => (
+            Severity::Warning,
+            "what a lost connection still holds may keep a name for a lease",
+        ),
+        "subscribe" | "unsubscribe" | "publish" => {
+            (Severity::Warning, "waiters wake by their timers, in no order")
+        }
+        "pubsub" => (
+            Severity::Warning,
+            "waiters that are gone hold up those behind them for some seconds",
+        ),
+        _ => (
+            Severity::Warning,
+            "a server that was restarted gets the scripts by one way less",
+        ),
+    }
+}

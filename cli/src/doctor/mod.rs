@@ -1,0 +1,96 @@
+//! `multilock doctor`: what is wrong with the masters and with the lists of those who use them, and what to do.
+
+mod finding;
+mod json;
+mod lists;
+mod master;
+mod refusal;
+mod table;
+mod together;
+mod watch;
+
+use multilock::{Examination, MastersBuilder};
+
+use self::finding::{Finding, Severity};
+use self::watch::{Watched, watch};
+use crate::args::{DoctorArgs, MastersArgs};
+use crate::exit::{self, Failure};
+use crate::inspect::print;
+use crate::say::{LiveLine, Rough, Voice};
+
+/// What was seen, and what of it is worth to be told.
+struct Diagnosis {
+    masters: Vec<Examination>,
+    watched: Watched,
+    findings: Vec<Finding>,
+}
+
+pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
+    let diagnosis = diagnose(masters.builder()?, args, voice).await?;
+    let code = code(&diagnosis.findings, args.strict);
+    if args.json {
+        print(&format!("{:#}\n", json::of(&diagnosis, code)))?;
+    } else {
+        print(&table::of(&diagnosis))?;
+    }
+    Ok(code)
+}
+
+async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> Result<Diagnosis, Failure> {
+    let masters = builder.clone().examine().await?;
+    let mut line = voice.may_redraw().then(LiveLine::begin);
+    let waiting = |left| {
+        if let Some(line) = &mut line {
+            line.draw(format_args!("clients are watched for {} more", Rough(left)));
+        }
+    };
+    let watched = watch(&builder, &masters, args.watch_for, waiting).await?;
+    drop(line);
+    let mut findings = together::findings(&masters);
+    findings.extend(
+        masters
+            .iter()
+            .flat_map(|master| master::findings(master, masters.len())),
+    );
+    findings.extend(lists::findings(&masters, &watched));
+    // The worst first; of the same, as they were found.
+    findings.sort_by_key(|finding| finding.severity);
+    Ok(Diagnosis {
+        masters,
+        watched,
+        findings,
+    })
+}
+
+/// As the other commands answer to the same.
+fn code(findings: &[Finding], strict: bool) -> u8 {
+    let has = |severity| findings.iter().any(|finding| finding.severity == severity);
+    if has(Severity::Unfit) {
+        exit::UNFIT
+    } else if has(Severity::NoQuorum) {
+        exit::NO_QUORUM
+    } else if strict && has(Severity::Warning) {
+        exit::FOUND
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_makes_the_code() {
+        let codes = |severities: &[Severity]| {
+            let finding = |severity: &Severity| Finding::of(*severity, "a", "seen", "remedy");
+            let findings: Vec<Finding> = severities.iter().map(finding).collect();
+            (code(&findings, false), code(&findings, true))
+        };
+        assert_eq!(codes(&[]), (0, 0));
+        assert_eq!(codes(&[Severity::Note]), (0, 0));
+        assert_eq!(codes(&[Severity::Note, Severity::Warning]), (0, 1));
+        assert_eq!(codes(&[Severity::Warning, Severity::NoQuorum]), (69, 69));
+        assert_eq!(codes(&[Severity::NoQuorum, Severity::Unfit]), (78, 78));
+    }
+}

@@ -1,0 +1,93 @@
+//! What to do about a master that a client refuses.
+
+use multilock::{NodeError, Unfit};
+
+use super::finding::Finding;
+
+pub(super) fn finding(error: &NodeError) -> Finding {
+    match error {
+        NodeError::Unfit(reason) => of(reason),
+        other => Finding::warning(
+            "unreachable",
+            other,
+            "start it, look at its address and at what is between; until then locks need all the others of a majority",
+        )
+        .faq("too few"),
+    }
+}
+
+fn of(reason: &Unfit) -> Finding {
+    let seen = reason.to_string();
+    // The remedy stands in a line of its own here.
+    let seen = seen.split([';', '(']).next().unwrap_or_default().trim_end();
+    let (code, faq, remedy) = remedy(reason);
+    match reason {
+        Unfit::Evicts { policy } => {
+            let seen = format!("{seen} (maxmemory-policy {policy})");
+            Finding::unfit(code, seen, remedy).faq(faq)
+        }
+        // The server's words are worth to be told.
+        Unfit::Denied { error } => {
+            Finding::unfit(code, format_args!("it denies access: {error}"), remedy).faq(faq)
+        }
+        Unfit::NoScripts { error } => {
+            Finding::unfit(code, format_args!("it runs no Lua scripts ({error})"), remedy).faq(faq)
+        }
+        _ => Finding::unfit(code, seen, remedy).faq(faq),
+    }
+}
+
+/// What kind it is, its entry in the FAQ, and what to do.
+fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
+    match reason {
+        Unfit::Replica => (
+            "replica",
+            "replica",
+            "list the master that it copies; or make it a master of its own: REPLICAOF NO ONE there",
+        ),
+        Unfit::Cluster => (
+            "cluster",
+            "cluster",
+            "list servers that run without cluster-enabled",
+        ),
+        Unfit::TooOld { .. } => ("version", "version", "run Redis or Valkey 6.0 or later there"),
+        Unfit::SameServer { .. } => (
+            "same_server",
+            "same server",
+            "take one of the two addresses out of every client's list, or put that of another server in its place",
+        ),
+        Unfit::Evicts { .. } => (
+            "eviction",
+            "eviction",
+            "CONFIG SET maxmemory-policy noeviction there, and the same in its configuration",
+        ),
+        Unfit::UnknownEviction => (
+            "unknown_eviction",
+            "unknown eviction",
+            "set noeviction where its provider has that setting; then MULTILOCK_ALLOW_UNKNOWN_EVICTION=true in every client",
+        ),
+        Unfit::UnknownRole => (
+            "unknown_role",
+            "unknown role",
+            "where it is known to be a master and to stay one: MULTILOCK_ALLOW_UNKNOWN_ROLE=true in every client",
+        ),
+        Unfit::ScriptsNotAtomic { .. } => ("atomic_scripts", "atomic scripts", "use Redis or Valkey"),
+        Unfit::NoScripts { .. } => (
+            "no_scripts",
+            "no scripts",
+            "load its Lua module, or use a server that has Lua",
+        ),
+        Unfit::OtherSet { .. } => (
+            "other_set",
+            "other set",
+            "list the same masters in every client; where the set was changed on purpose, stop its clients, and then DEL \
+             multilock_masters there",
+        ),
+        Unfit::Denied { .. } => (
+            "denied",
+            "denied",
+            "look at user and password, and give the user what the README's ACL SETUSER allows",
+        ),
+        _ => ("unfit", "which servers", "replace it by a server that will do"),
+    }
+}

@@ -1,0 +1,102 @@
+//! Which clients have connections to which masters, over a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use multilock::{ClientConnection, Examination, MastersBuilder};
+use tokio::time::{Instant, sleep};
+
+use super::together::usable;
+use crate::exit::Failure;
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What was seen of the clients.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// By their ids.
+    pub(super) pools: BTreeMap<String, Pool>,
+    /// From the end of the first look to the beginning of the last one.
+    pub(super) lasted: Duration,
+    /// Whether each master can be used, and told its clients at every look.
+    told: Vec<bool>,
+    looks: usize,
+}
+
+/// The connections of one client.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// How many masters it lists.
+    pub(super) masters: usize,
+    /// Where it comes from.
+    pub(super) addresses: BTreeSet<String>,
+    /// The masters, by their place in the list, where it was seen at any look.
+    pub(super) seen_on: BTreeSet<usize>,
+    /// Whether it was there at every look.
+    is_lasting: bool,
+}
+
+impl Watched {
+    /// The masters where a client is missing that has been somewhere all the time, by their place in the list.
+    pub(super) fn missing<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = usize> + 'a {
+        let told = self.told.iter().enumerate().filter(|(_, told)| **told);
+        told.map(|(node, _)| node)
+            .filter(|node| pool.is_lasting && !pool.seen_on.contains(node))
+    }
+
+    fn is_anybody_missing(&self) -> bool {
+        self.pools
+            .values()
+            .any(|pool| self.missing(pool).next().is_some())
+    }
+
+    /// Takes in what each master told.
+    fn look<'a>(&mut self, told: impl Iterator<Item = Option<&'a [ClientConnection]>>) {
+        let is_first = self.looks == 0;
+        self.looks += 1;
+        let mut there = BTreeSet::new();
+        for (node, clients) in told.enumerate() {
+            self.told[node] &= clients.is_some();
+            for client in clients.unwrap_or_default() {
+                there.insert(client.pool.as_str());
+                let pool = self.pools.entry(client.pool.clone()).or_insert_with(|| Pool {
+                    masters: client.masters,
+                    addresses: BTreeSet::new(),
+                    seen_on: BTreeSet::new(),
+                    is_lasting: is_first,
+                });
+                pool.addresses.insert(client.address.clone());
+                pool.seen_on.insert(node);
+            }
+        }
+        for (id, pool) in &mut self.pools {
+            pool.is_lasting &= there.contains(id.as_str());
+        }
+    }
+}
+
+/// Looks again and again while a client is missing somewhere that is there, for that long at most. The first look was the
+/// masters' examination. `waiting` is told what is left.
+pub(super) async fn watch(
+    builder: &MastersBuilder,
+    masters: &[Examination],
+    watch_for: Duration,
+    mut waiting: impl FnMut(Duration),
+) -> Result<Watched, Failure> {
+    let begun = Instant::now();
+    let mut watched = Watched {
+        told: masters.iter().map(|master| usable(master).is_some()).collect(),
+        ..Watched::default()
+    };
+    let examined = masters.iter().map(|master| master.server.as_ref().ok());
+    watched.look(examined.map(|facts| facts?.clients.as_deref()));
+    while watched.is_anybody_missing() && watched.lasted < watch_for {
+        waiting(watch_for.saturating_sub(begun.elapsed()));
+        sleep(EVERY.min(watch_for.saturating_sub(begun.elapsed()))).await;
+        watched.lasted = begun.elapsed();
+        let told = builder.clone().clients().await?;
+        watched.look(told.iter().map(|told| told.as_deref().ok()));
+    }
+    Ok(watched)
+}
