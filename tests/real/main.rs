@@ -10,6 +10,7 @@ mod connect;
 mod contention;
 mod credentials;
 mod even_numbers;
+mod examine;
 mod fences;
 mod foreign_keys;
 mod jobs;

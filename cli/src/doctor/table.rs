@@ -73,7 +73,7 @@ fn row(master: &Examination) -> Vec<String> {
     };
     let or_none = |fact: Option<String>| fact.unwrap_or_else(|| "?".to_owned());
     let vote = match together::usable(master) {
-        None => "never".to_owned(),
+        None => "no".to_owned(),
         Some(facts) if facts.quarantine.is_zero() => "yes".to_owned(),
         Some(facts) => format!("in {}", Rough(facts.quarantine)),
     };

@@ -2,6 +2,7 @@
 
 mod codes;
 mod crowd;
+mod doctor;
 mod loss;
 mod operator;
 mod stage;

@@ -1,0 +1,245 @@
+//! Masters that will not do, or not as they could.
+
+use multilock_test_support::{Keep, Script, Server, StandIn, clock, label, three};
+
+use super::{all, doctor, doctor_with, with_last, with_stand_in};
+use crate::stage::urls;
+
+#[tokio::test]
+async fn a_replica() {
+    let servers = three(&[]).await;
+    let port = servers[0].port().to_string();
+    servers[2].command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    let (node, remedy) = (label(&servers[2]), "REPLICAOF NO ONE");
+    diagnosis.only(("error", "replica"), Some(&node), "it is a replica", remedy, 78);
+    assert_eq!(diagnosis.told["masters"][2]["role"], "slave");
+}
+
+#[tokio::test]
+async fn a_server_under_two_names() {
+    let servers = three(&[]).await;
+    let twin = format!("localhost:{}", servers[0].port());
+    let diagnosis = doctor(with_last(&servers, format!("redis://{twin}"))).await;
+    let seen = format!("it is the same server as {}", label(&servers[0]));
+    let remedy = "take one of the two addresses out";
+    diagnosis.only(("error", "same_server"), Some(&twin), &seen, remedy, 78);
+}
+
+#[tokio::test]
+async fn a_server_that_evicts() {
+    let servers = three(&[]).await;
+    servers[1].command(&["CONFIG", "SET", "maxmemory", "100mb"]).await;
+    let policy = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
+    servers[1].command(&policy).await;
+    let (node, remedy) = (label(&servers[1]), "CONFIG SET maxmemory-policy noeviction");
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    diagnosis.only(("error", "eviction"), Some(&node), "allkeys-lru", remedy, 78);
+    // Whoever allows it is warned.
+    let mut command = all(&urls(&servers));
+    command.env("MULTILOCK_ALLOW_EVICTION", "true");
+    let diagnosis = doctor(command).await;
+    diagnosis.only(("warning", "eviction"), Some(&node), "allkeys-lru", remedy, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_writes_nothing_to_its_disk_in_time() {
+    let servers = three(&[]).await;
+    let node = label(&servers[1]);
+    for (setting, value, code, remedy) in [
+        (
+            "appendfsync",
+            "everysec",
+            "append_fsync",
+            "CONFIG SET appendfsync always",
+        ),
+        (
+            "appendonly",
+            "no",
+            "append_only",
+            "CONFIG SET appendonly yes and appendfsync always",
+        ),
+    ] {
+        servers[1].command(&["CONFIG", "SET", setting, value]).await;
+        let diagnosis = doctor(all(&urls(&servers))).await;
+        diagnosis.only(("warning", code), Some(&node), "", remedy, 0);
+        let diagnosis = doctor_with(all(&urls(&servers)), &["--strict"]).await;
+        diagnosis.only(("warning", code), Some(&node), "", remedy, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead() {
+    let variables = clock::env().unwrap_or_else(|error| panic!("{error:#}"));
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let servers = three(&[]).await;
+    let ahead = Server::start_with_env(&[], &variables).await;
+    let (node, remedy) = (label(&ahead), "run an NTP daemon");
+    let set = async |seconds| {
+        clock::set(&ahead, seconds).expect("a clock");
+        // Or it would seem to have run for longer, or not at all.
+        ahead.restart(Keep::Data).await;
+    };
+    for (seconds, seen) in [(3, "3.0s ahead of"), (-3, "3.0s behind")] {
+        set(seconds).await;
+        let diagnosis = doctor(with_last(&servers, ahead.url())).await;
+        diagnosis.only(("warning", "clock"), Some(&node), seen, remedy, 0);
+        let offset = diagnosis.told["masters"][2]["clock_offset_us"]
+            .as_i64()
+            .expect("a number");
+        assert!((offset - seconds * 1_000_000).abs() < 500_000, "{offset}");
+    }
+    // So far ahead that it has no vote where tokens are asked for.
+    set(600).await;
+    let diagnosis = doctor(with_last(&servers, ahead.url())).await;
+    diagnosis.only(("error", "clock"), Some(&node), "10m ahead of", remedy, 78);
+    set(0).await;
+    doctor(with_last(&servers, ahead.url())).await.is_well();
+}
+
+/// With all commands but these.
+async fn user(server: &Server, rules: &[&str]) -> String {
+    let user = [
+        "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all",
+    ];
+    server.command(&[&user[..], rules].concat()).await;
+    format!("redis://app:secret@{}", label(server))
+}
+
+/// Whether the user may ask what he may do (`ACL DRYRUN`) or not.
+#[tokio::test]
+async fn a_user_who_may_not_do_everything() {
+    let servers = three(&[]).await;
+    let node = label(&servers[2]);
+    for blind in [&[][..], &["-acl"]] {
+        let diagnose = async |rules: &[&str]| {
+            let last = user(&servers[2], &[blind, rules].concat()).await;
+            doctor(with_last(&servers, last)).await
+        };
+        for (lacking, found, seen, code) in [
+            ("evalsha", ("error", "denied"), "may not run evalsha", 78),
+            ("hset", ("error", "denied"), "may not run hset in a script", 78),
+            (
+                "publish",
+                ("warning", "denied_in_part"),
+                "may not run publish in a script: waiters wake by their timers",
+                0,
+            ),
+            (
+                "subscribe",
+                ("warning", "denied_in_part"),
+                "waiters wake by their timers",
+                0,
+            ),
+            ("client|kill", ("warning", "denied_in_part"), "for a lease", 0),
+            ("client|setname", ("warning", "denied_in_part"), "CLIENT LIST", 0),
+        ] {
+            let diagnosis = diagnose(&[&format!("-{lacking}")]).await;
+            let remedy = format!("ACL SETUSER … +{lacking}");
+            diagnosis.only(found, Some(&node), seen, &remedy, code);
+        }
+        let diagnosis = diagnose(&["resetkeys", "~a*"]).await;
+        let codes = diagnosis.codes();
+        assert!(codes.contains(&("error", "denied")), "{:#}", diagnosis.told);
+        assert_eq!(
+            diagnosis.told["masters"][2]["denied"][0]["why"], "key",
+            "{:#}",
+            diagnosis.told
+        );
+        let diagnosis = diagnose(&["resetchannels"]).await;
+        let remedy = "&multilock:*";
+        assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
+        assert!(
+            diagnosis.told["findings"][0]["remedy"]
+                .as_str()
+                .is_some_and(|told| told.contains(remedy))
+        );
+    }
+    let last = format!("redis://app:wrong@{node}");
+    let diagnosis = doctor(with_last(&servers, last)).await;
+    diagnosis.only(
+        ("error", "denied"),
+        Some(&node),
+        "WRONGPASS",
+        "look at user and password",
+        78,
+    );
+}
+
+/// What the README tells an operator to allow is enough: what it leaves out is noted, and no more.
+#[tokio::test]
+async fn the_acl_of_the_readme() {
+    let readme = include_str!("../../../../README.md");
+    let (_, acl) = readme.split_once("ACL SETUSER app").expect("an ACL");
+    let (acl, _) = acl.split_once("```").expect("the end of a block");
+    let rules: Vec<&str> = ["ACL", "SETUSER", "app"]
+        .into_iter()
+        .chain(acl.split_whitespace())
+        .collect();
+    let servers = three(&[]).await;
+    let mut urls = Vec::new();
+    for server in &servers {
+        server.command(&rules).await;
+        urls.push(format!("redis://app:secret@{}", label(server)));
+    }
+    let diagnosis = doctor_with(all(&urls), &["--strict"]).await;
+    assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
+    let notes = [("note", "append_not_told"), ("note", "clients_not_told")];
+    assert_eq!(diagnosis.codes(), [notes, notes, notes].concat());
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old() {
+    let servers = three(&[]).await;
+    let old = StandIn::before(&servers[2], Script::new().fact("redis_version", "5.0.14")).await;
+    let diagnosis = doctor(with_stand_in(&servers, &old)).await;
+    let (seen, remedy) = (
+        "its version 5.0.14 is older than 6.0",
+        "run Redis or Valkey 6.0 or later",
+    );
+    diagnosis.only(("error", "version"), Some(&old.label()), seen, remedy, 78);
+}
+
+#[tokio::test]
+async fn a_server_that_can_or_says_less() {
+    let servers = three(&[]).await;
+    let diagnose = async |script: Script| {
+        let odd = StandIn::before(&servers[2], script).await;
+        (doctor(with_stand_in(&servers, &odd)).await, odd)
+    };
+    let (diagnosis, odd) = diagnose(Script::new().knows_no("CLIENT KILL")).await;
+    diagnosis.only(
+        ("warning", "kill_fence"),
+        Some(&odd.label()),
+        "for a lease",
+        "",
+        0,
+    );
+    let (diagnosis, odd) = diagnose(Script::new().without(&["executable"])).await;
+    let seen = "does not say for how long its process has run";
+    diagnosis.only(
+        ("warning", "uptime"),
+        Some(&odd.label()),
+        seen,
+        "MULTILOCK_QUARANTINE=off",
+        0,
+    );
+    let (diagnosis, odd) = diagnose(Script::new().without(&["maxmemory", "maxmemory_policy"])).await;
+    let remedy = "MULTILOCK_ALLOW_UNKNOWN_EVICTION=true";
+    diagnosis.only(
+        ("error", "unknown_eviction"),
+        Some(&odd.label()),
+        "whether it evicts",
+        remedy,
+        78,
+    );
+    let (diagnosis, _odd) =
+        diagnose(Script::new().says("HELLO", "-NOPROTO unsupported protocol version")).await;
+    assert_eq!(diagnosis.codes(), [("note", "resp3")], "{:#}", diagnosis.told);
+    let (diagnosis, odd) = diagnose(Script::new().knows_no("EVAL").knows_no("SCRIPT LOAD")).await;
+    let found = ("error", "no_scripts");
+    diagnosis.only(found, Some(&odd.label()), "it runs no Lua scripts", "Lua", 78);
+}

@@ -1,0 +1,212 @@
+//! What servers tell when they are examined, whether they will do as masters or not.
+
+use std::time::Duration;
+
+use multilock::{ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
+
+use crate::support::{Keep, Script, Server, StandIn, connect, held_everywhere, label, patient, three};
+
+fn facts(master: &multilock::Examination) -> &ServerFacts {
+    master
+        .server
+        .as_ref()
+        .unwrap_or_else(|error| panic!("{}: {error}", master.node))
+}
+
+#[tokio::test]
+async fn a_master_tells_what_it_is() {
+    let servers = three(&[]).await;
+    let masters = connect(servers.iter().map(Server::url)).await;
+    let guard = held_everywhere(&masters.multi_lock("a")).await;
+    servers[0].reset_stats().await;
+    let told = patient(servers.iter().map(Server::url))
+        .examine()
+        .await
+        .expect("a list that can be used");
+    assert_eq!(told.len(), 3);
+    for (master, server) in told.iter().zip(&servers) {
+        assert_eq!(*master.node, label(server));
+        let facts = facts(master);
+        assert_eq!(facts.refusal, None);
+        assert_eq!(facts.role.as_deref(), Some("master"));
+        assert_eq!(
+            (facts.append_only, facts.append_fsync.as_deref()),
+            (Some(true), Some("always"))
+        );
+        assert_eq!(
+            (facts.max_memory, facts.eviction_policy.as_deref()),
+            (Some(0), Some("noeviction"))
+        );
+        assert_eq!(facts.run_id.as_ref().map(String::len), Some(40));
+        assert!(
+            facts.uptime < Some(Duration::from_secs(60)) && facts.denied.is_empty(),
+            "{facts:?}"
+        );
+        assert!(
+            facts.clock_offset_us.abs() < 1_000_000 && facts.round_trip > Duration::ZERO,
+            "{facts:?}"
+        );
+        let clients = facts.clients.as_ref().expect("may be listed");
+        // Over RESP3 there is one.
+        assert_eq!((clients.len(), clients[0].masters), (1, 3), "{clients:?}");
+    }
+    let ids: Vec<_> = told
+        .iter()
+        .map(|master| &facts(master).clients.as_ref().expect("told")[0].pool)
+        .collect();
+    assert!(ids.iter().all(|id| *id == ids[0]) && facts(&told[0]).run_id != facts(&told[1]).run_id);
+    let stats = servers[0].commandstats().await;
+    for write in ["config|set", "flushall", "script|flush"] {
+        assert!(!stats.contains_key(write), "{stats:?}");
+    }
+    guard.unlock().await.expect("nobody has ended its connections");
+}
+
+#[tokio::test]
+async fn a_server_that_is_refused_tells_all_the_same() {
+    let servers = three(&[]).await;
+    let port = servers[0].port().to_string();
+    servers[1].command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    servers[2].kill().await;
+    let old = StandIn::before(
+        &servers[0],
+        Script::new()
+            .fact("redis_version", "5.0.14")
+            .without(&["run_id", "master_replid"]),
+    )
+    .await;
+    let urls = [
+        servers[0].url(),
+        servers[1].url(),
+        old.url(),
+        servers[2].url(),
+        format!("{}/3", servers[0].url()),
+    ];
+    let told = patient(urls).examine().await.expect("a list that can be used");
+    let refusal = |at: usize| facts(&told[at]).refusal.clone();
+    assert_eq!(refusal(0), None);
+    assert_eq!(refusal(1), Some(NodeError::Unfit(Unfit::Replica)));
+    assert_eq!(facts(&told[1]).role.as_deref(), Some("slave"));
+    assert!(
+        matches!(refusal(2), Some(NodeError::Unfit(Unfit::TooOld { .. }))),
+        "{:?}",
+        refusal(2)
+    );
+    assert!(
+        matches!(&told[3].server, Err(NodeError::Unavailable(_))),
+        "{:?}",
+        told[3]
+    );
+    let other = label(&servers[0]).into();
+    assert_eq!(refusal(4), Some(NodeError::Unfit(Unfit::SameServer { other })));
+}
+
+/// By the longest lease that any of them knows of.
+#[tokio::test]
+async fn how_long_a_master_would_have_no_vote() {
+    let servers = three(&[]).await;
+    let examine = async |quarantine| {
+        let builder = patient(servers.iter().map(Server::url)).quarantine(quarantine);
+        builder.examine().await.expect("a list that can be used")
+    };
+    let told = examine(Quarantine::Auto).await;
+    let left = facts(&told[0]).quarantine;
+    assert!(
+        left > Duration::from_secs(20) && left < Duration::from_millis(31_303),
+        "{left:?}"
+    );
+    servers[2]
+        .command(&["SET", "multilock_charter", "300000 0"])
+        .await;
+    let told = examine(Quarantine::Auto).await;
+    assert_eq!(facts(&told[2]).longest_lease, Some(Duration::from_secs(300)));
+    assert!(facts(&told[0]).quarantine > Duration::from_secs(280), "{told:?}");
+    let told = examine(Quarantine::Off).await;
+    assert_eq!(facts(&told[0]).quarantine, Duration::ZERO);
+    servers[0].restart(Keep::Nothing).await;
+}
+
+/// Over a marked memory it is as old as its mark.
+#[tokio::test]
+async fn a_memory_that_is_marked() {
+    let servers = three(&[]).await;
+    let builder = || {
+        let builder = patient(servers.iter().map(Server::url))
+            .node_timeout(Duration::from_millis(500))
+            .lease(Duration::from_secs(2));
+        builder
+            .lease_without_charter(Duration::from_secs(2))
+            .quarantine(Quarantine::Auto)
+    };
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let quarantine = async |strict: bool| {
+        let told = builder()
+            .strict(strict)
+            .examine()
+            .await
+            .expect("a list that can be used");
+        facts(&told[0]).quarantine
+    };
+    assert_eq!(quarantine(false).await, Duration::ZERO);
+    assert!(quarantine(true).await > Duration::from_secs(1), "not marked yet");
+    assert!(
+        !servers[0].exists("multilock_marker").await,
+        "looking marks nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_may_do_little() {
+    let servers = three(&[]).await;
+    let rules = [
+        "ACL", "SETUSER", "app", "on", ">secret", "-@all", "+hello", "+info", "+time",
+    ];
+    servers[0].command(&rules).await;
+    let url = format!("redis://app:secret@{}", label(&servers[0]));
+    let told = patient([url]).examine().await.expect("a list that can be used");
+    let facts = facts(&told[0]);
+    let denied = |name: &str| facts.denied.iter().find(|denied| denied.name == name);
+    for (name, is_needed) in [
+        ("evalsha", true),
+        // By one of the two scripts would get there.
+        ("eval", true),
+        ("script|load", true),
+        ("client|id", false),
+        ("subscribe", false),
+    ] {
+        let denied = denied(name).unwrap_or_else(|| panic!("{name}: {facts:?}"));
+        assert_eq!(
+            (denied.is_needed, denied.why),
+            (is_needed, Denial::Command),
+            "{name}"
+        );
+    }
+    assert_eq!(
+        (&facts.clients, &facts.append_fsync, facts.masters),
+        (&None, &None, None)
+    );
+    assert_eq!(facts.append_only, Some(true), "INFO tells it");
+    let clients = patient([format!("redis://app:secret@{}", label(&servers[0]))])
+        .clients()
+        .await;
+    let clients = clients.expect("a list that can be used");
+    assert!(
+        matches!(&clients[0], Err(NodeError::Unfit(Unfit::Denied { .. }))),
+        "{clients:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_used() {
+    for nodes in [&[][..], &["nowhere://a"]] {
+        let builder = Masters::builder().nodes(nodes.iter().copied());
+        assert!(
+            matches!(builder.clone().examine().await, Err(ConnectError::Invalid(_))),
+            "{nodes:?}"
+        );
+        assert!(
+            matches!(builder.clients().await, Err(ConnectError::Invalid(_))),
+            "{nodes:?}"
+        );
+    }
+}
