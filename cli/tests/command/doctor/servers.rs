@@ -2,7 +2,7 @@
 
 use multilock_test_support::{Keep, Script, Server, StandIn, clock, label, three};
 
-use super::{all, doctor, doctor_with, with_last, with_stand_in};
+use super::{all, doctor, doctor_with, with_last};
 use crate::stage::urls;
 
 #[tokio::test]
@@ -93,109 +93,18 @@ async fn a_clock_that_is_ahead() {
         assert!((offset - seconds * 1_000_000).abs() < 500_000, "{offset}");
     }
     // So far ahead that it has no vote where tokens are asked for.
-    set(600).await;
+    set(630).await;
     let diagnosis = doctor(with_last(&servers, ahead.url())).await;
-    diagnosis.only(("error", "clock"), Some(&node), "10m ahead of", remedy, 78);
+    diagnosis.only(("error", "clock"), Some(&node), "10m ", remedy, 78);
     set(0).await;
     doctor(with_last(&servers, ahead.url())).await.is_well();
-}
-
-/// With all commands but these.
-async fn user(server: &Server, rules: &[&str]) -> String {
-    let user = [
-        "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all",
-    ];
-    server.command(&[&user[..], rules].concat()).await;
-    format!("redis://app:secret@{}", label(server))
-}
-
-/// Whether the user may ask what he may do (`ACL DRYRUN`) or not.
-#[tokio::test]
-async fn a_user_who_may_not_do_everything() {
-    let servers = three(&[]).await;
-    let node = label(&servers[2]);
-    for blind in [&[][..], &["-acl"]] {
-        let diagnose = async |rules: &[&str]| {
-            let last = user(&servers[2], &[blind, rules].concat()).await;
-            doctor(with_last(&servers, last)).await
-        };
-        for (lacking, found, seen, code) in [
-            ("evalsha", ("error", "denied"), "may not run evalsha", 78),
-            ("hset", ("error", "denied"), "may not run hset in a script", 78),
-            (
-                "publish",
-                ("warning", "denied_in_part"),
-                "may not run publish in a script: waiters wake by their timers",
-                0,
-            ),
-            (
-                "subscribe",
-                ("warning", "denied_in_part"),
-                "waiters wake by their timers",
-                0,
-            ),
-            ("client|kill", ("warning", "denied_in_part"), "for a lease", 0),
-            ("client|setname", ("warning", "denied_in_part"), "CLIENT LIST", 0),
-        ] {
-            let diagnosis = diagnose(&[&format!("-{lacking}")]).await;
-            let remedy = format!("ACL SETUSER … +{lacking}");
-            diagnosis.only(found, Some(&node), seen, &remedy, code);
-        }
-        let diagnosis = diagnose(&["resetkeys", "~a*"]).await;
-        let codes = diagnosis.codes();
-        assert!(codes.contains(&("error", "denied")), "{:#}", diagnosis.told);
-        assert_eq!(
-            diagnosis.told["masters"][2]["denied"][0]["why"], "key",
-            "{:#}",
-            diagnosis.told
-        );
-        let diagnosis = diagnose(&["resetchannels"]).await;
-        let remedy = "&multilock:*";
-        assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
-        assert!(
-            diagnosis.told["findings"][0]["remedy"]
-                .as_str()
-                .is_some_and(|told| told.contains(remedy))
-        );
-    }
-    let last = format!("redis://app:wrong@{node}");
-    let diagnosis = doctor(with_last(&servers, last)).await;
-    diagnosis.only(
-        ("error", "denied"),
-        Some(&node),
-        "WRONGPASS",
-        "look at user and password",
-        78,
-    );
-}
-
-/// What the README tells an operator to allow is enough: what it leaves out is noted, and no more.
-#[tokio::test]
-async fn the_acl_of_the_readme() {
-    let readme = include_str!("../../../../README.md");
-    let (_, acl) = readme.split_once("ACL SETUSER app").expect("an ACL");
-    let (acl, _) = acl.split_once("```").expect("the end of a block");
-    let rules: Vec<&str> = ["ACL", "SETUSER", "app"]
-        .into_iter()
-        .chain(acl.split_whitespace())
-        .collect();
-    let servers = three(&[]).await;
-    let mut urls = Vec::new();
-    for server in &servers {
-        server.command(&rules).await;
-        urls.push(format!("redis://app:secret@{}", label(server)));
-    }
-    let diagnosis = doctor_with(all(&urls), &["--strict"]).await;
-    assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
-    let notes = [("note", "append_not_told"), ("note", "clients_not_told")];
-    assert_eq!(diagnosis.codes(), [notes, notes, notes].concat());
 }
 
 #[tokio::test]
 async fn a_server_that_is_too_old() {
     let servers = three(&[]).await;
     let old = StandIn::before(&servers[2], Script::new().fact("redis_version", "5.0.14")).await;
-    let diagnosis = doctor(with_stand_in(&servers, &old)).await;
+    let diagnosis = doctor(with_last(&servers, old.url())).await;
     let (seen, remedy) = (
         "its version 5.0.14 is older than 6.0",
         "run Redis or Valkey 6.0 or later",
@@ -208,7 +117,7 @@ async fn a_server_that_can_or_says_less() {
     let servers = three(&[]).await;
     let diagnose = async |script: Script| {
         let odd = StandIn::before(&servers[2], script).await;
-        (doctor(with_stand_in(&servers, &odd)).await, odd)
+        (doctor(with_last(&servers, odd.url())).await, odd)
     };
     let (diagnosis, odd) = diagnose(Script::new().knows_no("CLIENT KILL")).await;
     diagnosis.only(

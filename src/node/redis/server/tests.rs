@@ -3,7 +3,7 @@
 use multilock_test_support::{Script, StandIn};
 
 use super::*;
-use crate::node::NodeUrl;
+use crate::node::{Identity, NodeUrl};
 
 /// As a plain Redis answers, that was started an hour ago.
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\

@@ -1,0 +1,96 @@
+//! Users who may not do everything.
+
+use multilock_test_support::{Server, label, three};
+
+use super::{all, doctor, doctor_with, with_last};
+
+/// With all commands but these.
+async fn user(server: &Server, rules: &[&str]) -> String {
+    let user = [
+        "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all",
+    ];
+    server.command(&[&user[..], rules].concat()).await;
+    format!("redis://app:secret@{}", label(server))
+}
+
+/// Whether the user may ask what he may do (`ACL DRYRUN`) or not.
+#[tokio::test]
+async fn a_user_who_may_not_do_everything() {
+    let servers = three(&[]).await;
+    let node = label(&servers[2]);
+    for blind in [&[][..], &["-acl"]] {
+        let diagnose = async |rules: &[&str]| {
+            let last = user(&servers[2], &[blind, rules].concat()).await;
+            doctor(with_last(&servers, last)).await
+        };
+        for (lacking, found, seen, code) in [
+            ("evalsha", ("error", "denied"), "may not run evalsha", 78),
+            ("hset", ("error", "denied"), "may not run hset in a script", 78),
+            (
+                "publish",
+                ("warning", "denied_in_part"),
+                "may not run publish in a script: waiters wake by their timers",
+                0,
+            ),
+            (
+                "subscribe",
+                ("warning", "denied_in_part"),
+                "waiters wake by their timers",
+                0,
+            ),
+            ("client|kill", ("warning", "denied_in_part"), "for a lease", 0),
+            ("client|setname", ("warning", "denied_in_part"), "CLIENT LIST", 0),
+        ] {
+            let diagnosis = diagnose(&[&format!("-{lacking}")]).await;
+            let remedy = format!("ACL SETUSER … +{lacking}");
+            diagnosis.only(found, Some(&node), seen, &remedy, code);
+        }
+        let diagnosis = diagnose(&["resetkeys", "~a*"]).await;
+        let codes = diagnosis.codes();
+        assert!(codes.contains(&("error", "denied")), "{:#}", diagnosis.told);
+        assert_eq!(
+            diagnosis.told["masters"][2]["denied"][0]["why"], "key",
+            "{:#}",
+            diagnosis.told
+        );
+        let diagnosis = diagnose(&["resetchannels"]).await;
+        let remedy = "&multilock:*";
+        assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
+        assert!(
+            diagnosis.told["findings"][0]["remedy"]
+                .as_str()
+                .is_some_and(|told| told.contains(remedy))
+        );
+    }
+    let last = format!("redis://app:wrong@{node}");
+    let diagnosis = doctor(with_last(&servers, last)).await;
+    diagnosis.only(
+        ("error", "denied"),
+        Some(&node),
+        "WRONGPASS",
+        "look at user and password",
+        78,
+    );
+}
+
+/// What the README tells an operator to allow is enough: what it leaves out is noted, and no more.
+#[tokio::test]
+async fn the_acl_of_the_readme() {
+    let readme = include_str!("../../../../README.md");
+    let (_, acl) = readme.split_once("ACL SETUSER app").expect("an ACL");
+    let (acl, _) = acl.split_once("```").expect("the end of a block");
+    let rules: Vec<&str> = ["ACL", "SETUSER", "app"]
+        .into_iter()
+        .chain(acl.split_whitespace())
+        .collect();
+    let servers = three(&[]).await;
+    let mut urls = Vec::new();
+    for server in &servers {
+        server.command(&rules).await;
+        urls.push(format!("redis://app:secret@{}", label(server)));
+    }
+    let diagnosis = doctor_with(all(&urls), &["--strict"]).await;
+    assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
+    let notes = [("note", "append_not_told"), ("note", "clients_not_told")];
+    assert_eq!(diagnosis.codes(), [notes, notes, notes].concat());
+}

@@ -1,0 +1,66 @@
+//! Masters that cannot be asked, or may have forgotten.
+
+use multilock_test_support::{Keep, label, three};
+
+use super::{all, doctor, doctor_with};
+use crate::stage::{ms, urls};
+
+#[tokio::test]
+async fn masters_out_of_reach() {
+    let servers = three(&[]).await;
+    servers[1].kill().await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    let node = label(&servers[1]);
+    diagnosis.only(("warning", "unreachable"), Some(&node), "refused", "start it", 0);
+    let strict = doctor_with(all(&urls(&servers)), &["--strict"]).await;
+    assert_eq!(strict.code, Some(1));
+    // Takes connections, and says nothing.
+    servers[2].freeze().await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    servers[2].thaw().await;
+    let codes = [
+        ("error", "too_few"),
+        ("warning", "unreachable"),
+        ("warning", "unreachable"),
+    ];
+    assert_eq!(diagnosis.codes(), codes, "{:#}", diagnosis.told);
+    assert_eq!(diagnosis.code, Some(69));
+    assert!(
+        diagnosis.told["masters"][2]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("no answer"))
+    );
+}
+
+#[tokio::test]
+async fn a_master_in_quarantine() {
+    let servers = three(&[]).await;
+    let command = || {
+        let mut command = all(&urls(&servers));
+        command
+            .env("MULTILOCK_QUARANTINE", "auto")
+            .env("MULTILOCK_LEASE", "4s")
+            .env("MULTILOCK_LEASE_WITHOUT_CHARTER", "4s");
+        command
+    };
+    let diagnosis = doctor(command()).await;
+    assert_eq!(
+        diagnosis.code,
+        Some(69),
+        "all were started just now: {:#}",
+        diagnosis.told
+    );
+    // Uptimes are told in whole seconds.
+    tokio::time::sleep(ms(6_000)).await;
+    doctor(command()).await.is_well();
+    servers[2].restart(Keep::Data).await;
+    let diagnosis = doctor(command()).await;
+    let node = label(&servers[2]);
+    diagnosis.only(
+        ("warning", "quarantine"),
+        Some(&node),
+        "has no vote for",
+        "wait",
+        0,
+    );
+}
