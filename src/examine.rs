@@ -20,8 +20,8 @@ impl MastersBuilder {
     /// Asks every master for what it tells of itself, over a connection of its own that ends with this call, also those that
     /// [`connect`](Self::connect) would refuse. For operators, and for checks before a service starts.
     ///
-    /// Nothing is written or ended on the masters, and other clients notice nothing. In the order of the list, within two
-    /// connect timeouts.
+    /// Nothing is left on the masters and nobody's connection is ended; other clients notice nothing. In the order of the list.
+    /// A master that does not answer costs a connect timeout; one that falls silent half-way, eight more.
     ///
     /// ```no_run
     /// # use multilock::{ConnectError, Masters};

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use multilock::{ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
 
-use crate::support::{Keep, Script, Server, StandIn, connect, held_everywhere, label, patient, three};
+use crate::support::{
+    Direction, Keep, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient, three,
+};
 
 fn facts(master: &multilock::Examination) -> &ServerFacts {
     master
@@ -209,4 +211,23 @@ async fn a_list_that_cannot_be_used() {
             "{nodes:?}"
         );
     }
+}
+
+/// Where a connection just fits into its timeout, more questions than one do.
+#[tokio::test]
+async fn a_master_that_is_far_away() {
+    let server = Server::start_with(&[]).await;
+    let proxy = Proxy::start(server.port()).await;
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        proxy.set_delay(direction, Duration::from_millis(60));
+    }
+    let builder = patient([proxy.url()]).connect_timeout(Duration::from_secs(1));
+    let told = builder.examine().await.expect("a list that can be used");
+    let facts = facts(&told[0]);
+    assert!(facts.round_trip >= Duration::from_millis(120), "{facts:?}");
+    let half = i64::try_from(facts.round_trip.as_micros() / 2).expect("not long");
+    assert!(
+        facts.clock_offset_us.abs() <= half && facts.refusal.is_none(),
+        "{facts:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Users who may not do everything.
 
-use multilock_test_support::{Server, label, three};
+use multilock_test_support::{Script, Server, StandIn, label, three};
 
 use super::{all, doctor, doctor_with, with_last};
 
@@ -70,6 +70,22 @@ async fn a_user_who_may_not_do_everything() {
         "WRONGPASS",
         "look at user and password",
         78,
+    );
+}
+
+/// Over RESP2 a connection that has subscribed takes no other questions.
+#[tokio::test]
+async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {
+    let servers = three(&[]).await;
+    user(&servers[2], &["-acl"]).await;
+    let script = Script::new().says("HELLO", "-NOPROTO unsupported protocol version");
+    let odd = StandIn::before(&servers[2], script).await;
+    let diagnosis = doctor(with_last(&servers, format!("redis://app:secret@{}", odd.label()))).await;
+    assert_eq!(diagnosis.codes(), [("note", "resp3")], "{:#}", diagnosis.told);
+    assert!(
+        odd.heard()
+            .iter()
+            .any(|command| command == "SUBSCRIBE multilock:connected")
     );
 }
 

@@ -1,5 +1,5 @@
 //! Asks a server for all that there is to know of it, over a session of its own, whether it will do as a master or not.
-//! Nothing is written, marked or ended there.
+//! Nothing is marked or ended there, and nothing is left of what is tried.
 
 mod access;
 mod clients;
@@ -29,6 +29,9 @@ use crate::time::rounded::Rounded;
 /// How often the clock is read; the quickest answer counts.
 const READINGS: usize = 5;
 
+/// A connection, which is several round trips itself, has its timeout; all questions have so many of it.
+const QUESTIONS: u32 = 8;
+
 /// What a server told, and what of it takes all masters to judge.
 #[derive(Debug)]
 pub(crate) struct Examined {
@@ -41,22 +44,14 @@ pub(crate) struct Examined {
 impl Server {
     pub(crate) async fn examine(&self) -> Result<Examined, NodeError> {
         let session = self.session().await?;
-        self.in_time(self.question(&session).boxed()).await
+        let within = self.connect_timeout * QUESTIONS;
+        in_time(within, self.question(&session).boxed()).await
     }
 
     /// The connections of this crate's clients.
     pub(crate) async fn clients(&self) -> Result<Vec<ClientConnection>, NodeError> {
         let session = self.session().await?;
-        self.in_time(self.list_clients(&session.pipe).boxed()).await
-    }
-
-    /// Answers may take as long as a connection may.
-    async fn in_time<T>(&self, asking: BoxFuture<'_, Result<T, NodeError>>) -> Result<T, NodeError> {
-        let within = self.connect_timeout;
-        timeout(within, asking).await.unwrap_or_else(|_| {
-            let late = format!("no answer within {}", Rounded(within));
-            Err(NodeError::Unavailable(late))
-        })
+        in_time(self.connect_timeout, self.list_clients(&session.pipe).boxed()).await
     }
 
     async fn list_clients(&self, pipe: &Pipe) -> Result<Vec<ClientConnection>, NodeError> {
@@ -116,6 +111,13 @@ impl Server {
         facts.masters = masters.and_then(|masters| masters.parse().ok());
         facts.clients = self.list_clients(&session.pipe).await.ok();
     }
+}
+
+async fn in_time<T>(within: Duration, asking: BoxFuture<'_, Result<T, NodeError>>) -> Result<T, NodeError> {
+    timeout(within, asking).await.unwrap_or_else(|_| {
+        let late = format!("no answer within {}", Rounded(within));
+        Err(NodeError::Unavailable(late))
+    })
 }
 
 /// What INFO alone tells.
