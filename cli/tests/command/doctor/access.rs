@@ -73,6 +73,24 @@ async fn a_user_who_may_not_do_everything() {
     );
 }
 
+/// Redis before 7.0.
+#[tokio::test]
+async fn a_server_that_knows_no_acl_dryrun() {
+    let servers = three(&[]).await;
+    user(&servers[2], &["-evalsha"]).await;
+    let unknown = "-ERR Unknown subcommand or wrong number of arguments for 'DRYRUN'. Try ACL HELP.";
+    let old = StandIn::before(&servers[2], Script::new().says("ACL DRYRUN", unknown)).await;
+    let diagnosis = doctor(with_last(&servers, format!("redis://app:secret@{}", old.label()))).await;
+    let (node, remedy) = (old.label(), "ACL SETUSER … +evalsha");
+    diagnosis.only(
+        ("error", "denied"),
+        Some(&node),
+        "may not run evalsha",
+        remedy,
+        78,
+    );
+}
+
 /// Over RESP2 a connection that has subscribed takes no other questions.
 #[tokio::test]
 async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {

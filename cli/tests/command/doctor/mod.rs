@@ -32,7 +32,19 @@ async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
         code.map_or(Value::Null, Value::from),
         "{stderr}"
     );
-    Diagnosis { code, told }
+    let diagnosis = Diagnosis { code, told };
+    let faq = include_str!("../../../../docs/faq.md");
+    for entry in diagnosis
+        .findings()
+        .iter()
+        .filter_map(|finding| finding["faq"].as_str())
+    {
+        assert!(
+            faq.contains(&format!("\n### {entry}\n")),
+            "no entry in the FAQ: {entry}"
+        );
+    }
+    diagnosis
 }
 
 fn word<'a>(finding: &'a Value, key: &str) -> &'a str {
