@@ -1,6 +1,6 @@
 //! What was found, for people.
 
-use comfy_table::{Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use multilock::{Capabilities, Examination, ServerFacts};
 
 use super::finding::{Finding, Severity};
@@ -20,6 +20,9 @@ const HEADER: [&str; 11] = [
     "on disk",
     "lacks",
 ];
+
+/// Of what is said of the findings.
+const WIDTH: u16 = 110;
 
 const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
@@ -155,6 +158,7 @@ fn clients(diagnosis: &Diagnosis) -> String {
     each.collect()
 }
 
+/// Wrapped, so that a terminal does not break words.
 fn told(finding: &Finding) -> String {
     let color = color(std::iter::once(finding));
     let node = finding
@@ -164,8 +168,25 @@ fn told(finding: &Finding) -> String {
     let faq = finding
         .faq
         .map_or(String::new(), |entry| format!(" (see FAQ: {entry})"));
-    let (word, seen, remedy) = (finding.severity.word(), &finding.seen, &finding.remedy);
-    format!("{color}{word}{PLAIN} {node}{seen}\n    {remedy}{faq}\n")
+    let word = finding.severity.word();
+    let seen = wrapped(&format!("{word} {node}{}", finding.seen), "");
+    let remedy = wrapped(&format!("{}{faq}", finding.remedy), "    ");
+    format!("{color}{word}{PLAIN}{}{remedy}", &seen[word.len()..])
+}
+
+/// In lines of the width of a text, each with this in front.
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .add_row([text]);
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| format!("{indent}{}\n", line.trim()))
+        .collect();
+    lines.concat()
 }
 
 fn sum(diagnosis: &Diagnosis) -> String {
