@@ -55,7 +55,8 @@ impl Keeper {
         let Some(agreed) = self.context.reckoning.missing(self.slot.node()) else {
             return;
         };
-        let request = calls::charter(agreed, self.context.membership.listed(), moved);
+        let (masters, label) = (self.context.membership.listed(), &self.context.label);
+        let request = calls::charter(agreed, masters, moved, label);
         match ask(link, &request).await {
             Ok(answer) => {
                 if let Some((stored, masters)) = parse_agreed(&answer) {

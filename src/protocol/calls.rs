@@ -391,14 +391,15 @@ pub(crate) fn force(
 }
 
 /// `lua/charter.lua`: what is agreed upon, to be stored where less is, and of how many masters the set is;
-/// with `moved` also where another number is stored.
-pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool) -> Arc<Request> {
+/// with `moved` also where another number is stored. The label says who raises it.
+pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool, label: &str) -> Arc<Request> {
     let mut call = Encoder::new(&CHARTER_SCRIPT, 2, std::iter::empty());
     call.words([CHARTER, MASTERS]);
     call.ms(agreed.longest);
     call.ms(agreed.in_force);
     call.number(masters as u64);
     call.flag(moved);
+    call.word(label);
     call.done()
 }
 

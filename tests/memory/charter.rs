@@ -13,11 +13,16 @@ fn long() -> MastersBuilder {
     Masters::builder().max_lease(LONG)
 }
 
+fn get(master: &multilock::sim::Master) -> Vec<String> {
+    master.command(&["GET", "multilock_charter"]).expect("a string")
+}
+
+/// What every master stores, but for who has stored it there.
 fn stands(cluster: &Cluster) -> Vec<Vec<String>> {
-    let get = |master: &multilock::sim::Master| master.command(&["GET", "multilock_charter"]);
+    let numbers = |text: String| text.split(' ').take(2).collect::<Vec<_>>().join(" ");
     cluster
         .iter()
-        .map(|master| get(master).expect("a string"))
+        .map(|master| get(master).into_iter().map(numbers).collect())
         .collect()
 }
 

@@ -176,7 +176,7 @@ async fn put_back() {
     master.restart(Keep::Nothing);
     sleep(ms(600)).await;
     let stands = master.command(&["GET", "multilock_charter"]).expect("a string");
-    if stands != ["5000 5000"] {
+    if !stands.iter().any(|stands| stands.starts_with("5000 5000 ")) {
         violated("charter", &format!("0 has {stands:?}"));
     }
 }
