@@ -3,6 +3,7 @@
 mod acquire;
 mod builder;
 mod capabilities;
+mod charter;
 mod client_label;
 mod closing;
 mod config;
@@ -47,12 +48,13 @@ mod votes;
 
 pub use builder::MastersBuilder;
 pub use capabilities::Capabilities;
+pub use charter::{Charter, CharterState, NodeCharter};
 pub use closing::{Closed, Closing};
 pub use config::Quarantine;
 pub use credentials::{BoxError, Credentials};
 pub use error::{
-    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError,
-    Unchartered, Unfit, UnlockError,
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, Objection,
+    ResetError, RunError, Unchartered, Unfit, UnlockError,
 };
 pub use examination::{ClientConnection, Denial, DeniedCommand, Examination, ServerFacts};
 pub use force::{Forced, Spared};

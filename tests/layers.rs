@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 19] = [
+const LAYERS: [&[&str]; 21] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
     &[
@@ -25,7 +25,8 @@ const LAYERS: [&[&str]; 19] = [
     &["hold"],
     &["owner", "inspect", "force", "masters", "closing"],
     &["mode", "owned_entry"],
-    &["guard", "node_options", "builder", "env", "examine"],
+    &["guard", "node_options", "builder", "env"],
+    &["charter", "examine"],
     &["set_guard"],
     &["acquire", "sim"],
     &["options"],

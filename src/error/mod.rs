@@ -4,6 +4,7 @@ mod connect;
 mod hold;
 mod lateness;
 mod lock;
+mod reset;
 #[cfg(test)]
 mod tests;
 mod voteless;
@@ -13,6 +14,7 @@ use std::fmt;
 pub use self::connect::{ConnectError, NodeError, Unfit};
 pub use self::hold::{ExtendError, Loss, LossCause, Lost, RunError, UnlockError};
 pub use self::lock::{LockError, Unchartered};
+pub use self::reset::{Objection, ResetError};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

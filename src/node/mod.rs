@@ -34,6 +34,7 @@ pub(crate) use self::redis::examine::Examined;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
+pub(crate) use self::redis::session::Session;
 pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{DeferredRelease, is_done};

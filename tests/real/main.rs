@@ -5,6 +5,7 @@
 mod beside;
 mod capabilities;
 mod charter;
+mod charter_reset;
 mod client_labels;
 mod connect;
 mod contention;

@@ -193,7 +193,7 @@ impl Server {
         Ok(line)
     }
 
-    async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
+    pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
         let told = Introduction::hear(pipe).await?;
         let info = told.info();
         info.judge(told.role.as_deref(), self.accepted())?;

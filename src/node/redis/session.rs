@@ -1,6 +1,7 @@
 //! A connection apart from those that locks use, for questions to a server as it is, whether it will do as a master or not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout};
@@ -8,8 +9,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::Pipe;
 use super::server::Server;
+use super::setup::judge;
 use crate::error::NodeError;
-use crate::node::Listener;
+use crate::node::{Listener, Peer};
 use crate::protocol::fault::Fault;
 use crate::time::rounded::Rounded;
 
@@ -56,4 +58,21 @@ impl Session {
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Fault> {
         self.pipe.ask(command).await
     }
+
+    /// The same within so long, and what an error says of the server.
+    pub(crate) async fn answer(&self, command: &Cmd, within: Duration) -> Result<Value, NodeError> {
+        let answered = timeout(within, self.ask(command)).await;
+        answered.map_err(|_| late(within))?.map_err(judge)
+    }
+
+    /// Who the server is, and for how long it has remembered; refused, where it will not do as a master.
+    pub(crate) async fn introduction(&self, server: &Server) -> Result<Peer, NodeError> {
+        let within = server.connect_timeout;
+        let introduced = timeout(within, server.introduce(&self.pipe, self.resp3)).await;
+        introduced.map_err(|_| late(within))?
+    }
+}
+
+fn late(within: Duration) -> NodeError {
+    NodeError::Unavailable(format!("no answer within {}", Rounded(within)))
 }

@@ -130,7 +130,7 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
 }
 
 /// Whether somebody has to change a configuration before the server can be used.
-fn judge(fault: Fault) -> NodeError {
+pub(super) fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
             class: Class::Denied | Class::LoggedOut,
