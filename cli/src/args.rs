@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
@@ -29,8 +31,33 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     ForceRelease(ForceArgs),
     Doctor(DoctorArgs),
+    Charter(CharterArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+impl Args {
+    /// As they were given to this process.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut args = Self::from_arg_matches(&matches)?;
+        if let Verb::Charter(charter) = &mut args.verb {
+            charter.is_to_agree = is_given(&matches, "max_lease");
+            if charter.reset && charter.is_to_agree {
+                let message = "the argument '--reset' cannot be used with '--max-lease <DUR>'";
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
+            }
+        }
+        Ok(args)
+    }
+}
+
+/// Whether an option stands on the command line, before the verb or behind it, and not in the environment alone.
+fn is_given(matches: &ArgMatches, option: &str) -> bool {
+    let of_verb = matches.subcommand().map(|(_, matches)| matches);
+    let all = of_verb.into_iter().chain([matches]);
+    all.into_iter()
+        .any(|matches| matches.value_source(option) == Some(ValueSource::CommandLine))
 }
 
 impl Verb {
@@ -224,6 +251,31 @@ pub(crate) struct DoctorArgs {
     pub(crate) watch_for: Duration,
 }
 
+/// Show the longest lease that clients have agreed upon, agree upon a longer one with --max-lease, or lower it again
+///
+/// Leases of up to 30s need no agreement. A longer one is stored on every master, and each master that is started again
+/// then has no vote for as long as that. Ends with 0 when all masters tell the same, and with --max-lease when it is in
+/// force; 78 when they differ or it is not confirmed by all; 69 when a master does not tell; --reset with 75 when a client
+/// is connected or a lock lives for too long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CharterArgs {
+    /// Lower it again: refused unless every master tells that no client is connected and nothing is locked for long
+    #[arg(long)]
+    pub(crate) reset: bool,
+    /// Without asking
+    #[arg(long, requires = "reset")]
+    pub(crate) yes: bool,
+    /// With --max-lease: how long to wait until every master has confirmed it, such as 30s or 5 (seconds)
+    #[arg(short, long, value_name = "DUR", default_value = "10s", value_parser = seconds)]
+    pub(crate) wait: Duration,
+    /// For programs
+    #[arg(long, conflicts_with = "reset")]
+    pub(crate) json: bool,
+    /// Whether --max-lease was given, and not by a variable that services have, too.
+    #[arg(skip)]
+    pub(crate) is_to_agree: bool,
+}
+
 /// Print a script that completes arguments in a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
@@ -253,8 +305,6 @@ The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_TOKEN and MULTILOC
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use multilock::{ConnectError, InvalidInput, LockError};
+use multilock::{ConnectError, InvalidInput, LockError, NodeError, Objection, ResetError};
 
 /// The name is free, or was not taken away: what was asked is answered with no.
 pub(crate) const FREE: u8 = 1;
@@ -71,6 +71,41 @@ impl From<ConnectError> for Failure {
             _ => OWN,
         };
         Self::new(code, error)
+    }
+}
+
+impl From<ResetError> for Failure {
+    fn from(error: ResetError) -> Self {
+        let (objections, missing) = match error {
+            ResetError::Connect(error) => return error.into(),
+            ResetError::Refused { ref objections, .. } => (objections, false),
+            ResetError::PutBack {
+                ref objections,
+                ref missing,
+                ..
+            } => (objections, !missing.is_empty()),
+            other => return Self::own(other),
+        };
+        // What only a change cures goes first, and whoever uses it at the moment last.
+        let is_said = |code: &u8| {
+            objections
+                .iter()
+                .any(|(_, objection)| against(objection) == *code)
+        };
+        let code = [UNFIT, NO_QUORUM, HELD].into_iter().find(is_said);
+        let code = code.filter(|_| !missing).unwrap_or(OWN);
+        Self::new(code, &error)
+    }
+}
+
+fn against(objection: &Objection) -> u8 {
+    match objection {
+        Objection::Connected { .. }
+        | Objection::Nameless { .. }
+        | Objection::Lease { .. }
+        | Objection::Raised { .. } => HELD,
+        Objection::Silent(NodeError::Unavailable(_)) | Objection::Started { .. } => NO_QUORUM,
+        _ => UNFIT,
     }
 }
 

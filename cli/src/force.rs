@@ -1,14 +1,12 @@
 //! `multilock force-release`: takes names away from whoever holds them.
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use multilock::{Inspection, Masters, Policy};
 
 use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
 use crate::report::describe;
-use crate::say::Voice;
+use crate::say::{Voice, confirmed};
 
 pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     let lock = masters.lock(&args.names, Policy::RedLock);
@@ -19,7 +17,9 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
         let state = describe(other);
         return Err(Failure::new(exit::FREE, format_args!("{state}: not taken away")));
     }
-    if !args.yes && !confirmed(&seen)? {
+    let told: Vec<String> = seen.iter().map(describe).collect();
+    let question = "Take it away? Whoever holds it learns of it at the next renewal only.";
+    if !args.yes && !confirmed(&told, question)? {
         return Err(Failure::new(exit::FREE, "nothing was taken away"));
     }
     let forced = lock.force_release().await?;
@@ -42,25 +42,4 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
 fn is_held_by(name: &Inspection, prefix: &str) -> bool {
     let mut holders = name.agreed.iter().chain(&name.readers).peekable();
     holders.peek().is_some() && holders.all(|holder| holder.to_string().starts_with(prefix))
-}
-
-/// Asks whoever sits at the terminal.
-fn confirmed(seen: &[Inspection]) -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "without a terminal nobody can be asked: give --yes",
-        ));
-    }
-    let mut stderr = anstream::stderr();
-    for name in seen {
-        let _ = writeln!(stderr, "{}", describe(name));
-    }
-    let _ = write!(
-        stderr,
-        "Take it away? Whoever holds it learns of it at the next renewal only. [y/N] "
-    );
-    let _ = stderr.flush();
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

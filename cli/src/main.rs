@@ -1,6 +1,7 @@
 //! The command `multilock`: runs a program under a lock over N independent Redis masters, and looks after such locks.
 
 mod args;
+mod charter;
 mod connect;
 mod doctor;
 mod exit;
@@ -14,8 +15,6 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::{Args, Verb};
 use crate::connect::{Patience, connect};
 use crate::exit::Failure;
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     if let Some(code) = run::supervisor::main() {
         return code;
     }
-    let args = match Args::try_parse() {
+    let args = match Args::of_process() {
         Ok(args) => args,
         Err(error) => {
             // A reader that has gone is no reason to fail.
@@ -63,13 +62,16 @@ fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
         if let Verb::Doctor(doctor) = &args.verb {
             return doctor::doctor(doctor, &args.masters, voice).await;
         }
+        if let Verb::Charter(charter) = &args.verb {
+            return charter::charter(charter, &args.masters, voice).await;
+        }
         let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
         match &args.verb {
             Verb::Inspect(args) => inspect::inspect(args, &masters).await,
             Verb::Held(args) => inspect::held(args, &masters).await,
             Verb::Watch(args) => inspect::watch(args, &masters).await,
             Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
-            Verb::Run(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
+            Verb::Run(_) | Verb::Charter(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
                 unreachable!("these connect in their own way, or not at all")
             }
         }

@@ -1,8 +1,10 @@
 //! What the command tells people, on stderr. A reader that has gone is no reason to fail.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
+
+use crate::exit::Failure;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +40,24 @@ impl Voice {
     pub(crate) fn may_redraw(self) -> bool {
         self >= Self::Normal && io::stderr().is_terminal()
     }
+}
+
+/// Asks whoever sits at the terminal, after these lines.
+pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "without a terminal nobody can be asked: give --yes",
+        ));
+    }
+    let mut stderr = anstream::stderr();
+    for line in lines {
+        let _ = writeln!(stderr, "{line}");
+    }
+    let _ = write!(stderr, "{question} [y/N] ");
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// One line on the terminal that is drawn over and over. Dropped, it is gone.
