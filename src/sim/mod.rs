@@ -1,4 +1,4 @@
-//! Masters in memory, for tests (feature `test-util`).
+//! Masters in memory, for tests (feature `test-util`). What to test with them, and how: [the guide](crate::guide::testing).
 //!
 //! Each runs the crate's real `lua/` files in an embedded Lua 5.1 over a small store with expiry, and
 //! is reached through connections that keep order, may be slow, and break, as sockets do. Everything
