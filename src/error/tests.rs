@@ -157,7 +157,10 @@ fn every_refusal_names_its_entry_of_the_faq() {
         named.push(entry);
     }
     // And the other way: an entry about a refusal is one that some message names.
-    let refusals = page.split("## Refusals").skip(1).flat_map(str::lines);
+    let chapters = page.split("\n## ");
+    let refusals = chapters
+        .filter(|chapter| chapter.starts_with("Refusals"))
+        .flat_map(str::lines);
     for heading in refusals.filter_map(|line| line.strip_prefix("### ")) {
         assert!(named.contains(&heading), "no message names '{heading}'");
     }

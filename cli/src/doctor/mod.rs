@@ -8,6 +8,7 @@ mod refusal;
 mod table;
 mod together;
 mod watch;
+mod wording;
 
 use multilock::{Examination, MastersBuilder};
 

@@ -1,9 +1,9 @@
 //! What was found, for people.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Table, presets};
 use multilock::{Capabilities, Examination, ServerFacts};
 
-use super::finding::{Finding, Severity};
+use super::wording::{GREEN, PLAIN, color, told};
 use super::{Diagnosis, lists, together};
 use crate::say::Rough;
 
@@ -20,14 +20,6 @@ const HEADER: [&str; 11] = [
     "on disk",
     "lacks",
 ];
-
-/// Of what is said of the findings.
-const WIDTH: u16 = 110;
-
-const RED: &str = "\x1b[31m";
-const YELLOW: &str = "\x1b[33m";
-const GREEN: &str = "\x1b[32m";
-const PLAIN: &str = "\x1b[0m";
 
 pub(super) fn of(diagnosis: &Diagnosis) -> String {
     let mut text = masters(diagnosis);
@@ -59,14 +51,6 @@ fn masters(diagnosis: &Diagnosis) -> String {
         format!("{color}{row}{PLAIN}\n")
     });
     format!("{header}\n{}", rows.collect::<String>())
-}
-
-fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static str {
-    match findings.map(|finding| finding.severity).min() {
-        Some(Severity::Unfit | Severity::NoQuorum) => RED,
-        Some(Severity::Warning) => YELLOW,
-        Some(Severity::Note) | None => GREEN,
-    }
 }
 
 fn row(master: &Examination) -> Vec<String> {
@@ -156,37 +140,6 @@ fn clients(diagnosis: &Diagnosis) -> String {
         )
     });
     each.collect()
-}
-
-/// Wrapped, so that a terminal does not break words.
-fn told(finding: &Finding) -> String {
-    let color = color(std::iter::once(finding));
-    let node = finding
-        .node
-        .as_ref()
-        .map_or(String::new(), |node| format!("{node}: "));
-    let faq = finding
-        .faq
-        .map_or(String::new(), |entry| format!(" (see FAQ: {entry})"));
-    let word = finding.severity.word();
-    let seen = wrapped(&format!("{word} {node}{}", finding.seen), "");
-    let remedy = wrapped(&format!("{}{faq}", finding.remedy), "    ");
-    format!("{color}{word}{PLAIN}{}{remedy}", &seen[word.len()..])
-}
-
-/// In lines of the width of a text, each with this in front.
-fn wrapped(text: &str, indent: &str) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .add_row([text]);
-    let lines: Vec<String> = table
-        .lines()
-        .map(|line| format!("{indent}{}\n", line.trim()))
-        .collect();
-    lines.concat()
 }
 
 fn sum(diagnosis: &Diagnosis) -> String {

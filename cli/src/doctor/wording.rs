@@ -1,0 +1,53 @@
+//! A finding in words, for people, and in the color of how grave it is.
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+use super::finding::{Finding, Severity};
+
+/// How wide the text may be.
+const WIDTH: u16 = 110;
+
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+pub(super) const GREEN: &str = "\x1b[32m";
+pub(super) const PLAIN: &str = "\x1b[0m";
+
+/// Of the worst of them.
+pub(super) fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static str {
+    match findings.map(|finding| finding.severity).min() {
+        Some(Severity::Unfit | Severity::NoQuorum) => RED,
+        Some(Severity::Warning) => YELLOW,
+        Some(Severity::Note) | None => GREEN,
+    }
+}
+
+/// Wrapped, so that a terminal does not break words.
+pub(super) fn told(finding: &Finding) -> String {
+    let color = color(std::iter::once(finding));
+    let node = finding
+        .node
+        .as_ref()
+        .map_or(String::new(), |node| format!("{node}: "));
+    let faq = finding
+        .faq
+        .map_or(String::new(), |entry| format!(" (see FAQ: {entry})"));
+    let word = finding.severity.word();
+    let seen = wrapped(&format!("{word} {node}{}", finding.seen), "");
+    let remedy = wrapped(&format!("{}{faq}", finding.remedy), "    ");
+    format!("{color}{word}{PLAIN}{}{remedy}", &seen[word.len()..])
+}
+
+/// In lines of the width of a text, each with this in front.
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .add_row([text]);
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| format!("{indent}{}\n", line.trim()))
+        .collect();
+    lines.concat()
+}
