@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint
+.PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: alerts monitoring test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
@@ -47,6 +47,7 @@ test-build: need-cargo
 	@cargo test -q --all-features -p multilock-cli --no-run
 	@cargo test -q -p multilock-model --no-run
 	@cargo test -q -p multilock-loom --no-run
+	@cargo test -q -p multilock-package --no-run
 
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
@@ -59,6 +60,7 @@ run-computing:
 	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
+	@nice cargo test -q -p multilock-package --test package
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 
@@ -106,11 +108,17 @@ fuzz: need-cargo ## Replies, URLs and the environment from libFuzzer, SECONDS (6
 mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the simulation notice
 	@scripts/mutants.sh
 
-lint: need-cargo ## Formatting, clippy and documentation, no warning allowed
+lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
-	@RUSTDOCFLAGS=-Dwarnings cargo doc -q --no-deps
+
+# The JSON goes first: rustdoc clears its folder.
+RUSTDOC = RUSTDOC=$(CURDIR)/scripts/rustdoc.sh
+docs: need-cargo ## What docs.rs builds, with no warning and no dead link: target/doc/multilock
+	@$(RUSTDOC) cargo rustdoc -q -p multilock --lib --all-features -- -Zunstable-options --output-format json
+	@$(RUSTDOC) RUSTDOCFLAGS="--cfg docsrs -Dwarnings" cargo doc -q --no-deps -p multilock --all-features
+	@cargo test -q -p multilock-package --test built_docs
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7", RUNS=5: the median)
 	@scripts/install-redis.sh

@@ -1,4 +1,7 @@
+#![cfg_attr(feature = "test-util", doc = "[`sim::Cluster`]: crate::sim::Cluster")]
+#![doc = include!("links.in")]
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod builder;
@@ -44,6 +47,10 @@ pub mod sim;
 mod status;
 mod time;
 mod token;
+#[cfg(doc)]
+#[doc = include!("links.in")]
+#[doc = include_str!("../docs/versions.md")]
+pub mod versions {}
 mod votes;
 
 pub use builder::MastersBuilder;
@@ -76,4 +83,6 @@ pub use token::FencingToken;
 /// What [`Node::tls`] takes is of this version.
 #[cfg(feature = "rustls")]
 pub use tokio_rustls::rustls;
+/// What [`MultiLockGuard::cancellation_token`] gives is of this version.
+pub use tokio_util::sync::CancellationToken;
 pub use votes::{NodeVote, Vote, Votes};

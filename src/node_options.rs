@@ -80,7 +80,7 @@ impl Node {
     }
 
     /// How the connection is secured, for a `rediss://` URL: say with the authority of one's own, or with a certificate
-    /// that the client shows. [`rustls`](crate::rustls) is re-exported for it. Sessions are resumed if several nodes and
+    /// that the client shows. `multilock::rustls` is re-exported for it. Sessions are resumed if several nodes and
     /// their connections share one configuration.
     ///
     /// By default all masters share a configuration that trusts the authorities that the platform trusts, with the crypto

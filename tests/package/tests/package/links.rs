@@ -1,0 +1,130 @@
+//! Every link of the documents leads somewhere: in the repository, on the registry's page, which puts the repository's URL
+//! before relative ones, and on docs.rs, where `src/links.in` stands before each document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::documents::{Link, all, read};
+use crate::tree::{package, root, text};
+
+/// The definitions that stand before each document on docs.rs: where a label leads.
+const DEFINITIONS: &str = include!("../../../../src/links.in");
+
+fn definitions() -> BTreeMap<&'static str, &'static str> {
+    let define = |line: &'static str| {
+        let (label, to) = line.split_once("]: ").expect("a definition");
+        (label.trim_start_matches('['), to)
+    };
+    DEFINITIONS.lines().map(define).collect()
+}
+
+/// The documents that are a part of the crate's docs.
+fn included() -> BTreeSet<String> {
+    let crate_root = text("src/lib.rs");
+    let include = "doc = include_str!(\"../";
+    let before = |at: usize| {
+        let line = crate_root[..at].lines().rev().nth(1).unwrap_or_default();
+        assert!(
+            line.contains("include!(\"links.in\")"),
+            "no links.in before {at}: {line}"
+        );
+    };
+    let files = crate_root.match_indices(include).map(|(at, _)| {
+        before(at);
+        let file = &crate_root[at + include.len()..];
+        file.split('"').next().expect("a path").to_owned()
+    });
+    files.collect()
+}
+
+#[test]
+fn what_the_documents_link_to_is_there() {
+    let mut lost = Vec::new();
+    let mut followed = 0;
+    for document in all() {
+        let page = read(&document);
+        // A heading that the form of the changelog wants so.
+        let undefined = page.undefined.iter().filter(|label| *label != "Unreleased");
+        lost.extend(undefined.map(|label| format!("{document}: [{label}]")));
+        for link in page.links.iter().filter(|link| link.is_of_the_tree()) {
+            followed += 1;
+            let (file, anchor) = link.target(&document);
+            let there = root().join(&file).exists();
+            let found = |anchor: &str| read(&file).anchors.contains(anchor);
+            if !there || !anchor.is_none_or(found) {
+                lost.push(format!("{document}: {}", link.to));
+            }
+        }
+    }
+    assert!(followed > 30, "hardly anything was followed");
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+/// Whether a link needs a definition on docs.rs: it leads to another file, or to code.
+fn is_relative(link: &Link) -> bool {
+    link.is_of_code() || (link.is_of_the_tree() && !link.to.starts_with('#'))
+}
+
+/// What keeps a link of a document from working on docs.rs.
+fn fault(link: &Link) -> Option<String> {
+    let Some(label) = &link.label else {
+        return Some(format!("({}) is no link by reference", link.to));
+    };
+    let file = label.split('#').next().expect("a path");
+    if !link.is_of_code() && !root().join(file).exists() {
+        return Some(format!("[{label}] is no path from the root"));
+    }
+    let of_a_feature = || text("src/lib.rs").contains(&format!("doc = \"[{label}]: crate::"));
+    let defined = definitions().contains_key(label.as_str()) || of_a_feature();
+    (!defined).then(|| format!("[{label}] is not in src/links.in"))
+}
+
+/// A label is the path from the root, so that one list of definitions serves documents of every folder.
+#[test]
+fn what_docs_rs_shows_links_by_labels_that_are_defined_for_it() {
+    let included = included();
+    assert!(included.contains("README.md"), "{included:?}");
+    assert!(included.len() > 2, "{included:?}");
+    let mut wrong = Vec::new();
+    for document in &included {
+        let links = read(document).links;
+        let faults = links.iter().filter(|link| is_relative(link)).filter_map(fault);
+        wrong.extend(faults.map(|fault| format!("{document}: {fault}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_definition_for_docs_rs_is_used_by_a_document() {
+    let documents = all();
+    let links = documents.iter().flat_map(|document| read(document).links);
+    let used: BTreeSet<String> = links.filter_map(|link| link.label).collect();
+    let defined = definitions().into_keys();
+    let idle: Vec<_> = defined.filter(|label| !used.contains(*label)).collect();
+    assert!(idle.is_empty(), "nothing uses {idle:#?} of src/links.in");
+}
+
+/// A document that is a page of the docs is linked to as that page; everything else at its file in the repository.
+#[test]
+fn labels_lead_to_pages_of_the_docs_or_files_of_the_repository() {
+    let repository = package("multilock").repository.as_deref().expect("a repository");
+    let included = included();
+    for (label, to) in definitions() {
+        let file = label.split('#').next().expect("a path");
+        if label.starts_with('`') || included.contains(file) {
+            assert!(to.starts_with("crate::"), "[{label}] leads to {to}");
+            continue;
+        }
+        let is_picture = Path::new(label).extension().is_some_and(|ending| ending == "svg");
+        let how = if is_picture { "raw" } else { "blob" };
+        assert_eq!(to, format!("{repository}/{how}/HEAD/{label}"));
+    }
+}
+
+/// The page of the command has no repository path that the registry could know.
+#[test]
+fn the_page_of_the_command_needs_no_file_beside_it() {
+    for link in read("docs/command.md").links {
+        assert!(!link.is_of_the_tree() || link.to.starts_with('#'), "{}", link.to);
+    }
+}

@@ -1,0 +1,9 @@
+//! What goes to the registry and to docs.rs: the files of the packages, the links of the documents, the features, and what
+//! the published crates depend on.
+
+mod dependencies;
+mod documents;
+mod features;
+mod files;
+mod links;
+mod tree;
