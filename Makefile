@@ -7,11 +7,12 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
+.PHONY: powerset deny advisories minimal-versions msrv semver package
 .PHONY: alerts monitoring test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
-		printf '%-14s %s\n' "$$name" "$$text"; done
+		printf '%-17s %s\n' "$$name" "$$text"; done
 
 demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,url,...)
 	@$(if $(NODES),,scripts/install-redis.sh)
@@ -61,6 +62,7 @@ run-computing:
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
 	@nice cargo test -q -p multilock-package --test package
+	@nice $(MAKE) powerset
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 
@@ -119,6 +121,29 @@ docs: need-cargo ## What docs.rs builds, with no warning and no dead link: targe
 	@$(RUSTDOC) cargo rustdoc -q -p multilock --lib --all-features -- -Zunstable-options --output-format json
 	@$(RUSTDOC) RUSTDOCFLAGS="--cfg docsrs -Dwarnings" cargo doc -q --no-deps -p multilock --all-features
 	@cargo test -q -p multilock-package --test built_docs
+
+powerset: need-cargo ## Clippy with every set of the features
+	@scripts/powerset.sh
+
+deny: need-cargo ## Licences, duplicates and sources of the dependencies, on every platform, by deny.toml
+	@scripts/install-tool.sh cargo-deny
+	@cargo deny --workspace check licenses bans sources
+
+advisories: need-cargo ## What is known against the dependencies: downloads the RustSec database
+	@scripts/install-tool.sh cargo-deny
+	@cargo deny --workspace check advisories
+
+minimal-versions: need-cargo ## Unit tests with the oldest dependencies that Cargo.toml allows
+	@scripts/minimal-versions.sh
+
+msrv: need-cargo ## The oldest Rust that Cargo.toml names, installed by rustup
+	@scripts/msrv.sh
+
+semver: need-cargo ## Public items against the last release, or a commit (SINCE=v0.1.0)
+	@scripts/semver.sh $(SINCE)
+
+package: need-cargo ## Pack the library and the command as for the registry, and build what was packed
+	@cargo package -q --locked -p multilock -p multilock-cli
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7", RUNS=5: the median)
 	@scripts/install-redis.sh
