@@ -8,19 +8,30 @@
 //! | choose servers, or understand a refusal | [`faq`] |
 //! | know what it costs, beside other crates | [`performance`] |
 //! | come from Redisson, or lock the same names | [`redisson`] |
+//! | pin a version, or read what an update may change | [`versions`] |
 //! | change the crate itself | [`architecture`] |
 
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/faq.md")]
 pub mod faq {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/performance/README.md")]
 pub mod performance {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/redisson.md")]
 pub mod redisson {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/testing.md")]
 pub mod testing {}
+#[doc = include!("links.in")]
+#[doc = include_str!("../docs/versions.md")]
+pub mod versions {}

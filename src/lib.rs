@@ -47,10 +47,6 @@ pub mod sim;
 mod status;
 mod time;
 mod token;
-#[cfg(doc)]
-#[doc = include!("links.in")]
-#[doc = include_str!("../docs/versions.md")]
-pub mod versions {}
 mod votes;
 
 pub use builder::MastersBuilder;

@@ -20,7 +20,7 @@ fn definitions() -> BTreeMap<&'static str, &'static str> {
 
 /// The documents that are a part of the crate's docs.
 fn included() -> BTreeSet<String> {
-    let crate_root = text("src/lib.rs");
+    let crate_root = text("src/lib.rs") + &text("src/guide.rs");
     let include = "doc = include_str!(\"../";
     let before = |at: usize| {
         let line = crate_root[..at].lines().rev().nth(1).unwrap_or_default();
