@@ -1,12 +1,14 @@
 //! Every public type and function has an example, or stands in a list with the reason why it has none.
 
+mod code;
 mod items;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use self::items::{Items, Source, code_of};
+use self::code::code_of;
+use self::items::{Items, Source};
 
 fn root() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()
