@@ -117,19 +117,21 @@ fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError
         let twin = met
             .iter()
             .find(|(met, _)| identity.server() == Some(met.as_str()));
-        let twin = twin.map(|(_, label)| Unfit::SameServer {
-            other: Arc::clone(label),
-        });
-        let others = match membership.of(node) {
-            Belonging::Elsewhere(masters) if reckoning.takes_part() => Some(Unfit::OtherSet {
-                masters,
-                listed: servers.len(),
-            }),
+        let twin = twin.map(|(_, label)| Arc::clone(label));
+        let elsewhere = match membership.of(node) {
+            Belonging::Elsewhere(masters) if reckoning.takes_part() => Some(masters),
             _ => None,
         };
-        let refusal = twin.or(others).map(NodeError::Unfit);
+        let refusal = among_others(twin, elsewhere, servers.len());
         facts.refusal = facts.refusal.take().or(refusal);
         let met_here = identity.server().map(str::to_owned);
         met.extend(met_here.map(|server| (server, &servers[node].address.label)));
     }
+}
+
+/// Why a server that would do by itself is refused beside the others: it is the same as another one, or of a set of so many.
+fn among_others(twin: Option<Arc<str>>, elsewhere: Option<usize>, listed: usize) -> Option<NodeError> {
+    let twin = twin.map(|other| Unfit::SameServer { other });
+    let others = elsewhere.map(|masters| Unfit::OtherSet { masters, listed });
+    twin.or(others).map(NodeError::Unfit)
 }
