@@ -42,8 +42,9 @@ impl Args {
         let matches = Self::command().try_get_matches()?;
         let mut args = Self::from_arg_matches(&matches)?;
         if let Verb::Charter(charter) = &mut args.verb {
-            charter.is_to_agree = is_given(&matches, "max_lease");
-            if charter.reset && charter.is_to_agree {
+            let given = is_given(&matches, "max_lease");
+            charter.agree = args.masters.max_lease.filter(|_| given);
+            if charter.reset && given {
                 let message = "the argument '--reset' cannot be used with '--max-lease <DUR>'";
                 return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
             }
@@ -271,9 +272,9 @@ pub(crate) struct CharterArgs {
     /// For programs
     #[arg(long, conflicts_with = "reset")]
     pub(crate) json: bool,
-    /// Whether --max-lease was given, and not by a variable that services have, too.
+    /// --max-lease, where it was given, and not by a variable that services have, too
     #[arg(skip)]
-    pub(crate) is_to_agree: bool,
+    pub(crate) agree: Option<Duration>,
 }
 
 /// Print a script that completes arguments in a shell

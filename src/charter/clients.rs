@@ -107,8 +107,9 @@ mod tests {
             "",
             "id=9 addr=127.0.0.1:9 name= cmd=client",
             &OWN.replace(":x", ":y"),
+            &OWN.replace("id=9", "id=8"),
         ] {
-            let told = objections(list, "multilock-charter:x");
+            let told = objections(list, "multilock-charter:x", Some(9));
             assert!(
                 matches!(told[..], [Objection::ClientsHidden { .. }]),
                 "{list}: {told:?}"

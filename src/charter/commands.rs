@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use super::NodeCharter;
+use super::stored::NodeCharter;
 use crate::protocol::keys::{CHARTER, CLIENT, MASTERS};
 
 /// How the names of connections begin that belong to an operator's question and to no client.
@@ -23,10 +23,10 @@ pub(super) fn get(key: &str) -> Cmd {
     get
 }
 
-/// `lua/uncharter.lua`: takes the charter away where this text stands.
-pub(super) fn take_away(text: &str) -> Cmd {
+/// `lua/uncharter.lua`: takes the charter away where this text stands, until the master's clock shows so much.
+pub(super) fn take_away(text: &str, latest_us: u64) -> Cmd {
     let mut eval = redis::cmd("EVAL");
-    eval.arg(TAKE_AWAY).arg(1).arg(CHARTER).arg(text);
+    eval.arg(TAKE_AWAY).arg(1).arg(CHARTER).arg(text).arg(latest_us);
     eval
 }
 

@@ -1,10 +1,12 @@
 //! A session with one master, and what it stores.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::{NodeCharter, commands};
+use super::commands;
+use super::stored::NodeCharter;
 use crate::error::NodeError;
 use crate::node::{Peer, Server, Session};
 use crate::protocol::keys::{CHARTER, MASTERS};
@@ -57,6 +59,19 @@ impl Master {
 
     pub(super) async fn introduction(&self) -> Result<Peer, NodeError> {
         self.session()?.introduction(&self.server).await
+    }
+
+    /// For how long an answer is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.server.connect_timeout
+    }
+
+    /// What its clock shows, in microseconds since 1970.
+    pub(super) async fn clock_us(&self) -> Result<u64, NodeError> {
+        let time = self.answer(&redis::cmd("TIME")).await?;
+        let read = redis::from_redis_value::<(u64, u64)>(time);
+        let (seconds, us) = read.map_err(|error| NodeError::Unavailable(error.to_string()))?;
+        Ok(seconds.saturating_mul(1_000_000).saturating_add(us))
     }
 
     pub(super) async fn stored(&self) -> Result<Stored, NodeError> {

@@ -16,25 +16,18 @@
 //! master is seen by its key: no master was started since it may have been granted, and a quorum has it. What lives for
 //! 30 s at most is what every client reckons with, however long it was when it was granted.
 //!
-//! Putting it back raises, as clients do, and so harms nobody who came in between. Where this process is killed between
+//! Putting it back raises, as clients do, and so harms nobody who came in between. What takes it away does nothing once it was given
+//! up, so it cannot come behind that, wherever it was stuck. Where this process is killed between
 //! taking away and the end of the second look, it is as if masters had forgotten: whoever knows of it puts it back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::join_all;
-use redis::Value;
-use tokio::time::sleep;
-
-use super::look::{Objections, Rules, Told, look_at_all, objections};
-use super::master::{Master, Stored, unexpected};
-use super::{Charter, NodeCharter, commands, leases};
+use super::look::{Rules, Told, look_at_all, objections};
+use super::master::{Master, Stored};
+use super::stored::Charter;
+use super::take_away::{labels, take_away};
 use crate::builder::MastersBuilder;
-use crate::error::{NodeError, Objection, ResetError};
-
-/// How often a master is asked to store again what it had, and how long in between.
-const ATTEMPTS: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::error::{NodeError, ResetError};
 
 impl MastersBuilder {
     /// Takes away what clients have agreed upon of leases that are longer than 30 s, on all masters, so that a master that is
@@ -48,8 +41,9 @@ impl MastersBuilder {
     /// acknowledged write). When it was taken away the masters are looked at again. Where something came in
     /// between, it is put back as it stood, and the reset fails.
     ///
-    /// What stood there before is returned; nothing, where nothing did. A process that was connected to no master, held nothing, and comes
-    /// back later with what it remembers stores it again; [`NodeCharter::raised_by`] names it.
+    /// What stood there before is returned; where nothing did, nobody has to be gone. A process that was connected to no
+    /// master, held nothing, and comes back later with what it remembers stores it again;
+    /// [`NodeCharter::raised_by`](crate::NodeCharter::raised_by) names it.
     ///
     /// The user needs `+scan +hscan +client|list` and all keys beside what clients need.
     ///
@@ -115,108 +109,4 @@ fn charter(masters: &[Master], told: &[Result<Told, NodeError>], rules: Rules) -
         nodes: masters.iter().zip(told).map(node).collect(),
         free: rules.free,
     }
-}
-
-/// Takes it away, looks again, and puts it back where it has to be.
-async fn take_away(
-    masters: Vec<Master>,
-    stored: Vec<Stored>,
-    rules: Rules,
-    longest: Duration,
-) -> Result<(), ResetError> {
-    let against = match taken_away(&masters, &stored).await {
-        objections if objections.is_empty() => came_meanwhile(&masters, rules, longest).await,
-        objections => objections,
-    };
-    if against.is_empty() {
-        return Ok(());
-    }
-    let labels = labels(&masters, &against).await;
-    let putting_back = masters.iter().zip(&stored).map(async |(master, stored)| {
-        let failed = put_back(master, &stored.charter, masters.len()).await.err();
-        failed.map(|error| (Arc::clone(&master.label), error))
-    });
-    let missing = join_all(putting_back).await.into_iter().flatten().collect();
-    Err(ResetError::PutBack {
-        objections: against,
-        labels,
-        missing,
-    })
-}
-
-/// Takes it away where it stands as it was read. What kept it from that, if anything.
-async fn taken_away(masters: &[Master], stored: &[Stored]) -> Objections {
-    let taking = masters.iter().zip(stored).map(async |(master, stored)| {
-        let objection = match master.answer(&commands::take_away(&stored.text)).await {
-            Ok(Value::Int(1)) => return None,
-            Ok(Value::Int(0)) => raised(master).await,
-            Ok(other) => unexpected("EVAL", &other).into(),
-            Err(error) => error.into(),
-        };
-        Some((Arc::clone(&master.label), objection))
-    });
-    join_all(taking).await.into_iter().flatten().collect()
-}
-
-async fn raised(master: &Master) -> Objection {
-    master.stored().await.map_or_else(Objection::from, |stored| {
-        let NodeCharter {
-            longest, raised_by, ..
-        } = stored.charter;
-        Objection::Raised {
-            longest,
-            by: raised_by,
-        }
-    })
-}
-
-/// What is to be seen on the masters now that was not before.
-async fn came_meanwhile(masters: &[Master], rules: Rules, longest: Duration) -> Objections {
-    let told = look_at_all(masters, rules).await;
-    let mut against = objections(masters, &told, rules, longest);
-    for (master, told) in masters.iter().zip(&told) {
-        let Some(stored) = told.as_ref().ok().map(|told| &told.stored) else {
-            continue;
-        };
-        if !stored.text.is_empty() {
-            let objection = Objection::Raised {
-                longest: stored.charter.longest,
-                by: stored.charter.raised_by.clone(),
-            };
-            against.push((Arc::clone(&master.label), objection));
-        }
-    }
-    against
-}
-
-/// Stores again what stood there, over a new connection where the old one has ended.
-async fn put_back(master: &Master, stood: &NodeCharter, listed: usize) -> Result<(), NodeError> {
-    if stood.longest.is_zero() {
-        return Ok(());
-    }
-    let command = commands::put_back(stood, listed);
-    let mut answer = master.answer(&command).await;
-    for _ in 1..ATTEMPTS {
-        if answer.is_ok() {
-            break;
-        }
-        sleep(PAUSE).await;
-        answer = master.open_again().await.answer(&command).await;
-    }
-    answer.map(drop)
-}
-
-/// What clients call themselves, on the masters where some are connected.
-async fn labels(masters: &[Master], against: &Objections) -> Vec<String> {
-    let sees = |master: &&Master| {
-        let is_client = |objection: &Objection| matches!(objection, Objection::Connected { .. });
-        let mut here = against.iter().filter(|(node, _)| *node == master.label);
-        here.any(|(_, objection)| is_client(objection))
-    };
-    let told = masters.iter().filter(sees).map(leases::labels);
-    let told = join_all(told).await.into_iter().flatten();
-    let mut labels: Vec<String> = told.flatten().collect();
-    labels.sort_unstable();
-    labels.dedup();
-    labels
 }

@@ -131,16 +131,22 @@ impl fmt::Display for By<'_> {
     }
 }
 
+/// A message names so many.
+const SHOWN: usize = 12;
+
 struct Listed<'a>(&'a [(Arc<str>, Objection)]);
 
 impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for (node, objection) in self.0 {
+        for (node, objection) in self.0.iter().take(SHOWN) {
             write!(f, "{separator}{node}: {objection}")?;
             separator = "; ";
         }
-        Ok(())
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
     }
 }
 
@@ -168,3 +174,6 @@ impl fmt::Display for Missing<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

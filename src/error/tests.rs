@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConnectError, InvalidInput, LockError, Unchartered, Unfit};
+use super::{ConnectError, InvalidInput, LockError, ResetError, Unchartered, Unfit};
 use crate::votes::{Vote, Votes};
 
 const MS: Duration = Duration::from_millis(1);
@@ -143,6 +143,17 @@ fn every_refusal_names_its_entry_of_the_faq() {
         lease: 60_000 * MS,
         unconfirmed: Vec::new(),
     };
+    let refused = ResetError::Refused {
+        objections: Vec::new(),
+        labels: Vec::new(),
+    };
+    let put_back = ResetError::PutBack {
+        objections: Vec::new(),
+        labels: Vec::new(),
+        missing: Vec::new(),
+    };
+    let resets = [refused, put_back, ResetError::Interrupted];
+    messages.extend(resets.map(|error| error.to_string()));
     let votes = Votes::default;
     messages.extend([
         LockError::from(unchartered).to_string(),

@@ -39,6 +39,15 @@ pub(crate) fn forced(names: &Names, former: usize, granted: usize) {
     tracing::warn!(target: TARGET, %names, former, granted, "lock taken away by force");
 }
 
+pub(crate) fn charter_lowered(longest: Duration) {
+    let longest = Rounded(longest);
+    tracing::warn!(target: TARGET, %longest, "the longest lease was forgotten by an operator");
+}
+
+pub(crate) fn charter_put_back(objections: usize, missing: usize) {
+    tracing::warn!(target: TARGET, objections, missing, "the longest lease was put back: something came in between");
+}
+
 pub(crate) fn not_polled(names: &Names) {
     tracing::warn!(target: TARGET, %names, "a hold was passed to a task that is not polled");
 }

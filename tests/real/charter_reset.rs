@@ -314,6 +314,45 @@ async fn every_master_has_to_tell_and_to_remember() {
     assert_eq!(charter(&servers).await.state(), CharterState::Nothing);
 }
 
+/// Who holds and leaves between the two questions is seen by what it holds, if connections are asked for first.
+#[tokio::test]
+async fn connections_are_asked_for_before_keys() {
+    let servers = servers().await;
+    store(&servers, "300000 300000").await;
+    let mut urls = urls(&servers);
+    urls[1] = user(&servers[1], "blind", &["+client", "-scan"]).await;
+    servers[1].reset_stats().await;
+    let (objections, _) = refused(reset(&urls).await);
+    assert!(
+        matches!(&objections[..], [(node, Objection::Silent(_))] if **node == *label(&servers[1])),
+        "{objections:?}"
+    );
+    let stats = servers[1].commandstats().await;
+    assert!(stats.contains_key("client|list"), "{stats:?}");
+}
+
+/// What takes it away may be stuck on its way until after it was put back.
+#[tokio::test]
+async fn what_comes_too_late_takes_nothing_away() {
+    let server = Server::start_with(&["--appendonly", "no"]).await;
+    let text = "300000 300000";
+    server.command(&["SET", CHARTER, text]).await;
+    let script = include_str!("../../lua/uncharter.lua");
+    let time: (u64, u64) = ask(&server, &["TIME"]).await;
+    let now = time.0 * 1_000_000 + time.1;
+    let take_away = async |text: &str, latest: u64| {
+        let args = ["EVAL", script, "1", CHARTER, text, &latest.to_string()];
+        ask::<i64>(&server, &args).await
+    };
+    let later = now + 60_000_000;
+    assert_eq!(take_away(text, now).await, -1);
+    assert_eq!(take_away("300000 0", later).await, 0);
+    assert!(server.exists(CHARTER).await);
+    assert_eq!(take_away(text, later).await, 1);
+    assert!(!server.exists(CHARTER).await);
+    assert_eq!(take_away("", later).await, 1, "nothing stood there");
+}
+
 /// Of a user who may do everything but for some of `CLIENT`.
 async fn user(server: &Server, name: &str, subcommands: &[&str]) -> String {
     let all = [

@@ -23,7 +23,7 @@ pub(crate) async fn charter(args: &CharterArgs, masters: &MastersArgs, voice: Vo
         return reset(args, builder).await;
     }
     let is_thrown_away = masters.quarantine == Some(Quarantine::Off);
-    let charter = match masters.max_lease.filter(|_| args.is_to_agree) {
+    let charter = match args.agree {
         Some(_) if is_thrown_away => {
             let error = "quarantine: off is not allowed; allowed: auto or a duration, where a longer lease is to be agreed upon";
             return Err(Failure::usage(error));
@@ -37,7 +37,7 @@ pub(crate) async fn charter(args: &CharterArgs, masters: &MastersArgs, voice: Vo
         format!("{}\n{}\n", describe(&charter), table(&charter))
     };
     print(&text)?;
-    Ok(if args.is_to_agree { 0 } else { code(&charter) })
+    Ok(if args.agree.is_some() { 0 } else { code(&charter) })
 }
 
 /// Has every master store that leases of this length may be asked for, and waits until each has confirmed it.
@@ -101,16 +101,13 @@ async fn reset(args: &CharterArgs, builder: MastersBuilder) -> Result<u8, Failur
     }
     let before = builder.reset_charter().await?;
     let free = Rough(before.free);
-    print(&match before.state() {
-        CharterState::Nothing => format!("nothing stood there: leases of up to {free} need no agreement\n"),
-        _ => {
-            let stood = before.nodes.iter().filter_map(|(_, told)| told.as_ref().ok());
-            let longest = stood.map(|stored| stored.longest).max().unwrap_or_default();
-            format!(
-                "lowered from {} to {free}, which need no agreement\n",
-                Rough(longest)
-            )
-        }
+    let stood = before.nodes.iter().filter_map(|(_, told)| told.as_ref().ok());
+    let longest = stood.map(|stored| stored.longest).max().unwrap_or_default();
+    print(&if before.state() == CharterState::Nothing {
+        format!("nothing stood there: leases of up to {free} need no agreement\n")
+    } else {
+        let longest = Rough(longest);
+        format!("lowered from {longest} to {free}, which need no agreement\n")
     })?;
     Ok(0)
 }
