@@ -5,10 +5,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-target=$(pwd)/${CARGO_TARGET_DIR:-target}/minimal-versions
+target=${CARGO_TARGET_DIR:-target}/minimal-versions
+rm -rf "$target/copy"
+mkdir -p "$target/copy"
+target=$(cd "$target" && pwd)
 copy=$target/copy
-rm -rf "$copy"
-mkdir -p "$copy"
 git ls-files -z Cargo.toml README.md LICENSE-APACHE LICENSE-MIT src lua docs cli tests/support |
     xargs -0 tar -cf - | tar -xf - -C "$copy"
 cd "$copy"
