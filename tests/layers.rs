@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 21] = [
+const LAYERS: [&[&str]; 20] = [
     &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
     &[

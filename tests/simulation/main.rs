@@ -53,6 +53,12 @@ fn mutants_apply() {
     mutants::all_apply();
 }
 
+/// They are built from a copy of what they need.
+#[test]
+fn mutants_have_a_package() {
+    mutants::tree_is_a_package();
+}
+
 /// Builds every mutant and has it caught; takes long, so only where it is asked for (`make mutants`).
 #[test]
 #[ignore = "builds the crate once for each mutant: make mutants"]

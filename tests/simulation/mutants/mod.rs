@@ -56,6 +56,16 @@ pub(crate) fn catch_all() {
     assert_eq!(caught, mutants.len(), "see above");
 }
 
+/// That cargo takes the copy for a package, as every run of the mutants needs it to.
+pub(crate) fn tree_is_a_package() {
+    let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
+    copy_tree(&tree);
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    let told = metadata.current_dir(&tree).output().expect("cargo");
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
 /// What caught the mutant; why it was not caught.
 fn catch(mutant: &Mutant, tree: &Path, target: &Path) -> Result<String, String> {
     apply(mutant, tree, root())?;
@@ -103,7 +113,8 @@ fn tail(bytes: &[u8]) -> String {
 /// What the simulation needs to be built, and nothing that changed since stays.
 fn copy_tree(tree: &Path) {
     let _ = fs::remove_dir_all(tree);
-    for part in ["src", "lua", "tests/simulation", "tests/support"] {
+    // The manifest names examples and their features.
+    for part in ["src", "lua", "examples", "tests/simulation", "tests/support"] {
         copy_dir(&root().join(part), &tree.join(part));
     }
     for file in ["Cargo.toml", "Cargo.lock", "README.md"] {
