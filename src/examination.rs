@@ -18,6 +18,18 @@ pub struct Examination {
 }
 
 /// What a server tells of itself, whether it will do as a master or not.
+///
+/// ```no_run
+/// # use multilock::ServerFacts;
+/// # fn show(facts: &ServerFacts) {
+/// if let Some(refusal) = &facts.refusal {
+///     println!("no master: {refusal}");
+/// }
+/// for denied in &facts.denied {
+///     println!("{} is denied: {:?}", denied.name, denied.why);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {

@@ -68,6 +68,17 @@ impl MastersBuilder {
     /// of [`examine`](Self::examine) that is worth to be watched for a while. In the order of the list; or why one did not
     /// tell.
     ///
+    /// ```no_run
+    /// # use multilock::{ConnectError, Masters};
+    /// # async fn pools() -> Result<(), ConnectError> {
+    /// let masters = Masters::builder().nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// for connection in masters.clients().await?.into_iter().flatten().flatten() {
+    ///     println!("{} lists {} masters: {}", connection.address, connection.masters, connection.pool);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ConnectError::Invalid`], before anything is touched.
