@@ -6,7 +6,7 @@ use multilock_test_support::{Server, connect, three, until, until_free, waiters}
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 
-use crate::stage::{Witness, ms, multilock, run, said, signal, urls};
+use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -334,7 +334,7 @@ async fn a_signal_that_was_ignored_stays_so() {
     let command = multilock(&urls(&servers));
     let mut nohup = tokio::process::Command::new("nohup");
     nohup
-        .arg(command.as_std().get_program())
+        .arg(PROGRAM)
         .args(["run", "a", "-c", "--", &script])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -12,10 +12,14 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_multilock");
+
 /// The command, with masters at these addresses and a node deadline that only a fault makes one miss.
 pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
     let urls: Vec<&str> = urls.iter().map(AsRef::as_ref).collect();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_multilock"));
+    // A shell that starts the tests in the background has them ignore some signals, and the command keeps to that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", PROGRAM]);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MULTILOCK_")) {
         command.env_remove(name);
     }
