@@ -13,7 +13,7 @@ use crate::hold::client::Client;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::{Address, Endpoint, Reached, Server, Slot, Tls, TlsFiles};
+use crate::node::{Address, Endpoint, POOL, Reached, Server, Slot, Tls, TlsFiles};
 use crate::node_options::Node;
 use crate::policy::Policy;
 use crate::round::pool::Pool;
@@ -373,7 +373,7 @@ impl MastersBuilder {
 /// What `CLIENT LIST` shows of the connections of one pool, on each of its masters: so one sees who lists other masters.
 /// Its id is drawn apart from the client's, which is a part of its owners.
 fn connection_name(masters: usize) -> Arc<str> {
-    format!("multilock:{}:{masters}", Chance::from_host().uuid()).into()
+    format!("{POOL}{}:{masters}", Chance::from_host().uuid()).into()
 }
 
 /// Starts a pool and waits until it can be used.

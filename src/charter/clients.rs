@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::commands::POOL;
 use crate::error::Objection;
+use crate::node::{ClientLine, POOL};
 
 /// What a connection may have run last that has told its charter: scripts, and what keeps it up. One that has not run
 /// anything of that yet tells its charter before it asks for anything.
@@ -20,42 +20,30 @@ const OURS: [&str; 7] = [
 /// What `CLIENT LIST` says against a reset. `own` and `id` are how the connection is called that has asked, and its number
 /// where the server says it: where that is not in it, nor need be the names of others.
 pub(super) fn objections(list: &str, own: &str, id: Option<i64>) -> Vec<Objection> {
-    let lines: Vec<Line> = list.lines().map(Line).collect();
+    let lines: Vec<ClientLine> = ClientLine::all(list).collect();
     let is_own =
-        |line: &Line| line.get("name") == own && id.is_none_or(|id| line.get("id") == id.to_string());
+        |line: &ClientLine| line.get("name") == own && id.is_none_or(|id| line.get("id") == id.to_string());
     if !lines.iter().any(is_own) {
         let error = "it does not show the name of the connection that asks; allow CLIENT SETNAME";
         return vec![Objection::ClientsHidden {
             error: error.to_owned(),
         }];
     }
-    lines.iter().filter_map(Line::objection).collect()
+    lines.iter().filter_map(objection).collect()
 }
 
-/// One line: `id=3 addr=127.0.0.1:1234 name= …`.
-struct Line<'a>(&'a str);
-
-impl<'a> Line<'a> {
-    fn get(&self, field: &str) -> &'a str {
-        let mut words = self.0.split(' ').filter_map(|word| word.split_once('='));
-        words
-            .find(|(name, _)| *name == field)
-            .map_or("", |(_, value)| value)
+fn objection(line: &ClientLine) -> Option<Objection> {
+    let address: Arc<str> = line.get("addr").into();
+    let (name, library, command) = (line.get("name"), line.get("lib-name"), line.get("cmd"));
+    if name.starts_with(POOL) || library == "multilock" && name.is_empty() {
+        return Some(Objection::Connected { address });
     }
-
-    fn objection(&self) -> Option<Objection> {
-        let address: Arc<str> = self.get("addr").into();
-        let (name, library, command) = (self.get("name"), self.get("lib-name"), self.get("cmd"));
-        if name.starts_with(POOL) || library == "multilock" && name.is_empty() {
-            return Some(Objection::Connected { address });
-        }
-        // Its user may be one that is denied a name.
-        let may_be_ours = name.is_empty() && library.is_empty() && OURS.contains(&command);
-        may_be_ours.then(|| Objection::Nameless {
-            address,
-            command: command.into(),
-        })
-    }
+    // Its user may be one that is denied a name.
+    let may_be_ours = name.is_empty() && library.is_empty() && OURS.contains(&command);
+    may_be_ours.then(|| Objection::Nameless {
+        address,
+        command: command.into(),
+    })
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@ use crate::protocol::keys::{CHARTER, CLIENT, MASTERS};
 /// How the names of connections begin that belong to an operator's question and to no client.
 pub(super) const TALK: &str = "multilock-charter:";
 
-/// How the names of clients' connections begin.
-pub(super) const POOL: &str = "multilock:";
-
 const RAISE: &str = include_str!("../../lua/charter.lua");
 const TAKE_AWAY: &str = include_str!("../../lua/uncharter.lua");
 

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::redis::address::{Address, NodeUrl};
+pub(crate) use self::redis::client_list::{ClientLine, POOL};
 pub(crate) use self::redis::examine::Examined;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;

@@ -1,6 +1,7 @@
 //! A real Redis server: its address, the set-up of a connection, what it tells of itself, and the bytes between.
 
 pub(super) mod address;
+pub(super) mod client_list;
 pub(super) mod examine;
 mod happy_eyeballs;
 mod info;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use multilock::sim::Direction;
 use multilock::{Closing, Owner, Policy, Unlocked};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::{Ask, force, leave};
 use crate::plan::{Class, Plan, ms};
@@ -390,7 +390,10 @@ async fn who_is_not_polled_gives_up_what_was_passed_to_it() {
     sleep(ms(5)).await;
     hand_on(&scene, 0, mine).await;
     let begun = Instant::now();
-    let rival = scene.lock(1, waiting()).await;
+    // Else it would be renewed for ever.
+    let Ok(rival) = timeout(LEASE * 2, scene.lock(1, waiting())).await else {
+        violated("progress", "who is not polled keeps what was passed to it");
+    };
     in_time(begun, LEASE / 3 + ms(1050));
     scene.leave(1, rival).await;
     let mine = next.await;

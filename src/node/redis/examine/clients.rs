@@ -1,29 +1,27 @@
 //! The connections of this crate's clients to a server, by their names.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::examination::ClientConnection;
+use crate::node::redis::client_list::{ClientLine, POOL};
 
 /// Of an answer to CLIENT LIST, those to this database.
 pub(super) fn read(list: &str, db: i64) -> Vec<ClientConnection> {
-    list.lines().filter_map(|line| connection(line, db)).collect()
+    ClientLine::all(list)
+        .filter_map(|line| connection(&line, db))
+        .collect()
 }
 
-fn connection(line: &str, db: i64) -> Option<ClientConnection> {
-    let words = line.split(' ').filter_map(|word| word.split_once('='));
-    let words: HashMap<&str, &str> = words.collect();
-    let (pool, masters) = words.get("name")?.strip_prefix("multilock:")?.split_once(':')?;
-    let seconds = |name: &str| {
-        let seconds = words.get(name).and_then(|seconds| seconds.parse().ok());
-        Duration::from_secs(seconds.unwrap_or(0))
-    };
+fn connection(line: &ClientLine, db: i64) -> Option<ClientConnection> {
+    let (pool, masters) = line.get("name").strip_prefix(POOL)?.split_once(':')?;
+    let seconds = |field: &str| Duration::from_secs(line.get(field).parse().unwrap_or(0));
     // One that does not tell may well be of this one.
-    let is_here = words.get("db").is_none_or(|told| *told == db.to_string());
+    let its_db = line.get("db");
+    let is_here = its_db.is_empty() || its_db == db.to_string();
     let client = ClientConnection {
         pool: pool.to_owned(),
         masters: masters.parse().ok()?,
-        address: words.get("addr").copied().unwrap_or_default().to_owned(),
+        address: line.get("addr").to_owned(),
         age: seconds("age"),
         idle: seconds("idle"),
     };
