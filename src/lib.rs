@@ -45,13 +45,13 @@ mod set_guard;
 #[cfg(feature = "test-util")]
 pub mod sim;
 mod status;
+mod stored_charter;
 mod time;
 mod token;
 mod votes;
 
 pub use builder::MastersBuilder;
 pub use capabilities::Capabilities;
-pub use charter::{Charter, CharterState, NodeCharter};
 pub use closing::{Closed, Closing};
 pub use config::Quarantine;
 pub use credentials::{BoxError, Credentials};
@@ -75,6 +75,7 @@ pub use policy::Policy;
 pub use set::{LockSet, LockSetError, RunSetError};
 pub use set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 pub use status::{NodeConnection, NodeStatus, Status};
+pub use stored_charter::{Charter, CharterState, NodeCharter};
 pub use token::FencingToken;
 /// What [`Node::tls`] takes is of this version.
 #[cfg(feature = "rustls")]

@@ -37,6 +37,19 @@ impl Policy {
         }
     }
 
+    /// How many of `nodes` masters may vote although they may have forgotten who holds: every quorum still meets every
+    /// other one in a master that remembers. Where more than these are in quarantine, none of them has a vote.
+    ///
+    /// ```
+    /// use multilock::Policy;
+    /// assert_eq!(Policy::RedLock.forgetful_allowed(5), 0);
+    /// assert_eq!(Policy::RedLock.forgetful_allowed(4), 1);
+    /// assert_eq!(Policy::MultiLock.forgetful_allowed(5), 2);
+    /// ```
+    pub const fn forgetful_allowed(self, nodes: usize) -> usize {
+        forgetful_allowed(self.needed(nodes), nodes)
+    }
+
     /// The grants needed over `nodes` masters, refused when two holders could both have them.
     #[inline]
     pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {

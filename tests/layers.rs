@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 20] = [
         "client_label",
         "policy",
     ],
-    &["status", "examination"],
+    &["status", "examination", "stored_charter"],
     &["events"],
     &["protocol"],
     &["node"],

@@ -2,8 +2,8 @@
 
 use redis::Cmd;
 
-use super::stored::NodeCharter;
 use crate::protocol::keys::{CHARTER, CLIENT, MASTERS};
+use crate::stored_charter::NodeCharter;
 
 /// How the names of connections begin that belong to an operator's question and to no client.
 pub(super) const TALK: &str = "multilock-charter:";
@@ -13,12 +13,6 @@ const TAKE_AWAY: &str = include_str!("../../lua/uncharter.lua");
 
 /// So many places of its table a master looks at in one step, during which it serves nobody else.
 const STEP: usize = 1_000;
-
-pub(super) fn get(key: &str) -> Cmd {
-    let mut get = redis::cmd("GET");
-    get.arg(key);
-    get
-}
 
 /// `lua/uncharter.lua`: takes the charter away where this text stands, until the master's clock shows so much.
 pub(super) fn take_away(text: &str, latest_us: u64) -> Cmd {
@@ -35,12 +29,6 @@ pub(super) fn put_back(charter: &NodeCharter, listed: usize) -> Cmd {
     eval.arg(ms(charter.longest)).arg(ms(charter.in_force));
     eval.arg(listed).arg("0").arg(charter.raised_by.as_deref());
     eval
-}
-
-pub(super) fn client_list() -> Cmd {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    list
 }
 
 /// One step through the hashes, which locks are.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::commands;
-use super::master::{Master, text, unexpected};
-use crate::client_label;
+use super::master::Master;
+use super::scan::step;
 use crate::error::{NodeError, Objection};
+use crate::node::questions::{text, unexpected};
 
 /// So many of them are named; there may be more.
 const NAMED: usize = 20;
@@ -41,40 +42,6 @@ pub(super) async fn longer_than(free: Duration, master: &Master) -> Result<Vec<O
         }
         cursor = next;
     }
-}
-
-/// What clients call themselves on this master. Some of them may have ended within the last minutes.
-pub(super) async fn labels(master: &Master) -> Result<Vec<String>, NodeError> {
-    let mut labels = Vec::new();
-    let mut cursor = b"0".to_vec();
-    loop {
-        let (next, keys) = step(master, &commands::next_labels(&cursor)).await?;
-        for key in keys {
-            // It may have been taken back meanwhile.
-            let label = master.text_under(&String::from_utf8_lossy(&key)).await?;
-            labels.extend(client_label::told(&label).map(|label| label.to_string()));
-        }
-        if next == b"0" || labels.len() >= NAMED {
-            return Ok(labels);
-        }
-        cursor = next;
-    }
-}
-
-/// The next cursor, and the keys of one step.
-async fn step(master: &Master, scan: &Cmd) -> Result<(Vec<u8>, Vec<Vec<u8>>), NodeError> {
-    let bytes = |value: &Value| match value {
-        Value::BulkString(bytes) => Some(bytes.clone()),
-        _ => None,
-    };
-    let answer = master.answer(scan).await?;
-    if let Value::Array(parts) = &answer
-        && let [cursor, Value::Array(keys)] = parts.as_slice()
-        && let Some(cursor) = bytes(cursor)
-    {
-        return Ok((cursor, keys.iter().filter_map(bytes).collect()));
-    }
-    Err(unexpected("SCAN", &answer))
 }
 
 enum Life {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use super::master::{Master, Stored, text, unexpected};
-use super::{clients, commands, leases};
+use super::master::{Master, Stored};
+use super::{clients, leases};
 use crate::config::{Config, Quarantine};
 use crate::error::{NodeError, Objection};
-use crate::node::Peer;
+use crate::node::{Peer, questions};
 use crate::time::rounded::Rounded;
 use crate::time::validity::outlived;
 
@@ -61,10 +61,10 @@ pub(super) struct Told {
 async fn look(master: &Master, rules: Rules) -> Result<Told, NodeError> {
     let peer = master.introduction().await?;
     let stored = master.stored().await?;
-    let mut in_use = match master.answer(&commands::client_list()).await {
-        Ok(list) => match text(&list) {
+    let mut in_use = match master.answer(&questions::client_list()).await {
+        Ok(list) => match questions::text(&list) {
             Some(list) => clients::objections(&list, master.name(), master.client_id()),
-            None => return Err(unexpected("CLIENT LIST", &list)),
+            None => return Err(questions::unexpected("CLIENT LIST", &list)),
         },
         Err(NodeError::Unfit(denied)) => vec![Objection::ClientsHidden {
             error: denied.to_string(),

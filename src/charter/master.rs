@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::commands;
-use super::stored::NodeCharter;
 use crate::error::NodeError;
-use crate::node::{Peer, Server, Session};
+use crate::node::{Peer, Server, Session, questions};
 use crate::protocol::keys::{CHARTER, MASTERS};
+use crate::stored_charter::NodeCharter;
 
 pub(super) struct Master {
     pub(super) label: Arc<str>,
@@ -68,10 +67,7 @@ impl Master {
 
     /// What its clock shows, in microseconds since 1970.
     pub(super) async fn clock_us(&self) -> Result<u64, NodeError> {
-        let time = self.answer(&redis::cmd("TIME")).await?;
-        let read = redis::from_redis_value::<(u64, u64)>(time);
-        let (seconds, us) = read.map_err(|error| NodeError::Unavailable(error.to_string()))?;
-        Ok(seconds.saturating_mul(1_000_000).saturating_add(us))
+        questions::clock_us(&self.answer(&redis::cmd("TIME")).await?)
     }
 
     pub(super) async fn stored(&self) -> Result<Stored, NodeError> {
@@ -85,21 +81,9 @@ impl Master {
 
     /// What stands under a key; nothing where there is none.
     pub(super) async fn text_under(&self, key: &str) -> Result<String, NodeError> {
-        match self.answer(&commands::get(key)).await? {
+        match self.answer(&questions::get(key)).await? {
             Value::Nil => Ok(String::new()),
-            other => text(&other).ok_or_else(|| unexpected("GET", &other)),
+            other => questions::text(&other).ok_or_else(|| questions::unexpected("GET", &other)),
         }
     }
-}
-
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
-}
-
-pub(super) fn unexpected(command: &str, value: &Value) -> NodeError {
-    NodeError::Unavailable(format!("unexpected answer to {command}: {value:?}"))
 }

@@ -3,12 +3,11 @@
 
 mod clients;
 mod commands;
+mod labels;
 mod leases;
 mod look;
 mod master;
 mod read;
 mod reset;
-mod stored;
+mod scan;
 mod take_away;
-
-pub use self::stored::{Charter, CharterState, NodeCharter};

@@ -6,9 +6,9 @@ use futures::future::join_all;
 
 use super::commands::TALK;
 use super::master::Master;
-use super::stored::Charter;
 use crate::builder::MastersBuilder;
 use crate::error::ConnectError;
+use crate::stored_charter::Charter;
 use crate::time::random::Chance;
 
 impl MastersBuilder {

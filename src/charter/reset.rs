@@ -22,12 +22,13 @@
 
 use std::sync::Arc;
 
+use super::labels::labels;
 use super::look::{Rules, Told, look_at_all, objections};
 use super::master::{Master, Stored};
-use super::stored::Charter;
-use super::take_away::{labels, take_away};
+use super::take_away::take_away;
 use crate::builder::MastersBuilder;
 use crate::error::{NodeError, ResetError};
+use crate::stored_charter::Charter;
 
 impl MastersBuilder {
     /// Takes away what clients have agreed upon of leases that are longer than 30 s, on all masters, so that a master that is

@@ -7,12 +7,14 @@ use futures::future::join_all;
 use redis::Value;
 use tokio::time::sleep;
 
+use super::commands;
+use super::labels::labels;
 use super::look::{Objections, Rules, look_at_all, objections};
-use super::master::{Master, Stored, unexpected};
-use super::stored::NodeCharter;
-use super::{commands, leases};
+use super::master::{Master, Stored};
 use crate::error::{NodeError, Objection, ResetError};
 use crate::events::log;
+use crate::node::questions::unexpected;
+use crate::stored_charter::NodeCharter;
 
 /// How often a master is asked to store again what it had, and how long in between after the second time.
 const ATTEMPTS: u32 = 3;
@@ -33,13 +35,14 @@ pub(super) async fn take_away(
         log::charter_lowered(longest);
         return Ok(());
     }
-    let labels = labels(&masters, &against).await;
     let putting_back = masters.iter().zip(&stored).map(async |(master, stored)| {
         let failed = put_back(master, &stored.charter, masters.len()).await.err();
         failed.map(|error| (Arc::clone(&master.label), error))
     });
     let missing: Vec<_> = join_all(putting_back).await.into_iter().flatten().collect();
     log::charter_put_back(against.len(), missing.len());
+    // Not before: until then masters lack what clients rely upon.
+    let labels = labels(&masters, &against).await;
     Err(ResetError::PutBack {
         objections: against,
         labels,
@@ -119,19 +122,4 @@ async fn put_back(master: &Master, stood: &NodeCharter, listed: usize) -> Result
         answer = master.open_again().await.answer(&command).await;
     }
     answer.map(drop)
-}
-
-/// What clients call themselves, on the masters where some are connected.
-pub(super) async fn labels(masters: &[Master], against: &Objections) -> Vec<String> {
-    let sees = |master: &&Master| {
-        let is_client = |objection: &Objection| matches!(objection, Objection::Connected { .. });
-        let mut here = against.iter().filter(|(node, _)| *node == master.label);
-        here.any(|(_, objection)| is_client(objection))
-    };
-    let told = masters.iter().filter(sees).map(leases::labels);
-    let told = join_all(told).await.into_iter().flatten();
-    let mut labels: Vec<String> = told.flatten().collect();
-    labels.sort_unstable();
-    labels.dedup();
-    labels
 }

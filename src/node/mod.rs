@@ -32,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) use self::redis::address::{Address, NodeUrl};
 pub(crate) use self::redis::client_list::{ClientLine, POOL};
 pub(crate) use self::redis::examine::Examined;
+pub(crate) use self::redis::questions;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;

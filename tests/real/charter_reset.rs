@@ -10,6 +10,8 @@ use multilock::{
     Charter, CharterState, Closing, LockError, Masters, MastersBuilder, Objection, Quarantine, ResetError,
 };
 use redis::FromRedisValue;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(300);
@@ -422,6 +424,37 @@ async fn with_something_in_between(
     resetting.await.expect("no panic")
 }
 
+/// What one server has been asked since.
+struct Monitor(BufReader<TcpStream>);
+
+impl Monitor {
+    async fn of(server: &Server) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port()))
+            .await
+            .expect("runs");
+        stream.write_all(b"MONITOR\r\n").await.expect("takes it");
+        let mut lines = BufReader::new(stream);
+        let mut begun = String::new();
+        lines.read_line(&mut begun).await.expect("answers");
+        assert_eq!(begun, "+OK\r\n");
+        Self(lines)
+    }
+
+    /// All of it until now.
+    async fn told(self, server: &Server) -> Vec<String> {
+        server.command(&["ECHO", "until now"]).await;
+        let mut lines = self.0.lines();
+        let mut told = Vec::new();
+        while let Some(line) = lines.next_line().await.expect("answers") {
+            if line.ends_with("\"until now\"") {
+                return told;
+            }
+            told.push(line);
+        }
+        panic!("the server has ended: {told:#?}");
+    }
+}
+
 #[tokio::test]
 async fn who_comes_in_between_has_it_put_back() {
     let servers = servers().await;
@@ -432,6 +465,7 @@ async fn who_comes_in_between_has_it_put_back() {
     away.cut().await;
     let urls = [servers[0].url(), servers[1].url(), away.url()];
     let mut client = None;
+    let asked = Monitor::of(&servers[0]).await;
     let reset_meanwhile = with_something_in_between(&servers, async || {
         client = Some(
             builder(&urls)
@@ -453,6 +487,14 @@ async fn who_comes_in_between_has_it_put_back() {
     for server in &servers {
         assert_eq!(ask::<String>(server, &["GET", CHARTER]).await, text);
     }
+    // While the charter is away a master must not be started again: what clients call themselves is asked for afterwards.
+    let asked = asked.told(&servers[0]).await;
+    let first = |word: &str| asked.iter().position(|line| line.contains(word));
+    let (put_back, looked) = (
+        first("\"EVAL\" \"-- charter: raise"),
+        first("\"multilock_client:*\""),
+    );
+    assert!(put_back.is_some() && put_back < looked, "{asked:#?}");
     client.expect("connected").close(Closing::Release).await;
 }
 

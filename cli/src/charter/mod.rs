@@ -101,12 +101,10 @@ async fn reset(args: &CharterArgs, builder: MastersBuilder) -> Result<u8, Failur
     }
     let before = builder.reset_charter().await?;
     let free = Rough(before.free);
-    let stood = before.nodes.iter().filter_map(|(_, told)| told.as_ref().ok());
-    let longest = stood.map(|stored| stored.longest).max().unwrap_or_default();
     print(&if before.state() == CharterState::Nothing {
         format!("nothing stood there: leases of up to {free} need no agreement\n")
     } else {
-        let longest = Rough(longest);
+        let longest = Rough(before.longest());
         format!("lowered from {longest} to {free}, which need no agreement\n")
     })?;
     Ok(0)

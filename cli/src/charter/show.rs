@@ -6,6 +6,7 @@ use comfy_table::{Table, presets};
 use multilock::{Charter, CharterState, NodeCharter, NodeError};
 use serde_json::{Value, json};
 
+use crate::report::ms;
 use crate::say::Rough;
 
 /// In one line.
@@ -84,8 +85,4 @@ pub(super) fn as_json(charter: &Charter) -> Value {
         "free_ms": ms(charter.free),
         "nodes": nodes.collect::<Vec<_>>(),
     })
-}
-
-fn ms(lease: Duration) -> u64 {
-    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }

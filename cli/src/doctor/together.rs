@@ -29,9 +29,7 @@ fn too_few(masters: &[Examination]) -> Option<Finding> {
     let needed = Policy::RedLock.needed(masters.len());
     let usable: Vec<&ServerFacts> = masters.iter().filter_map(usable).collect();
     let forgetful = usable.iter().filter(|facts| !facts.quarantine.is_zero()).count();
-    // So many may vote although they remember nothing, because every other quorum has one with them that does.
-    let borne = (2 * needed).saturating_sub(masters.len() + 1);
-    let voting = if forgetful > borne {
+    let voting = if forgetful > Policy::RedLock.forgetful_allowed(masters.len()) {
         usable.len() - forgetful
     } else {
         usable.len()

@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::info::Info;
 use super::pipeline::Pipe;
-use super::setup::ask;
+use super::questions::{ask, clock_us, text, unexpected};
 use super::uptime::Uptime;
 use crate::error::NodeError;
 use crate::node::Identity;
@@ -53,46 +53,10 @@ pub(super) fn identity(info: &Info<'_>, uptime: &Uptime) -> Identity {
     }
 }
 
-/// An answer that is a text.
-pub(super) fn text(answer: &Value) -> Option<String> {
-    match answer {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
-}
-
-/// The answer to TIME in microseconds since 1970; zero where that cannot be.
-pub(super) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
-    match answer {
-        Value::Array(parts) => Ok(microseconds(parts).unwrap_or(0)),
-        other => Err(unexpected("TIME", other)),
-    }
-}
-
-/// Seconds and microseconds.
-fn microseconds(parts: &[Value]) -> Option<u64> {
-    let digits = |part: &Value| match part {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse::<u64>().ok(),
-        _ => None,
-    };
-    digits(parts.first()?)?
-        .checked_mul(1_000_000)?
-        .checked_add(digits(parts.get(1)?)?)
-}
-
 /// What the server says that it is, where INFO does not.
 async fn role(pipe: &Pipe) -> Option<String> {
     match pipe.ask(&redis::cmd("ROLE")).await {
-        Ok(Value::Array(parts)) => match parts.into_iter().next()? {
-            Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-            Value::SimpleString(text) => Some(text),
-            _ => None,
-        },
+        Ok(Value::Array(parts)) => text(parts.first()?),
         _ => None,
     }
-}
-
-fn unexpected(command: &str, value: &Value) -> NodeError {
-    NodeError::Unavailable(format!("unexpected answer to {command}: {value:?}"))
 }

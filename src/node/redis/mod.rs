@@ -7,6 +7,7 @@ mod happy_eyeballs;
 mod info;
 mod introduction;
 mod pipeline;
+pub(crate) mod questions;
 mod refresh;
 pub(super) mod resp;
 pub(super) mod server;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::Pipe;
+use super::questions::{ask, in_time};
 use super::server::Server;
-use super::setup::judge;
 use crate::error::NodeError;
 use crate::node::{Listener, Peer};
 use crate::protocol::fault::Fault;
-use crate::time::rounded::Rounded;
 
 /// Logged in, and nothing more: nothing was judged, marked or loaded, and no other connection was ended. It ends with
 /// this value.
@@ -29,11 +28,7 @@ pub(crate) struct Session {
 impl Server {
     /// Opens a session, in the connect timeout.
     pub(crate) async fn session(&self) -> Result<Session, NodeError> {
-        let within = self.connect_timeout;
-        timeout(within, self.log_in_apart()).await.unwrap_or_else(|_| {
-            let late = format!("no answer within {}", Rounded(within));
-            Err(NodeError::Unavailable(late))
-        })
+        in_time(self.connect_timeout, self.log_in_apart()).await
     }
 
     async fn log_in_apart(&self) -> Result<Session, NodeError> {
@@ -61,18 +56,11 @@ impl Session {
 
     /// The same within so long, and what an error says of the server.
     pub(crate) async fn answer(&self, command: &Cmd, within: Duration) -> Result<Value, NodeError> {
-        let answered = timeout(within, self.ask(command)).await;
-        answered.map_err(|_| late(within))?.map_err(judge)
+        in_time(within, ask(&self.pipe, command)).await
     }
 
     /// Who the server is, and for how long it has remembered; refused, where it will not do as a master.
     pub(crate) async fn introduction(&self, server: &Server) -> Result<Peer, NodeError> {
-        let within = server.connect_timeout;
-        let introduced = timeout(within, server.introduce(&self.pipe, self.resp3)).await;
-        introduced.map_err(|_| late(within))?
+        in_time(server.connect_timeout, server.introduce(&self.pipe, self.resp3)).await
     }
-}
-
-fn late(within: Duration) -> NodeError {
-    NodeError::Unavailable(format!("no answer within {}", Rounded(within)))
 }

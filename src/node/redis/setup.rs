@@ -1,12 +1,13 @@
 //! How a connection introduces itself to a server.
 
 use futures::future::join_all;
-use redis::{Cmd, RedisConnectionInfo, Value};
+use redis::{Cmd, RedisConnectionInfo};
 
 use super::pipeline::Pipe;
+use super::questions::{ask, judge};
 use crate::credentials::Credentials;
 use crate::error::{NodeError, Unfit};
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::Fault;
 
 /// The user whose password a URL without a user gives.
 const DEFAULT_USER: &str = "default";
@@ -124,26 +125,6 @@ fn has_part(text: &str, secret: &str) -> bool {
     parts.any(|part| text.contains(&part.iter().collect::<String>()))
 }
 
-/// Asks what has to be answered before the server can be used.
-pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
-    pipe.ask(command).await.map_err(judge)
-}
-
-/// Whether somebody has to change a configuration before the server can be used.
-pub(super) fn judge(fault: Fault) -> NodeError {
-    match fault {
-        Fault::Server {
-            class: Class::Denied | Class::LoggedOut,
-            error,
-        } => Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into(),
-        Fault::Server { error, .. } => NodeError::Unavailable(error.to_string()),
-        other => NodeError::Unavailable(other.vote().to_string()),
-    }
-}
-
 /// Whether a server or a proxy says that it knows no HELLO, or not this version of the protocol, as opposed to that
 /// it does not let us in.
 fn speaks_no_resp3(fault: &Fault) -> bool {
@@ -163,6 +144,7 @@ fn speaks_no_resp3(fault: &Fault) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::fault::Class;
     use proptest::prelude::*;
 
     fn said(user: Option<&str>, password: &str, error: &str) -> String {

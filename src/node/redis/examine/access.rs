@@ -4,8 +4,8 @@ use futures::future::join_all;
 use redis::{Cmd, Value};
 
 use crate::examination::{Denial, DeniedCommand};
-use crate::node::redis::introduction::text;
 use crate::node::redis::pipeline::Pipe;
+use crate::node::redis::questions::text;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
 use crate::protocol::fault::{Class, Fault};

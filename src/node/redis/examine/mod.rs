@@ -7,15 +7,14 @@ mod clients;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use tokio::time::timeout;
+use futures::future::FutureExt;
 
 use super::info::Info;
-use super::introduction::{Introduction, clock_us, identity, text};
+use super::introduction::{Introduction, identity};
 use super::pipeline::Pipe;
+use super::questions::{ask, client_list, clock_us, get, in_time, text};
 use super::server::{NOBODY, Server, end, mark_of, refuse};
 use super::session::Session;
-use super::setup::ask;
 use super::uptime::Uptime;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
@@ -23,8 +22,8 @@ use crate::examination::{ClientConnection, ServerFacts};
 use crate::node::{Identity, Memory};
 use crate::protocol::keys::{CHARTER, MASTERS};
 use crate::protocol::{calls, permissions};
+use crate::stored_charter::NodeCharter;
 use crate::time::clock::Clock;
-use crate::time::rounded::Rounded;
 
 /// How often the clock is read; the quickest answer counts.
 const READINGS: usize = 5;
@@ -55,8 +54,7 @@ impl Server {
     }
 
     async fn list_clients(&self, pipe: &Pipe) -> Result<Vec<ClientConnection>, NodeError> {
-        let mut list = redis::cmd("CLIENT");
-        let list = ask(pipe, list.arg("LIST")).await?;
+        let list = ask(pipe, &client_list()).await?;
         let db = self.address.info.redis_settings().db();
         Ok(clients::read(&text(&list).unwrap_or_default(), db))
     }
@@ -103,21 +101,13 @@ impl Server {
         let enabled = settings.get("appendonly").map(|value| value == "yes");
         facts.append_only = facts.append_only.or(enabled);
         facts.append_fsync = settings.get("appendfsync").cloned();
-        facts.longest_lease = get_text(session, CHARTER).await.and_then(|charter| {
-            let longest = charter.split(' ').next()?.parse().ok()?;
-            Some(Duration::from_millis(longest))
-        });
-        let masters = get_text(session, MASTERS).await;
-        facts.masters = masters.and_then(|masters| masters.parse().ok());
+        let charter = stands(session, CHARTER).await;
+        let masters = stands(session, MASTERS).await.unwrap_or_default();
+        let stored = NodeCharter::parse(charter.as_deref().unwrap_or_default(), &masters);
+        facts.longest_lease = charter.map(|_| stored.longest);
+        facts.masters = stored.masters.and_then(|masters| usize::try_from(masters).ok());
         facts.clients = self.list_clients(&session.pipe).await.ok();
     }
-}
-
-async fn in_time<T>(within: Duration, asking: BoxFuture<'_, Result<T, NodeError>>) -> Result<T, NodeError> {
-    timeout(within, asking).await.unwrap_or_else(|_| {
-        let late = format!("no answer within {}", Rounded(within));
-        Err(NodeError::Unavailable(late))
-    })
 }
 
 /// What INFO alone tells.
@@ -151,9 +141,8 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
     }
 }
 
-async fn get_text(session: &Session, key: &str) -> Option<String> {
-    let mut get = redis::cmd("GET");
-    text(&session.ask(get.arg(key)).await.ok()?)
+async fn stands(session: &Session, key: &str) -> Option<String> {
+    text(&session.ask(&get(key)).await.ok()?)
 }
 
 /// How far the server's clock is ahead of this host's, in microseconds, and the round trip in which it was read.

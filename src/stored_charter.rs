@@ -91,8 +91,15 @@ impl Charter {
         }
     }
 
-    /// The longest lease that any master tells of.
-    pub(crate) fn longest(&self) -> Duration {
+    /// The longest lease that any master tells of. Zero where nothing stands.
+    ///
+    /// ```
+    /// # fn show(charter: &multilock::Charter) {
+    /// let rest = charter.longest().max(charter.free);
+    /// println!("a master that is started again has no vote for {rest:?} and the drift of its clock");
+    /// # }
+    /// ```
+    pub fn longest(&self) -> Duration {
         let told = self.nodes.iter().filter_map(|(_, told)| told.as_ref().ok());
         told.map(|node| node.longest).max().unwrap_or_default()
     }

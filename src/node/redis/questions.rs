@@ -1,0 +1,85 @@
+//! What more than one asks a server as it is, and how its answers are read.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use super::pipeline::Pipe;
+use crate::error::{NodeError, Unfit};
+use crate::protocol::fault::{Class, Fault};
+use crate::time::rounded::Rounded;
+
+/// What stands under a key.
+pub(crate) fn get(key: &str) -> Cmd {
+    let mut get = redis::cmd("GET");
+    get.arg(key);
+    get
+}
+
+/// Whose connections the server has: [`ClientLine`](super::client_list::ClientLine)s.
+pub(crate) fn client_list() -> Cmd {
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    list
+}
+
+/// The server's answer, and what an error says of the server.
+pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
+    pipe.ask(command).await.map_err(judge)
+}
+
+/// Whether somebody has to change a configuration before the server can be used.
+pub(super) fn judge(fault: Fault) -> NodeError {
+    match fault {
+        Fault::Server {
+            class: Class::Denied | Class::LoggedOut,
+            error,
+        } => Unfit::Denied {
+            error: error.to_string(),
+        }
+        .into(),
+        Fault::Server { error, .. } => NodeError::Unavailable(error.to_string()),
+        other => NodeError::Unavailable(other.vote().to_string()),
+    }
+}
+
+/// The same for all that has so long.
+pub(super) async fn in_time<T>(
+    within: Duration,
+    asking: impl Future<Output = Result<T, NodeError>>,
+) -> Result<T, NodeError> {
+    timeout(within, asking).await.unwrap_or_else(|_| {
+        let late = format!("no answer within {}", Rounded(within));
+        Err(NodeError::Unavailable(late))
+    })
+}
+
+/// An answer that is a text.
+pub(crate) fn text(answer: &Value) -> Option<String> {
+    match answer {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The answer to TIME in microseconds since 1970; zero where that cannot be.
+pub(crate) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
+    match answer {
+        Value::Array(parts) => Ok(microseconds(parts).unwrap_or(0)),
+        other => Err(unexpected("TIME", other)),
+    }
+}
+
+/// Seconds and microseconds.
+fn microseconds(parts: &[Value]) -> Option<u64> {
+    let number = |part: &Value| text(part)?.parse::<u64>().ok();
+    number(parts.first()?)?
+        .checked_mul(1_000_000)?
+        .checked_add(number(parts.get(1)?)?)
+}
+
+pub(crate) fn unexpected(command: &str, answer: &Value) -> NodeError {
+    NodeError::Unavailable(format!("unexpected answer to {command}: {answer:?}"))
+}
