@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use multilock::sim::{Cluster, Direction};
+use multilock::sim::{Cluster, Direction, Master};
 use multilock::{Masters, Policy, Quarantine};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -18,7 +18,11 @@ const LEASE: Duration = ms(20_000);
 
 /// Clients that are a millisecond away from every master.
 async fn near(clients: usize) -> Scene {
-    let mut plan = plan(Class::Calm, LEASE);
+    near_in(Class::Calm, clients).await
+}
+
+async fn near_in(class: Class, clients: usize) -> Scene {
+    let mut plan = plan(class, LEASE);
     plan.clients = clients;
     let scene = Scene::open(plan).await;
     for master in scene.masters() {
@@ -372,4 +376,94 @@ async fn a_release_that_is_announced_while_it_asks_is_noticed() {
     let begun = Instant::now();
     waits.await.expect("no panic").expect("granted");
     in_time(begun, ms(500));
+}
+
+fn step(master: &Master, by_ms: i64) {
+    let by = ms(by_ms.unsigned_abs());
+    if by_ms < 0 {
+        master.set_clock_back(by);
+    } else {
+        master.set_clock_forward(by);
+    }
+}
+
+/// Six wait for a name, and the clocks of so many of three masters step before it is released. In which order they get
+/// in, and the longest time from one to the next.
+async fn where_clocks_step(stepped: usize, by_ms: i64) -> (Vec<usize>, Duration) {
+    // A quorum's clocks are outside of what locks can bear.
+    let class = if stepped > 1 { Class::Reckless } else { Class::Calm };
+    let scene = near_in(class, 7).await;
+    let mine = scene.lock(0, waiting()).await;
+    let entered: Arc<Mutex<Vec<(usize, Instant)>>> = Arc::default();
+    let mut tasks = Vec::new();
+    for client in 1..7 {
+        let (world, seat, entered) = (
+            Arc::clone(&scene.world),
+            Arc::clone(&scene.seats[client]),
+            Arc::clone(&entered),
+        );
+        tasks.push(tokio::spawn(async move {
+            let mine = Ask::new().lease(LEASE).wait(LEASE * 9).of(&world, &seat).await;
+            entered
+                .lock()
+                .expect("not poisoned")
+                .push((client, Instant::now()));
+            sleep(ms(3)).await;
+            leave(&world, client, mine).await;
+        }));
+        sleep(ms(20)).await;
+    }
+    scene
+        .masters()
+        .take(stepped)
+        .for_each(|master| step(master, by_ms));
+    sleep(ms(20)).await;
+    let mut last = Instant::now();
+    scene.leave(0, mine).await;
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let entered = entered.lock().expect("not poisoned").clone();
+    let mut longest = Duration::ZERO;
+    for (_, at) in &entered {
+        longest = longest.max(at.saturating_duration_since(last));
+        last = *at;
+    }
+    if stepped == 1 {
+        // Beyond five minutes it has no vote in fenced locks until somebody sets it right.
+        step(scene.master(0), -by_ms);
+        scene.end().await;
+    }
+    (entered.into_iter().map(|(client, _)| client).collect(), longest)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_changes_no_order() {
+    for by_ms in [1_000, 10_000, 240_000, 360_000] {
+        for by_ms in [by_ms, -by_ms] {
+            let (entered, longest) = where_clocks_step(1, by_ms).await;
+            if entered != [1, 2, 3, 4, 5, 6] || longest > ms(50) {
+                violated("order", &format!("{by_ms} ms: {entered:?}, {longest:?}"));
+            }
+        }
+    }
+}
+
+/// A master whose clock has stepped has no vote for as long as leases can live that the step harms. Without a quorum nobody
+/// gets in for so long, whoever comes first; and then all do.
+#[tokio::test(start_paused = true)]
+async fn clocks_of_a_quorum_that_step_stop_nobody_for_longer_than_a_lease() {
+    for stepped in [2, 3] {
+        for by_ms in [1_000, 10_000] {
+            for by_ms in [by_ms, -by_ms] {
+                let (entered, longest) = where_clocks_step(stepped, by_ms).await;
+                if entered.len() < 6 || longest > LEASE + ms(1000) {
+                    violated(
+                        "no stall",
+                        &format!("{by_ms} ms on {stepped}: {entered:?}, {longest:?}"),
+                    );
+                }
+            }
+        }
+    }
 }
