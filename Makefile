@@ -22,7 +22,10 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 # yields to what talks to servers, which is timed; they are told apart by who starts real servers.
 TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
 ON_SERVERS := chaos examples real
-COMPUTING := $(filter-out $(ON_SERVERS),$(TESTS))
+COMPUTING := $(filter-out $(ON_SERVERS) simulation,$(TESTS))
+# A binary of tests takes four times as long to build where the crate is optimized, and the simulation runs for three
+# times as long where it is not.
+SIMULATION := --test simulation --config profile.dev.package.multilock.opt-level=2
 SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
 
 # The remark comes first, so that the last lines are always the test runners' own.
@@ -45,6 +48,7 @@ test-build: need-cargo
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run
+	@cargo test -q --all-features --no-run $(SIMULATION)
 	@cargo test -q --all-features -p multilock-cli --no-run
 	@cargo test -q -p multilock-model --no-run
 	@cargo test -q -p multilock-loom --no-run
@@ -65,6 +69,7 @@ run-computing:
 	@nice $(MAKE) powerset
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
+	@nice cargo test -q --all-features $(SIMULATION)
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind

@@ -48,7 +48,10 @@ fn readers(master: &Master, name: &str) -> Vec<(String, Duration, Duration)> {
 /// All of a name at the moment, `now` since the run began.
 pub(crate) fn stored(master: &Master, name: &str, now: Duration) -> Stored {
     let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);
-    let mode = mode(master, name);
+    let fields = master.fields(name);
+    let mut pairs = fields.chunks_exact(2);
+    let mode = pairs.find(|pair| pair[0] == MODE).map(|pair| pair[1].clone());
+    let owners = fields.iter().step_by(2).filter(|field| *field != MODE);
     let readers = if mode.is_some() {
         readers(master, name)
     } else {
@@ -61,7 +64,7 @@ pub(crate) fn stored(master: &Master, name: &str, now: Duration) -> Stored {
     });
     Stored {
         name: name.to_owned(),
-        owners: owners(master, name),
+        owners: owners.map(|field| shortened(field)).collect(),
         mode,
         readers: readers.collect(),
         ends: master.time_left(name).map(|left| now + left),
