@@ -1,10 +1,10 @@
-//! S6b: four tasks of ours and four of Redisson's locks want one name, with sections of a millisecond. Theirs are
+//! S6b: four tasks of ours and four of another library's want one name, with sections of a millisecond. Theirs are
 //! stand-ins that send and wait as the originals do, and answer as late as these.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use multilock::{Masters, MultiLock};
+use multilock::Policy;
 
 use super::Bench;
 use crate::client::{Settings, masters};
@@ -12,59 +12,74 @@ use crate::pairs::fresh_name;
 use crate::stats::Durations;
 use crate::summary::Line;
 use crate::support::contest::{Contest, Side, Tally};
-use crate::support::foreign::multi_lock::{self, LockList};
-use crate::support::foreign::{Lock, rlock};
+use crate::support::foreign::rlock::Pace;
+use crate::support::foreign::{Lock, multi_lock, node_redlock, redsync, rlock};
 
 const N: usize = 5;
 
-pub async fn run(bench: &mut Bench) -> Result<()> {
-    one_master(bench).await?;
-    lists(
-        bench,
-        "red_lock",
-        |ours, name| ours.red_lock(name),
-        multi_lock::Client::red_lock,
-    )
-    .await?;
-    lists(
-        bench,
-        "multi_lock",
-        |ours, name| ours.multi_lock(name),
-        multi_lock::Client::multi_lock,
-    )
-    .await
-}
-
-async fn one_master(bench: &mut Bench) -> Result<()> {
-    let (urls, name) = (bench.cluster.urls(1), fresh_name());
-    let ours = masters(&urls, Settings::default()).connect().await?;
-    let theirs = rlock::Client::connect(&urls[0]).await;
-    let lock = || theirs.lock(&name);
-    contest(bench, "rlock", 1, ours.red_lock(&name), lock).await
-}
-
-async fn lists(
-    bench: &mut Bench,
-    id: &str,
-    ours: fn(&Masters, &str) -> MultiLock,
-    theirs: fn(&multi_lock::Client, &str) -> LockList,
-) -> Result<()> {
-    let (urls, name) = (bench.cluster.urls(N), fresh_name());
-    let masters = masters(&urls, Settings::default()).connect().await?;
-    let client = multi_lock::Client::connect(&urls).await;
-    let lock = || theirs(&client, &name);
-    contest(bench, id, N, ours(&masters, &name), lock).await
-}
-
-async fn contest<L: Lock + 'static>(
-    bench: &mut Bench,
-    id: &str,
+/// What stands beside four of ours.
+struct Beside {
+    id: &'static str,
     n: usize,
-    ours: MultiLock,
-    theirs: impl Fn() -> L,
+    ours: Policy,
+}
+
+impl Beside {
+    const fn of(id: &'static str, n: usize, ours: Policy) -> Self {
+        Self { id, n, ours }
+    }
+}
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let one = Beside::of("rlock", 1, Policy::RedLock);
+    let redisson = async |urls: &[String]| rlock::Client::connect(&urls[0]).await;
+    contest(bench, one, redisson, rlock::Client::lock).await?;
+
+    // As no Java program is: it asks the moment that it hears of a release.
+    let hasty = Beside::of("rlock_at_once", 1, Policy::RedLock);
+    let redisson = async |urls: &[String]| rlock::Client::with_pace(&urls[0], Pace::AtOnce).await;
+    contest(bench, hasty, redisson, rlock::Client::lock).await?;
+
+    let redisson = async |urls: &[String]| multi_lock::Client::connect(urls).await;
+    let red_lock = Beside::of("red_lock", N, Policy::RedLock);
+    contest(bench, red_lock, redisson, multi_lock::Client::red_lock).await?;
+    let multi_lock = Beside::of("multi_lock", N, Policy::MultiLock);
+    contest(bench, multi_lock, redisson, multi_lock::Client::multi_lock).await?;
+
+    for (id, n) in [("redsync.n1", 1), ("redsync", N)] {
+        let redsync = async |urls: &[String]| redsync::Client::connect(urls).await;
+        contest(
+            bench,
+            Beside::of(id, n, Policy::RedLock),
+            redsync,
+            redsync::Client::lock,
+        )
+        .await?;
+    }
+    for (id, n) in [("node_redlock.n1", 1), ("node_redlock", N)] {
+        let node = async |urls: &[String]| node_redlock::Client::connect(urls).await;
+        contest(
+            bench,
+            Beside::of(id, n, Policy::RedLock),
+            node,
+            node_redlock::Client::lock,
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+async fn contest<C, L: Lock + 'static>(
+    bench: &mut Bench,
+    Beside { id, n, ours }: Beside,
+    connect: impl AsyncFnOnce(&[String]) -> C,
+    lock: fn(&C, &str) -> L,
 ) -> Result<()> {
+    let (urls, name) = (bench.cluster.urls(n), fresh_name());
+    let masters = masters(&urls, Settings::default()).connect().await?;
+    let client = connect(&urls).await;
+    let contest = Contest::four_and_four(&masters.lock(&name, ours), || lock(&client, &name));
     let time = Duration::from_secs(bench.form(3, 30));
-    let contest = Contest::four_and_four(&ours, theirs);
     // A rule that is broken is a panic there and an error here.
     let running = tokio::spawn(async move { contest.run(time, &[], 0).await });
     let [ours, theirs] = running
