@@ -96,13 +96,13 @@ async fn the_layout_is_redissons() {
         );
         let value = server.command(&["GET", &timeout_of(&owner)]).await;
         assert_eq!(value, redis::Value::BulkString(b"1".into()));
-        // One clock, looked at three times in this order.
+        // One clock, looked at three times in this order. A daemon may set it back by a millisecond meanwhile.
         let lefts = [
             server.pttl(name).await,
             server.pttl(&readers).await,
             server.pttl(&timeout_of(&owner)).await,
         ];
-        assert!(lefts.is_sorted_by(|one, next| one >= next), "{lefts:?}");
+        assert!(lefts.is_sorted_by(|one, next| one + 1 >= *next), "{lefts:?}");
         assert!((10_000..=20_000).contains(&lefts[2]), "{lefts:?}");
 
         let second = lock
