@@ -1,6 +1,5 @@
 //! Every example runs on real servers and says what it is to say; the one about tests is tested here, too.
 
-mod authority;
 mod built;
 mod listed;
 mod said;

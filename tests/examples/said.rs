@@ -1,11 +1,10 @@
 //! What each example says on real masters.
 
-use multilock_test_support::Cluster;
+use multilock_test_support::{Authority, Cluster};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::ChildStdout;
 use tokio::time::{Duration, timeout};
 
-use crate::authority::Authority;
 use crate::built::{example, on, said};
 
 /// Of an example that comes to its end by itself.
@@ -187,7 +186,7 @@ async fn heard(lines: &mut Lines<BufReader<ChildStdout>>, wanted: &str) {
 #[tokio::test]
 async fn an_authority_of_ones_own_is_trusted_and_no_other() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let servers = ours.servers(3).await;
+    let servers = ours.servers(3, "no").await;
     let urls = servers
         .iter()
         .map(|server| format!("rediss://localhost:{}", server.tls_port()));

@@ -1,77 +1,27 @@
 //! TLS: whom a client trusts and what it shows of itself, sessions that are resumed, and what a storm of handshakes costs.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Keep, Server, held_everywhere, in_a_child, is_child, patient, until};
+use crate::support::{Authority, Keep, Server, held_everywhere, in_a_child, is_child, patient, until};
 use futures::future::join_all;
 use multilock::rustls::crypto::ring;
 use multilock::rustls::pki_types::pem::PemObject;
 use multilock::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use multilock::rustls::{ClientConfig, RootCertStore};
 use multilock::{ConnectError, Masters, Node, Unlocked};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use tempfile::TempDir;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// An authority in `ca.pem`, and what it signed for `localhost` (`cert.pem`, `key.pem`) and for a client (`client.pem`,
-/// `client-key.pem`).
-struct Authority(TempDir);
+/// What its clients need of an authority.
+trait Trusted {
+    fn config(&self, identity: bool) -> Arc<ClientConfig>;
+    fn nodes(&self, servers: &[Server], identity: bool) -> Vec<Node>;
+}
 
-impl Authority {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let write = |file: &str, pem: String| fs::write(dir.path().join(file), pem).expect("a file");
-        let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
-        // Or two of them would have the same name, and be told apart by their signatures alone.
-        let name = dir.path().display().to_string();
-        authority.distinguished_name.push(DnType::CommonName, name);
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let certificate = authority.self_signed(&key).expect("a certificate");
-        write("ca.pem", certificate.pem());
-        let issuer = Issuer::new(authority, key);
-        for (name, cert, private) in [
-            ("localhost", "cert.pem", "key.pem"),
-            ("client", "client.pem", "client-key.pem"),
-        ] {
-            let key = KeyPair::generate().expect("a key");
-            let leaf = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
-            write(cert, leaf.signed_by(&key, &issuer).expect("a certificate").pem());
-            write(private, key.serialize_pem());
-        }
-        Self(dir)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.file(name).to_str().expect("UTF-8").to_owned()
-    }
-
-    /// Servers that it has certified. `clients` is `yes` where they must show a certificate too.
-    async fn servers(&self, count: usize, clients: &str) -> Vec<Server> {
-        let files = [
-            ("--tls-cert-file", "cert.pem"),
-            ("--tls-key-file", "key.pem"),
-            ("--tls-ca-cert-file", "ca.pem"),
-        ];
-        let files: Vec<String> = files
-            .into_iter()
-            .flat_map(|(option, file)| [option.to_owned(), self.path(file)])
-            .collect();
-        let mut args = vec!["--tls-port", "{tls_port}", "--tls-auth-clients", clients];
-        args.extend(files.iter().map(String::as_str));
-        join_all((0..count).map(|_| Server::start_with(&args))).await
-    }
-
+impl Trusted for Authority {
     /// What trusts it, and shows a certificate where `identity` is set. Each has sessions of its own.
     fn config(&self, identity: bool) -> Arc<ClientConfig> {
         let certificates =

@@ -3,6 +3,7 @@
 //! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
 //! * [`StandIn`]: a server that answers as another one does, by a [`Script`], with a real one behind it.
+//! * `Authority` (feature `authority`): certificates of one's own, and servers with them.
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
@@ -13,6 +14,8 @@
 //! running masters of `docker-compose.yml` instead; [`Server::start_with`] and [`Proxy`] do not change.
 
 mod address;
+#[cfg(feature = "authority")]
+mod authority;
 pub mod by_hand;
 mod child;
 pub mod clock;
@@ -28,6 +31,8 @@ mod server;
 mod spawn;
 mod stand_in;
 
+#[cfg(feature = "authority")]
+pub use authority::Authority;
 pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
 pub use locks::{

@@ -1,9 +1,8 @@
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use multilock_test_support::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -14,30 +13,10 @@ use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 
 use super::*;
 
-/// An authority in `ca.pem`, and what it signed for `localhost`: `cert.pem` and `key.pem`.
-fn certify(dir: &Path) {
-    let mut authority = CertificateParams::new(Vec::new()).expect("parameters");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    let write = |file: &str, pem: String| fs::write(dir.join(file), pem).expect("a file");
-    write(
-        "ca.pem",
-        authority.self_signed(&key).expect("a certificate").pem(),
-    );
-    let issuer = Issuer::new(authority, key);
-    let key = KeyPair::generate().expect("a key");
-    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
-    write(
-        "cert.pem",
-        leaf.signed_by(&key, &issuer).expect("a certificate").pem(),
-    );
-    write("key.pem", key.serialize_pem());
-}
-
 /// A server for so many connections, which says a word to each and listens to one. Where it is.
-async fn serve(dir: &Path, connections: usize) -> u16 {
-    let cert = CertificateDer::from_pem_file(dir.join("cert.pem")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).expect("a key");
+async fn serve(authority: &Authority, connections: usize) -> u16 {
+    let cert = CertificateDer::from_pem_file(authority.file("cert.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(authority.file("key.pem")).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
@@ -81,10 +60,9 @@ fn install_provider() {
 #[tokio::test]
 async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
     install_provider();
-    let dir = tempfile::tempdir().expect("a directory");
-    certify(dir.path());
+    let authority = Authority::new();
     let files = TlsFiles {
-        ca: Some(dir.path().join("ca.pem")),
+        ca: Some(authority.file("ca.pem")),
         ..TlsFiles::default()
     };
     let shared = Tls::load(files).await.expect("a configuration");
@@ -93,7 +71,7 @@ async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
     for _ in 0..9 {
         masters.push((
             shared.clone().with_sessions_of_its_own(),
-            serve(dir.path(), 3).await,
+            serve(&authority, 3).await,
         ));
     }
     for expected in [
@@ -110,14 +88,9 @@ async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
 #[tokio::test]
 async fn files_that_cannot_be_used_are_named_with_the_reason() {
     install_provider();
-    let (dir, other) = (
-        tempfile::tempdir().expect("a directory"),
-        tempfile::tempdir().expect("another"),
-    );
-    certify(dir.path());
-    certify(other.path());
+    let (authority, other) = (Authority::new(), Authority::new());
     let write = |name: &str, text: &str| {
-        let file = dir.path().join(name);
+        let file = authority.file(name);
         fs::write(&file, text).expect("a file");
         file
     };
@@ -127,9 +100,9 @@ async fn files_that_cannot_be_used_are_named_with_the_reason() {
         "odd.pem",
         "-----BEGIN PRIVATE KEY-----MIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n",
     );
-    let missing = dir.path().join("missing.pem");
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    let stranger = other.path().join("key.pem");
+    let missing = authority.file("missing.pem");
+    let (cert, key) = (authority.file("cert.pem"), authority.file("key.pem"));
+    let stranger = other.file("key.pem");
     for (ca, pair, variable, file, why) in [
         (Some(&missing), None, CA_FILE, &missing, "No such file"),
         (Some(&none), None, CA_FILE, &none, "there is none in it"),
