@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv semver package
-.PHONY: alerts monitoring test-build run-on-servers run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build run-on-servers run-builds run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -31,14 +31,14 @@ SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
 # The remark comes first, so that the last lines are always the test runners' own.
 test: lint test-build ## Everything: lint, native tests, and the compose tests where a docker engine answers
 	@if docker info >/dev/null 2>&1; then \
-		$(SIDE_BY_SIDE) run-on-servers run-computing test-compose; \
+		$(SIDE_BY_SIDE) run-on-servers run-builds run-computing test-compose; \
 	else \
 		echo "no docker engine answers: the compose tests are left out" && \
-		$(SIDE_BY_SIDE) run-on-servers run-computing; \
+		$(SIDE_BY_SIDE) run-on-servers run-builds run-computing; \
 	fi
 
 test-native: test-build ## All tests but lint and compose, against redis-servers they start themselves
-	@$(SIDE_BY_SIDE) run-on-servers run-computing
+	@$(SIDE_BY_SIDE) run-on-servers run-builds run-computing
 
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
@@ -59,14 +59,17 @@ run-on-servers:
 	@# They wait for leases to end, most of the time.
 	@cargo test -q --all-features -p multilock-cli -- --test-threads=10
 
-run-computing:
+# What is built otherwise than the tests, most of it on one processor.
+run-builds:
 	@nice $(MAKE) instructions
-	@nice $(MAKE) alerts
 	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
+	@nice $(MAKE) powerset
+
+run-computing:
+	@nice $(MAKE) alerts
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
 	@nice cargo test -q -p multilock-package --test package
-	@nice $(MAKE) powerset
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 	@nice cargo test -q --all-features $(SIMULATION)
