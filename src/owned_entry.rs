@@ -8,6 +8,7 @@ use crate::events::UnlockOutcome;
 use crate::hold::entry::{Departure, Entry};
 use crate::hold::tenure::{Hold, Tenure};
 use crate::owner::Owner;
+use crate::protocol::release_tally::{Ended, ReleaseTally};
 use crate::queue::{InLine, Turn};
 use crate::time::clock::Moment;
 use crate::votes::{Vote, Votes};
@@ -116,51 +117,45 @@ impl OwnedEntry {
             }
         };
         let (pool, tenure) = (&self.entry.client.pool, self.tenure());
-        let (nodes, touched) = (pool.slots.len(), tenure.touched());
-        let spare = nodes - tenure.needed;
-        let mut votes: Vec<Vote> = (0..nodes)
-            .map(|node| {
-                if touched.contains(node) {
-                    Vote::Pending
-                } else {
-                    Vote::NotHeld
-                }
-            })
-            .collect();
-        let (mut pending, mut released) = (touched.len(), 0);
-        let mut gone = nodes - pending;
-        // Where nothing of it is left, its names are free, and nothing keeps them.
-        let done = |released, gone| if kept.is_zero() { released + gone } else { released };
+        let touched = tenure.touched();
+        let vote = |node| {
+            if touched.contains(node) {
+                Vote::Pending
+            } else {
+                Vote::NotHeld
+            }
+        };
+        let mut votes: Vec<Vote> = (0..pool.slots.len()).map(vote).collect();
+        let mut tally = ReleaseTally::new(votes.len(), touched.len(), tenure.needed, !kept.is_zero());
         let mut release = release.wake_after(tenure.needed);
         while let Some((node, vote)) = release.next().await {
-            pending -= 1;
-            released += usize::from(vote == Vote::Granted);
-            gone += usize::from(vote == Vote::NotHeld);
+            tally.count(&vote);
             votes[node] = vote;
-            let confirmed = done(released, gone) >= tenure.needed && gone + pending <= spare;
-            if gone > spare || confirmed {
+            if tally.is_certain() {
                 break;
             }
         }
-        let evidence = || pool.evidence(&votes);
-        if gone > spare || !was_valid {
-            self.told(UnlockOutcome::WasLost);
-            Err(UnlockError::WasLost { votes: evidence() })
-        } else if done(released, gone) >= tenure.needed {
-            let (outcome, unlocked) = if kept.is_zero() {
-                (UnlockOutcome::Released, Unlocked::Released)
-            } else {
-                (UnlockOutcome::KeptFor, Unlocked::KeptFor(kept))
-            };
-            self.told(outcome);
-            Ok(unlocked)
-        } else {
-            self.told(UnlockOutcome::Unconfirmed);
-            Err(UnlockError::Unconfirmed {
-                free_within: tenure.lease(),
-                votes: evidence(),
-            })
-        }
+        self.ended(if was_valid { tally.ended() } else { Ended::Gone }, &votes, kept)
+    }
+
+    /// What became of a release, by what the masters said.
+    fn ended(&self, ended: Ended, votes: &[Vote], kept: Duration) -> Result<Unlocked, UnlockError> {
+        let evidence = || self.entry.client.pool.evidence(votes);
+        let (outcome, unlocked) = match ended {
+            Ended::Confirmed if kept.is_zero() => (UnlockOutcome::Released, Ok(Unlocked::Released)),
+            Ended::Confirmed => (UnlockOutcome::KeptFor, Ok(Unlocked::KeptFor(kept))),
+            Ended::Gone => {
+                let votes = evidence();
+                (UnlockOutcome::WasLost, Err(UnlockError::WasLost { votes }))
+            }
+            Ended::Unconfirmed => {
+                let (free_within, votes) = (self.tenure().lease(), evidence());
+                let error = UnlockError::Unconfirmed { free_within, votes };
+                (UnlockOutcome::Unconfirmed, Err(error))
+            }
+        };
+        self.told(outcome);
+        unlocked
     }
 
     fn told(&self, outcome: UnlockOutcome) {

@@ -66,18 +66,7 @@ async fn reenter(
         ..
     }: Term,
 ) -> Result<Option<OwnedEntry>, Refusal> {
-    // The hold was granted, and is renewed, by so many masters only.
-    if terms.needed > hold.tenure.needed {
-        let allowed = format!(
-            "a policy of at most {} grants, with which the owner holds {}",
-            hold.tenure.needed, hold.tenure.names
-        );
-        return Err(InvalidInput::new("policy", terms.policy, allowed).into());
-    }
-    if terms.fenced && hold.token() == FencingToken::NONE {
-        let allowed = format!("false, as the owner holds {} without a token", hold.tenure.names);
-        return Err(InvalidInput::new("fenced", terms.fenced, allowed).into());
-    }
+    suits(terms, &hold)?;
     let is_kept = !terms.at_least.is_zero();
     let is_longer = !terms.renew && terms.lease > lease;
     let is_short = left < lease / 3 || left <= terms.min_validity;
@@ -118,6 +107,23 @@ async fn reenter(
         }
         Err(_) => Ok(None),
     }
+}
+
+/// Whether the hold is what is asked for, apart from its time.
+fn suits(terms: &Terms, hold: &Hold) -> Result<(), InvalidInput> {
+    // The hold was granted, and is renewed, by so many masters only.
+    if terms.needed > hold.tenure.needed {
+        let allowed = format!(
+            "a policy of at most {} grants, with which the owner holds {}",
+            hold.tenure.needed, hold.tenure.names
+        );
+        return Err(InvalidInput::new("policy", terms.policy, allowed));
+    }
+    if terms.fenced && hold.token() == FencingToken::NONE {
+        let allowed = format!("false, as the owner holds {} without a token", hold.tenure.names);
+        return Err(InvalidInput::new("fenced", terms.fenced, allowed));
+    }
+    Ok(())
 }
 
 /// The owner holds for something else. Two that read and want to write would wait for each other for ever.

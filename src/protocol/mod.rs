@@ -10,6 +10,7 @@ pub(crate) mod kind;
 pub(crate) mod obstruction;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;
+pub(crate) mod release_tally;
 pub(crate) mod reply;
 pub(crate) mod tally;
 pub(crate) mod waiter;

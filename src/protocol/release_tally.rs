@@ -1,0 +1,138 @@
+//! The count of what masters say of a release: pure, and certain as early as it can be.
+
+use crate::votes::Vote;
+
+/// How a release ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Enough masters have done it.
+    Confirmed,
+    /// So many masters had nothing of the hold any more that no quorum was left of it.
+    Gone,
+    /// Too few have said anything.
+    Unconfirmed,
+}
+
+/// Counts votes until how it ends can no longer change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReleaseTally {
+    needed: usize,
+    /// So many masters may lack a hold.
+    spare: usize,
+    /// Whether the names are kept for a while, which a master does not do that has nothing of the hold.
+    keeps: bool,
+    pending: usize,
+    released: usize,
+    gone: usize,
+}
+
+impl ReleaseTally {
+    /// Of a hold of which so many of the masters may have something.
+    pub(crate) fn new(nodes: usize, touched: usize, needed: usize, keeps: bool) -> Self {
+        Self {
+            needed,
+            spare: nodes - needed,
+            keeps,
+            pending: touched,
+            released: 0,
+            gone: nodes - touched,
+        }
+    }
+
+    pub(crate) fn count(&mut self, vote: &Vote) {
+        self.pending -= 1;
+        self.released += usize::from(*vote == Vote::Granted);
+        self.gone += usize::from(*vote == Vote::NotHeld);
+    }
+
+    /// Where nothing of it is left, its names are free, and nothing keeps them.
+    fn is_done(self) -> bool {
+        self.released + if self.keeps { 0 } else { self.gone } >= self.needed
+    }
+
+    /// Whether the votes that are still to come change nothing.
+    pub(crate) fn is_certain(self) -> bool {
+        self.gone > self.spare || self.is_done() && self.gone + self.pending <= self.spare
+    }
+
+    /// By the votes until now.
+    pub(crate) fn ended(self) -> Ended {
+        if self.gone > self.spare {
+            Ended::Gone
+        } else if self.is_done() {
+            Ended::Confirmed
+        } else {
+            Ended::Unconfirmed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is known after each vote: how it ends, once that is certain.
+    fn told(mut tally: ReleaseTally, votes: &[Vote]) -> Vec<Option<Ended>> {
+        let after = |vote: &Vote| {
+            tally.count(vote);
+            tally.is_certain().then(|| tally.ended())
+        };
+        votes.iter().map(after).collect()
+    }
+
+    const SILENT: Vote = Vote::Pending;
+
+    #[test]
+    fn a_quorum_confirms_where_no_vote_to_come_can_show_that_it_was_lost() {
+        use Vote::{Granted, NotHeld};
+        let three = ReleaseTally::new(3, 3, 2, false);
+        assert_eq!(told(three, &[Granted, Granted]), [None, Some(Ended::Confirmed)]);
+        // One has nothing of it, and another one may turn out to have nothing.
+        assert_eq!(
+            told(three, &[NotHeld, Granted, Granted]),
+            [None, None, Some(Ended::Confirmed)]
+        );
+        assert_eq!(told(three, &[NotHeld, NotHeld]), [None, Some(Ended::Gone)]);
+        assert_eq!(told(three, &[Granted, SILENT, SILENT]), [None; 3]);
+    }
+
+    #[test]
+    fn a_master_that_was_never_granted_has_nothing_of_it() {
+        use Vote::{Granted, NotHeld};
+        let two_of_three = ReleaseTally::new(3, 2, 2, false);
+        assert_eq!(told(two_of_three, &[NotHeld]), [Some(Ended::Gone)]);
+        assert_eq!(
+            told(two_of_three, &[Granted, Granted]),
+            [None, Some(Ended::Confirmed)]
+        );
+    }
+
+    #[test]
+    fn what_is_gone_keeps_nothing() {
+        use Vote::{Granted, NotHeld};
+        let three = ReleaseTally::new(3, 3, 2, true);
+        assert_eq!(
+            told(three, &[NotHeld, Granted, SILENT]),
+            [None; 3],
+            "one keeps, and a quorum has to"
+        );
+        let free = ReleaseTally::new(3, 3, 2, false);
+        assert_eq!(
+            told(free, &[NotHeld, Granted, SILENT]),
+            [None, None, Some(Ended::Confirmed)]
+        );
+    }
+
+    #[test]
+    fn what_ends_before_it_is_certain_goes_by_the_votes_until_then() {
+        let mut tally = ReleaseTally::new(5, 5, 3, false);
+        assert_eq!(tally.ended(), Ended::Unconfirmed);
+        for _ in 0..2 {
+            tally.count(&Vote::Granted);
+        }
+        tally.count(&SILENT);
+        assert_eq!(tally.ended(), Ended::Unconfirmed);
+        tally.count(&Vote::Granted);
+        assert_eq!(tally.ended(), Ended::Confirmed);
+    }
+}
