@@ -418,12 +418,12 @@ impl Actor {
                 }
                 // The guard is given up right after this.
                 *lent.lock().expect("not poisoned") = None;
-                world.returned(client, hold, terms.kind, guard.is_valid());
+                world.returned(client, hold, terms.kind, guard.validity());
             })
             .await;
         // The body was dropped.
         if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(client, hold, terms.kind, false);
+            world.returned(client, hold, terms.kind, Duration::ZERO);
         }
         let why = match outcome {
             Ok(()) => "ran to its end".into(),
@@ -491,7 +491,10 @@ impl Actor {
                     Ok(Unlocked::StillHeld(count)) => format!("still held by {count}"),
                     Ok(Unlocked::Downgraded) => "still held to read".into(),
                     Ok(Unlocked::HandedOn) => "handed on".into(),
-                    Ok(Unlocked::KeptFor(rest)) => format!("kept for {rest:?}"),
+                    Ok(Unlocked::KeptFor(rest)) => {
+                        self.world.kept_for(hold);
+                        format!("kept for {rest:?}")
+                    }
                     Ok(_) => "unlocked".into(),
                     Err(error) => error.to_string(),
                 };

@@ -98,6 +98,13 @@ impl Out {
         self.guards.iter().filter(there).count() as u64 + self.unseen
     }
 
+    /// A quorum has said that it keeps the names for as long as was asked for.
+    pub(crate) fn kept(&mut self) {
+        if self.leaked_until.is_some() {
+            self.leaked_until = Some(self.kept_until);
+        }
+    }
+
     pub(crate) fn is_renewed(&self) -> bool {
         let renews = |entered: &Entered| entered.renews && entered.guard.strong_count() > 0;
         self.guards.iter().any(renews)
@@ -113,13 +120,14 @@ impl Out {
     }
 }
 
-/// The last guard of a hold goes. One that was valid leaves its names kept for as long as was asked for.
-pub(crate) fn close(out: &mut BTreeMap<HoldId, Out>, hold: HoldId, now: Duration, is_valid: bool) {
+/// The last guard of a hold goes, which was valid for so much longer. Its names are kept for as long as was asked for; but
+/// until masters have heard of that, for as long as it was valid at most.
+pub(crate) fn close(out: &mut BTreeMap<HoldId, Out>, hold: HoldId, now: Duration, left: Duration) {
     match out.get_mut(&hold) {
-        Some(entry) if is_valid && entry.kept_until > now => {
+        Some(entry) if !left.is_zero() && entry.kept_until > now => {
             let kind = entry.kind;
             entry.lend(kind);
-            entry.leaked_until = Some(entry.kept_until);
+            entry.leaked_until = Some(entry.kept_until.min(now + left));
         }
         _ => drop(out.remove(&hold)),
     }

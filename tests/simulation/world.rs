@@ -132,14 +132,14 @@ impl World {
         hold
     }
 
-    /// The body to which a guard was lent has ended, and its hold may have been lost before.
-    pub(crate) fn returned(&self, client: usize, hold: HoldId, kind: LockKind, is_valid: bool) {
+    /// The body to which a guard was lent has ended, and its hold was valid for so much longer.
+    pub(crate) fn returned(&self, client: usize, hold: HoldId, kind: LockKind, left: Duration) {
         let now = self.history.now();
         self.change(client, hold, |out| {
             let Some(entry) = out.get_mut(&hold) else { return };
             entry.lent_is_back(kind);
             if entry.is_empty() {
-                close(out, hold, now, is_valid);
+                close(out, hold, now, left);
             }
         });
     }
@@ -223,7 +223,7 @@ impl World {
                 entry.keep(known);
                 entry.leaked_until = alone.then(|| now + guard.validity());
             } else if alone {
-                close(out, hold, now, guard.is_valid());
+                close(out, hold, now, guard.validity());
             }
             alone
         });
@@ -258,7 +258,7 @@ impl World {
         let Some(guard) = changed else {
             let what = "downgrade dropped".into();
             self.history.note(Some(client), Kind::Outcome { hold, what });
-            self.returned(client, hold, kind, false);
+            self.returned(client, hold, kind, Duration::ZERO);
             return None;
         };
         let guard = Arc::new(guard);
@@ -406,6 +406,11 @@ impl World {
             kept.extend(beside.map(|(key, owner)| (place, key, owner)));
         }
         kept
+    }
+
+    /// A quorum has said that it keeps the names of a hold that was given up.
+    pub(crate) fn kept_for(&self, hold: HoldId) {
+        self.out(|out| out.get_mut(&hold).map(Out::kept));
     }
 
     /// A client was closed: what it leaked is nobody's any more.
