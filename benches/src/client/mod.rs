@@ -1,6 +1,7 @@
 //! Everybody that is measured, behind one set of verbs.
 
 mod fred_lock;
+mod go_redsync;
 mod limit;
 mod ours;
 mod redlock;
@@ -29,10 +30,12 @@ pub enum Who {
     DistributedLockRedis,
     Redlock,
     Redsync,
+    /// The commands that go-redsync sends to one master.
+    GoRedsync,
 }
 
 impl Who {
-    /// In the order in which they take turns.
+    /// In the order in which they take turns over any number of masters.
     pub const ALL: [Self; 7] = [
         Self::Ours,
         Self::Limit,
@@ -66,6 +69,7 @@ impl Who {
             Self::DistributedLockRedis => "peer_distributed_lock_redis",
             Self::Redlock => "peer_redlock",
             Self::Redsync => "peer_redsync",
+            Self::GoRedsync => "go_redsync",
         }
     }
 
@@ -78,6 +82,7 @@ impl Who {
             Self::DistributedLockRedis => "distributed-lock-redis",
             Self::Redlock => "redlock",
             Self::Redsync => "redsync",
+            Self::GoRedsync => "go-redsync's commands",
         }
     }
 
@@ -129,6 +134,7 @@ enum Kind {
     Fred(fred_lock::FredLock),
     Redlock(redlock::Redlock),
     Redsync(redsync::RedsyncLock),
+    GoRedsync(go_redsync::GoRedsync),
 }
 
 /// What is given back by [`Client::release`].
@@ -139,6 +145,7 @@ pub enum Held {
     Fred(distributed_lock_redis::RedisLockHandle),
     Redlock(redlock::RedlockHeld),
     Redsync(::redsync::Lock),
+    GoRedsync(go_redsync::GoRedsyncHeld),
 }
 
 impl Client {
@@ -152,6 +159,7 @@ impl Client {
             Who::DistributedLockRedis => Kind::Fred(fred_lock::FredLock::connect(urls, settings).await?),
             Who::Redlock => Kind::Redlock(redlock::Redlock::connect(urls, settings)),
             Who::Redsync => Kind::Redsync(redsync::RedsyncLock::connect(urls, settings)?),
+            Who::GoRedsync => Kind::GoRedsync(go_redsync::GoRedsync::connect(urls, settings).await?),
         };
         Ok(Self {
             who,
@@ -192,6 +200,7 @@ impl Client {
             Kind::Fred(fred) => fred.acquire(name).await?.map(Held::Fred),
             Kind::Redlock(redlock) => redlock.acquire(name).await?.map(Held::Redlock),
             Kind::Redsync(redsync) => redsync.acquire(name).await?.map(Held::Redsync),
+            Kind::GoRedsync(redsync) => redsync.acquire(name).await?.map(Held::GoRedsync),
         })
     }
 
@@ -205,6 +214,7 @@ impl Client {
             (_, Held::Fred(handle)) => fred_lock::release(handle).await?,
             (Kind::Redlock(redlock), Held::Redlock(held)) => redlock.release(held).await?,
             (Kind::Redsync(redsync), Held::Redsync(held)) => redsync.release(held).await?,
+            (Kind::GoRedsync(redsync), Held::GoRedsync(held)) => redsync.release(held).await?,
             _ => anyhow::bail!("released by a client that does not hold it"),
         }
         Ok(())

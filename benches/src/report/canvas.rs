@@ -42,7 +42,7 @@ pub fn colour(who: Who) -> RGBColor {
         Who::Rslock => RGBColor(214, 96, 20),
         Who::DistributedLockRedis => RGBColor(30, 150, 80),
         Who::Redlock => RGBColor(170, 60, 160),
-        Who::Redsync => RGBColor(150, 130, 20),
+        Who::Redsync | Who::GoRedsync => RGBColor(150, 130, 20),
     }
 }
 

@@ -11,6 +11,7 @@ mod growth;
 mod hand_off;
 mod held;
 mod holding;
+mod one_master;
 mod reader_release;
 mod readers;
 mod reentry;
@@ -120,6 +121,7 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S17" => reader_release::run,
         "S18" => downgrade::run,
         "S19" => several::run,
+        "S20" => one_master::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     Ok((bench.summary, failed))
