@@ -72,7 +72,8 @@ impl Policy {
 /// It meets every other holder's quorum, a majority at least, in `needed` + majority − `nodes`
 /// masters; one of them must remember.
 pub(crate) const fn forgetful_allowed(needed: usize, nodes: usize) -> usize {
-    (needed + Policy::RedLock.needed(nodes)).saturating_sub(nodes + 1)
+    let both = needed.saturating_add(Policy::RedLock.needed(nodes));
+    both.saturating_sub(nodes.saturating_add(1))
 }
 
 impl fmt::Display for Policy {
@@ -94,6 +95,9 @@ mod tests {
         assert_eq!(forgetful_allowed(3, 5), 0);
         assert_eq!(forgetful_allowed(3, 4), 1);
         assert_eq!(forgetful_allowed(5, 5), 2);
+        // Of no use, and no reason to panic.
+        assert_eq!(Policy::AtLeast(0).forgetful_allowed(5), 0);
+        assert_eq!(Policy::AtLeast(usize::MAX).forgetful_allowed(5), usize::MAX - 6);
         for nodes in 1..=9_usize {
             let majority = Policy::RedLock.needed(nodes);
             for needed in majority..=nodes {
