@@ -8,7 +8,6 @@ use super::Bench;
 use crate::client::{Settings, Who};
 use crate::compare::{Runs, connect_all, figures, interleaved};
 use crate::pairs::{Segment, many_tasks, one_task};
-use crate::stats::median;
 use crate::summary::{Better, Line};
 
 const NEVER: Duration = Duration::from_secs(10);
@@ -54,8 +53,11 @@ fn told(
     runs: &[Runs],
     of: impl Fn(&Segment) -> f64 + Copy,
 ) {
-    let of_runs = |runs: &Runs| median(runs.segments.iter().map(of));
     let line = Line::new(id, 1).compare(what, better, &figures(runs, of), Who::Fenced);
-    let ratio = of_runs(&runs[0]) / of_runs(&runs[1]);
-    bench.summary.line(line.with("ratio_go_redsync", ratio));
+    let of = |who: &str| line.number(&format!("{who}_{what}"));
+    let ratio = of("ours").zip(of("go_redsync"));
+    bench.summary.line(match ratio {
+        Some((ours, theirs)) => line.with("ratio_go_redsync", ours / theirs),
+        None => line,
+    });
 }
