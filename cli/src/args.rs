@@ -121,7 +121,7 @@ pub(crate) struct MastersArgs {
 /// Run a program while a lock is held.
 ///
 /// Takes the lock, runs the program, and gives the lock back when it has ended. The program is a process group of its
-/// own. Before the hold can be lost its processes are sent a signal, and killed at the end of the hold at the latest.
+/// own, and gets the terminal when it wants it. Before the hold can be lost its processes are sent a signal, and killed at the end of the hold at the latest.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "multilock run [OPTIONS] <NAME[,NAME…]> -- <COMMAND>…",
@@ -163,7 +163,7 @@ pub(crate) struct RunArgs {
     /// [default: a sixth of the lease, 5s at most]
     #[arg(short, long, value_name = "DUR", value_parser = seconds)]
     pub(crate) kill_after: Option<Duration>,
-    /// Leave the program in the terminal's foreground, so that it can read from it; then its own children outlive it
+    /// Leave the program in the process group of this command; then its own children outlive it
     #[arg(long)]
     pub(crate) foreground: bool,
     /// Have /bin/sh interpret COMMAND, which is one argument
@@ -292,7 +292,8 @@ pub(crate) struct ManArgs {
 
 const AFTER_RUN: &str = "\
 Exit codes:
-  the program's own; 128+n when signal n ended it, or this command while it waited
+  the program's own; 128+n when signal n ended it
+  none when INT, QUIT, TERM or HUP ended it or the wait: this command dies of the same signal
    64  wrong usage
    69  too few masters have a vote
    75  held by another, or waited for in vain (-E)

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 
 use multilock::{ConnectError, InvalidInput, LockError, NodeError, Objection, ResetError};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
+use signal_hook::low_level::emulate_default_handler;
 
 /// The name is free, or was not taken away: what was asked is answered with no.
 pub(crate) const FREE: u8 = 1;
@@ -25,6 +27,37 @@ pub(crate) const OWN: u8 = 125;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The child's program was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
+
+/// How the command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(u8),
+    /// By a signal, so that a shell around it ends, too.
+    Signal(Signal),
+}
+
+impl End {
+    /// Ends this process. Nothing is dropped any more.
+    pub(crate) fn exit(self) -> ! {
+        let code = match self {
+            Self::Code(code) => i32::from(code),
+            Self::Signal(signal) => {
+                // The kernel keeps process 1 of a container from being ended by its own signals.
+                if getpid() != Pid::INIT {
+                    // The program has left a core if it was to.
+                    let none = Rlimit {
+                        current: Some(0),
+                        maximum: Some(0),
+                    };
+                    let _ = setrlimit(Resource::Core, none);
+                    let _ = emulate_default_handler(signal.as_raw());
+                }
+                128 + signal.as_raw()
+            }
+        };
+        std::process::exit(code)
+    }
+}
 
 /// Why the command ends without having done its work.
 #[derive(Debug)]

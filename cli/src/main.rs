@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use crate::args::{Args, Verb};
 use crate::connect::{Patience, connect};
-use crate::exit::Failure;
+use crate::exit::{End, Failure};
 use crate::say::Voice;
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     };
     let voice = args.verb.voice();
     match perform(&args, voice) {
-        Ok(code) => ExitCode::from(code),
+        Ok(end) => end.exit(),
         Err(failure) => {
             voice.fail(&failure.message);
             ExitCode::from(failure.code)
@@ -42,10 +42,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
+fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
     match &args.verb {
-        Verb::Completions(args) => return shell::completions(args),
-        Verb::Man(args) => return shell::man(args),
+        Verb::Completions(args) => return shell::completions(args).map(End::Code),
+        Verb::Man(args) => return shell::man(args).map(End::Code),
+        Verb::Run(_) => run::signals::block_stops()?,
         _ => {}
     }
     #[cfg(feature = "tls")]
@@ -59,23 +60,28 @@ fn perform(args: &Args, voice: Voice) -> Result<u8, Failure> {
         if let Verb::Run(run) = &args.verb {
             return run::run(run, &args.masters, voice).await;
         }
-        if let Verb::Doctor(doctor) = &args.verb {
-            return doctor::doctor(doctor, &args.masters, voice).await;
-        }
-        if let Verb::Charter(charter) = &args.verb {
-            return charter::charter(charter, &args.masters, voice).await;
-        }
-        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
-        match &args.verb {
-            Verb::Inspect(args) => inspect::inspect(args, &masters).await,
-            Verb::Held(args) => inspect::held(args, &masters).await,
-            Verb::Watch(args) => inspect::watch(args, &masters).await,
-            Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
-            Verb::Run(_) | Verb::Charter(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
-                unreachable!("these connect in their own way, or not at all")
-            }
-        }
+        look_after(args, voice).await.map(End::Code)
     })
+}
+
+/// The commands for operators.
+async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
+    if let Verb::Doctor(doctor) = &args.verb {
+        return doctor::doctor(doctor, &args.masters, voice).await;
+    }
+    if let Verb::Charter(charter) = &args.verb {
+        return charter::charter(charter, &args.masters, voice).await;
+    }
+    let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
+    match &args.verb {
+        Verb::Inspect(args) => inspect::inspect(args, &masters).await,
+        Verb::Held(args) => inspect::held(args, &masters).await,
+        Verb::Watch(args) => inspect::watch(args, &masters).await,
+        Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
+        Verb::Run(_) | Verb::Charter(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
+            unreachable!("these connect in their own way, or not at all")
+        }
+    }
 }
 
 /// `rediss://` needs one, which a library leaves to its application.

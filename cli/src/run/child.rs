@@ -1,7 +1,8 @@
 //! The program that runs under the lock, and the process group that it is.
 
 use std::io::{self, IsTerminal};
-use std::process::ExitStatus;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use multilock::MultiLockGuard;
@@ -9,11 +10,17 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
 };
-use tokio::process::Command;
 
+use super::reaper::Reaper;
 use super::supervisor::Supervisor;
+use super::terminal::Terminal;
+use super::{processes, signals};
 use crate::args::RunArgs;
 use crate::exit::{self, Failure};
+
+/// Jobs outside of the group are looked for so long before they are killed: what a machine with thousands of processes takes
+/// to list them.
+pub(super) const LOOKED_FOR: Duration = Duration::from_millis(50);
 
 /// What signals are sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +40,56 @@ impl Target {
         };
     }
 
-    /// Asks to end, also where it is stopped.
+    /// Sends a signal that asks to end, also where it is stopped.
     pub(super) fn ask_to_end(self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::CONT);
     }
 
-    /// Whether any process is left of it.
+    /// Processes that run under the lock outside of the group: the jobs of a shell.
+    pub(super) fn jobs(self) -> Vec<Pid> {
+        match self {
+            Self::Group(leader) => processes::jobs(leader),
+            Self::Process(_) => Vec::new(),
+        }
+    }
+
+    /// Asks the group and its jobs to end.
+    pub(super) fn end(self, signal: Signal) {
+        for job in self.jobs() {
+            Self::Process(job).ask_to_end(signal);
+        }
+        self.ask_to_end(signal);
+    }
+
+    /// Kills the group and its jobs, by what was found of these before.
+    pub(super) fn kill(self, jobs: Option<Vec<Pid>>) {
+        let jobs = jobs.unwrap_or_else(|| self.jobs());
+        self.signal(Signal::KILL);
+        for job in jobs {
+            Self::Process(job).signal(Signal::KILL);
+        }
+    }
+
+    /// Whether any process is left of it that runs.
     pub(super) fn is_there(self) -> bool {
-        let found = match self {
-            Self::Group(leader) => test_kill_process_group(leader),
-            Self::Process(pid) => test_kill_process(pid),
-        };
-        found != Err(Errno::SRCH)
+        match self {
+            Self::Group(leader) => {
+                test_kill_process_group(leader) != Err(Errno::SRCH) && !processes::only_zombies(leader)
+            }
+            Self::Process(pid) => test_kill_process(pid) != Err(Errno::SRCH),
+        }
     }
 }
 
 /// The running program.
 #[derive(Debug)]
 pub(super) struct Child {
-    process: tokio::process::Child,
+    pub(super) pid: Pid,
     pub(super) target: Target,
     pub(super) supervisor: Supervisor,
+    pub(super) reaper: Reaper,
+    pub(super) terminal: Option<Terminal>,
     /// What asks it to end.
     pub(super) end_signal: Signal,
 }
@@ -62,25 +97,31 @@ pub(super) struct Child {
 impl Child {
     /// Starts the program, and before it the process that ends it if this one cannot.
     pub(super) fn start(args: &RunArgs, guard: &MultiLockGuard) -> Result<Self, Failure> {
+        let reaper = Reaper::start()?;
         let mut supervisor = Supervisor::start().map_err(|error| {
             Failure::own(format_args!("the supervising process cannot be started: {error}"))
         })?;
-        let started = command(args, guard).spawn();
+        let mut terminal = Terminal::of_process();
+        let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
+        let started = signals::unblocked(|| command(args, guard).spawn());
         let process = started.map_err(|error| not_started(args, &error))?;
-        let pid = process.id().and_then(|id| i32::try_from(id).ok());
-        let pid = pid
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| Failure::own("the program has no process id"))?;
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Failure::own("the program has no process id"))?;
         let target = if args.foreground {
             Target::Process(pid)
         } else {
             Target::Group(pid)
         };
+        if let (Target::Group(leader), Some(terminal), true) = (target, &mut terminal, is_for_program) {
+            terminal.lend(leader);
+        }
         supervisor.watch(target, args.signal);
         Ok(Self {
-            process,
+            pid,
             target,
             supervisor,
+            reaper,
+            terminal,
             end_signal: args.signal,
         })
     }
@@ -90,22 +131,30 @@ impl Child {
         match (self.target, signal) {
             // The terminal has sent it to the program, too.
             (Target::Process(_), Signal::INT | Signal::QUIT) if io::stdin().is_terminal() => {}
-            (target, Signal::USR1 | Signal::USR2) => target.signal(signal),
+            (target, Signal::USR1 | Signal::USR2 | Signal::TSTP) => target.signal(signal),
             (target, signal) => target.ask_to_end(signal),
         }
     }
 
-    pub(super) fn ask_to_end(&self) {
-        self.target.ask_to_end(self.end_signal);
+    /// Lets the program have the terminal, if this process has it; whether that is so now.
+    pub(super) fn lend_terminal(&mut self) -> bool {
+        match (&mut self.terminal, self.target) {
+            (Some(terminal), Target::Group(leader)) if terminal.is_lent() || terminal.is_ours() => {
+                terminal.lend(leader);
+                terminal.is_lent()
+            }
+            _ => false,
+        }
     }
 
-    pub(super) fn kill(&self) {
-        self.target.signal(Signal::KILL);
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.as_ref().is_some_and(Terminal::is_lent)
     }
 
-    /// Waits for the end of the program itself.
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.process.wait().await
+    pub(super) fn take_terminal_back(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+        }
     }
 }
 

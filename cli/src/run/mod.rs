@@ -2,10 +2,14 @@
 
 mod child;
 mod follow;
+mod processes;
+mod reaper;
 pub(crate) mod signals;
 pub(crate) mod supervisor;
+mod terminal;
 mod wait;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Names, UnlockError};
@@ -18,7 +22,7 @@ use self::signals::Signals;
 use self::wait::show_who_holds;
 use crate::args::{MastersArgs, RunArgs};
 use crate::connect::{Patience, connect};
-use crate::exit::{self, Failure};
+use crate::exit::{self, End, Failure};
 use crate::say::{Rough, Voice};
 
 /// The longest time that a program has by default to end by itself.
@@ -30,7 +34,7 @@ enum Waited<T> {
     Interrupted(Signal),
 }
 
-pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
+pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
     let notice = notice(args)?;
     let mut signals = Signals::listen()?;
     let begun = Instant::now();
@@ -47,7 +51,7 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
     };
     let masters = match interruptible(&mut signals, connect(builder, patience, voice)).await {
         Waited::Done(connected) => connected?,
-        Waited::Interrupted(signal) => return Ok(killed_by(signal)),
+        Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let code = with_masters(args, &masters, notice, begun, &mut signals, voice).await;
     // What is still on its way to masters gets there.
@@ -69,11 +73,20 @@ fn notice(args: &RunArgs) -> Result<Duration, Failure> {
     }
 }
 
+/// Does some work until a signal ends it. One that stops the job stops it here, too.
 async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Waited<T> {
-    tokio::select! {
-        biased;
-        signal = signals.next() => Waited::Interrupted(signal),
-        done = work => Waited::Done(done),
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => match signal {
+                Signal::TSTP => {
+                    signals.stop(Signal::TSTP, false).await;
+                }
+                signal => return Waited::Interrupted(signal),
+            },
+            done = &mut work => return Waited::Done(done),
+        }
     }
 }
 
@@ -84,12 +97,12 @@ async fn with_masters(
     begun: Instant,
     signals: &mut Signals,
     voice: Voice,
-) -> Result<u8, Failure> {
+) -> Result<End, Failure> {
     let lock = lock(args, masters, begun);
     let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
         Waited::Done(Err(error)) => return refused(args, error),
-        Waited::Interrupted(signal) => return Ok(killed_by(signal)),
+        Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     voice.detail(format_args!(
         "{} granted under token {}, {} of validity, after {}",
@@ -144,7 +157,7 @@ async fn acquire(
     }
 }
 
-fn refused(args: &RunArgs, error: LockError) -> Result<u8, Failure> {
+fn refused(args: &RunArgs, error: LockError) -> Result<End, Failure> {
     let mut failure = Failure::from(error);
     if failure.code == exit::HELD {
         failure.code = args.conflict_exit_code;
@@ -158,7 +171,7 @@ async fn give_back(
     guard: MultiLockGuard,
     ended: &Ended,
     voice: Voice,
-) -> Result<u8, Failure> {
+) -> Result<End, Failure> {
     let unlocked = guard.unlock().await;
     if let Some(reason) = &ended.made_to {
         return Err(Failure::new(
@@ -174,10 +187,5 @@ async fn give_back(
         Err(error) if args.strict => return Err(Failure::own(error)),
         Err(error) => voice.warn(error),
     }
-    Ok(ended.code)
-}
-
-/// What a shell tells of a process that a signal ended.
-fn killed_by(signal: Signal) -> u8 {
-    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+    Ok(ended.end)
 }

@@ -1,13 +1,18 @@
-//! Signals: their names, and those that are passed on to the child and end a wait.
+//! Signals: their names, those that are passed on to the child or end a wait, and those that stop and continue a job.
 
 use std::fmt;
 use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
+use std::thread;
+use std::time::Duration;
 
-use rustix::process::Signal;
+use nix::sys::signal::{SigSet, Signal as Kind, raise};
+use rustix::process::{Signal, kill_current_process_group};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
 
 const PASSED_ON: [Signal; 6] = [
     Signal::INT,
@@ -36,6 +41,9 @@ const NAMES: [(&str, Signal); 14] = [
     ("URG", Signal::URG),
 ];
 
+/// The longest time from a signal to this process until its handler was run.
+const HANDLED: Duration = Duration::from_millis(100);
+
 /// A signal by its name without SIG.
 pub(crate) fn named(name: &str) -> Option<Signal> {
     let found = NAMES.iter().find(|(known, _)| *known == name);
@@ -54,22 +62,50 @@ impl fmt::Display for Name {
     }
 }
 
-/// They arrive here from the first call of [`Signals::listen`] on.
+/// Blocks TSTP, which [`Signals`] receives instead, and TTOU, so that this process may write to the terminal and hand it
+/// over while it is in the background. Threads inherit the mask, so this comes before the first one.
+pub(crate) fn block_stops() -> io::Result<()> {
+    Ok(stops().thread_block()?)
+}
+
+/// Starts a program, which inherits the mask as well, without it.
+pub(super) fn unblocked<T>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    stops().thread_unblock()?;
+    let started = start();
+    stops().thread_block()?;
+    started
+}
+
+fn stops() -> SigSet {
+    let mut stops = SigSet::empty();
+    stops.add(Kind::SIGTTOU);
+    if !is_ignored(ignored(), Signal::TSTP) {
+        stops.add(Kind::SIGTSTP);
+    }
+    stops
+}
+
+/// Signals to this process, which arrive here from the first call of [`Signals::listen`] on.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, Stream)>,
+    /// An item for each TSTP; closed where TSTP was ignored from the start.
+    stops: UnboundedReceiver<()>,
+    continued: Stream,
 }
 
 impl Signals {
-    /// Those that whoever started this process had it ignore stay ignored, as `nohup` wants it.
+    /// Listens. A signal that was ignored from the start stays ignored, as `nohup` wants it.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let heard = PASSED_ON
             .into_iter()
-            .filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
+            .filter(|signal| !is_ignored(ignored, *signal));
         let streams = heard.map(|heard| Ok((heard, signal(SignalKind::from_raw(heard.as_raw()))?)));
         Ok(Self {
             streams: streams.collect::<io::Result<_>>()?,
+            stops: receive_stops()?,
+            continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
         })
     }
 
@@ -81,10 +117,53 @@ impl Signals {
                     return Poll::Ready(*signal);
                 }
             }
-            Poll::Pending
+            match self.stops.poll_recv(context) {
+                Poll::Ready(Some(())) => Poll::Ready(Signal::TSTP),
+                _ => Poll::Pending,
+            }
         })
         .await
     }
+
+    /// Stops this process until a shell continues it; before that the other processes of its group, if they are to stop,
+    /// too. False where the kernel does not stop it, because no shell is left that could continue it.
+    ///
+    /// Runs on the main thread, whose mask it changes for a moment.
+    pub(super) async fn stop(&mut self, signal: Signal, whole_group: bool) -> bool {
+        if whole_group {
+            let _ = kill_current_process_group(Signal::TSTP);
+            // Its own copy, which asks for what is done here.
+            let _ = timeout(HANDLED, self.stops.recv()).await;
+        }
+        while self.stops.try_recv().is_ok() {}
+        while timeout(Duration::ZERO, self.continued.recv()).await.is_ok() {}
+        let Ok(kind) = Kind::try_from(signal.as_raw()) else {
+            return false;
+        };
+        let is_blocked = stops().contains(kind);
+        let set = SigSet::from_iter([kind]);
+        if is_blocked {
+            let _ = set.thread_unblock();
+        }
+        // It goes to this very thread, so this process is stopped here.
+        let _ = raise(kind);
+        if is_blocked {
+            let _ = set.thread_block();
+        }
+        timeout(HANDLED, self.continued.recv()).await.is_ok()
+    }
+}
+
+/// Starts a thread that waits for TSTP, which is blocked everywhere. The thread lives as long as the process.
+fn receive_stops() -> io::Result<UnboundedReceiver<()>> {
+    let (sender, received) = unbounded_channel();
+    let mut set = stops();
+    set.remove(Kind::SIGTTOU);
+    if set.contains(Kind::SIGTSTP) {
+        let receive = move || while set.wait().is_ok() && sender.send(()).is_ok() {};
+        thread::Builder::new().name("stops".to_owned()).spawn(receive)?;
+    }
+    Ok(received)
 }
 
 /// The set of signals that this process ignores, where the system tells it: signal n is bit n − 1.
@@ -93,4 +172,8 @@ fn ignored() -> u64 {
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
         .unwrap_or(0)
+}
+
+fn is_ignored(ignored: u64, signal: Signal) -> bool {
+    ignored >> (signal.as_raw() - 1) & 1 == 1
 }

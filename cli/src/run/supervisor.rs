@@ -7,17 +7,19 @@
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{ExitCode, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::child::Target;
+use super::child::{LOOKED_FOR, Target};
+use super::reaper::Reaper;
+use super::{signals, terminal};
 
 /// The first argument that makes this process a supervisor.
 const ROLE: &str = "__supervise";
@@ -33,7 +35,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// The command's side.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    process: Child,
+    pid: Option<Pid>,
     stdin: UnixStream,
 }
 
@@ -49,20 +51,21 @@ impl Supervisor {
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::null());
+        let pid = i32::try_from(command.spawn()?.id()).ok();
         Ok(Self {
-            process: command.spawn()?,
+            pid: pid.and_then(Pid::from_raw),
             stdin,
         })
     }
 
-    /// Names what it watches, and the signal that asks it to end.
+    /// Names the processes to watch, the signal that asks them to end, and the group that gets the terminal after them.
     pub(super) fn watch(&mut self, target: Target, end_signal: Signal) {
         let (kind, pid) = match target {
             Target::Group(leader) => ("group", leader),
             Target::Process(pid) => ("process", pid),
         };
-        let pid = pid.as_raw_nonzero();
-        self.write(&format!("watch {kind} {pid} {}", end_signal.as_raw()));
+        let (pid, own) = (pid.as_raw_nonzero(), Pid::as_raw(terminal::own_group()));
+        self.write(&format!("watch {kind} {pid} {} {own}", end_signal.as_raw()));
     }
 
     /// Says when the program is to be asked to end, unless it was, and when to be killed.
@@ -78,10 +81,11 @@ impl Supervisor {
     }
 
     /// Lets it go, and waits until it has gone.
-    pub(super) async fn dismiss(mut self) {
+    pub(super) async fn dismiss(mut self, mut reaper: Reaper) {
         self.write(DONE);
         drop(self.stdin);
-        let _ = timeout(ENDS_WITHIN, self.process.wait()).await;
+        let ended = async { while Some(reaper.next().await.0) != self.pid {} };
+        let _ = timeout(ENDS_WITHIN, ended).await;
     }
 }
 
@@ -112,10 +116,46 @@ pub(crate) fn main() -> Option<ExitCode> {
     })
 }
 
+/// What it watches.
+#[derive(Clone, Debug)]
+struct Watched {
+    target: Target,
+    /// What asks to end.
+    end_signal: Signal,
+    /// The group that gets the terminal when the target is gone.
+    heir: Option<Pid>,
+    /// Jobs outside of the group, as they were found shortly before they are to be killed.
+    jobs: Option<Vec<Pid>>,
+}
+
+impl Watched {
+    fn parse(kind: &str, numbers: [&str; 3]) -> Option<Self> {
+        let number = |at: usize| numbers[at].parse().ok();
+        let pid = Pid::from_raw(number(0)?)?;
+        let target = if kind == "group" {
+            Target::Group(pid)
+        } else {
+            Target::Process(pid)
+        };
+        Some(Self {
+            target,
+            end_signal: Signal::from_named_raw(number(1)?)?,
+            heir: Pid::from_raw(number(2)?),
+            jobs: None,
+        })
+    }
+
+    fn leave_terminal(&self) {
+        if let (Target::Group(leader), Some(heir)) = (self.target, self.heir) {
+            terminal::inherit(leader, heir);
+        }
+    }
+}
+
 /// What it was told.
 #[derive(Debug, Default)]
 struct Orders {
-    watched: Option<(Target, Signal)>,
+    watched: Option<Watched>,
     ask_at: Option<Duration>,
     kill_at: Option<Duration>,
 }
@@ -125,28 +165,32 @@ impl Orders {
     fn take(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["watch", kind, pid, signal] => {
-                let pid = Pid::from_raw(pid.parse().ok()?)?;
-                let target = if kind == "group" {
-                    Target::Group(pid)
-                } else {
-                    Target::Process(pid)
-                };
-                self.watched = Some((target, Signal::from_named_raw(signal.parse().ok()?)?));
+            ["watch", kind, pid, signal, heir] => {
+                self.watched = Some(Watched::parse(kind, [pid, signal, heir])?);
             }
             ["until", ask_at, kill_at] => {
                 let at = |text: &str| text.parse().ok().map(Duration::from_nanos);
                 self.ask_at = at(ask_at);
                 self.kill_at = at(kill_at);
+                if let Some(watched) = &mut self.watched {
+                    watched.jobs = None;
+                }
             }
             _ => return None,
         }
         Some(())
     }
+
+    /// When jobs outside of the group are looked for.
+    fn jobs_at(&self) -> Option<Duration> {
+        self.kill_at.map(|at| at.saturating_sub(LOOKED_FOR))
+    }
 }
 
 fn supervise() {
     let (sender, lines) = mpsc::channel();
+    // A terminal that stops whoever writes from the background does not stop this process.
+    let _ = signals::block_stops();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
@@ -159,20 +203,29 @@ fn supervise() {
     loop {
         let now = now();
         let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        if let Some((target, signal)) = orders.watched {
+        let jobs_at = orders.jobs_at();
+        if let Some(watched) = &mut orders.watched {
             if due(orders.kill_at) {
-                target.signal(Signal::KILL);
+                watched.target.kill(watched.jobs.take());
+                if is_alone {
+                    watched.leave_terminal();
+                }
                 return;
             }
             if due(orders.ask_at) {
                 orders.ask_at = None;
-                target.ask_to_end(signal);
+                watched.target.end(watched.end_signal);
             }
-            if is_alone && !target.is_there() {
+            if watched.jobs.is_none() && due(jobs_at) {
+                watched.jobs = Some(watched.target.jobs());
+            }
+            if is_alone && !watched.target.is_there() {
+                watched.leave_terminal();
                 return;
             }
         }
-        let next = [orders.ask_at, orders.kill_at].into_iter().flatten().min();
+        let next = [orders.ask_at, jobs_at.filter(|at| *at > now), orders.kill_at];
+        let next = next.into_iter().flatten().min();
         let pause = next.map_or(LONGEST, |at| at.saturating_sub(now).min(LONGEST));
         if is_alone {
             thread::sleep(pause.min(LEFT));

@@ -6,7 +6,7 @@ use multilock_test_support::{Server, connect, three, until, until_free, waiters}
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 
-use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, signal, urls};
+use crate::stage::{PROGRAM, Said, Witness, ms, multilock, run, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -20,14 +20,13 @@ const NOBODY: [&str; 3] = [
 #[tokio::test]
 async fn what_a_child_makes_of_it() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], i32, &str); 14] = [
+    let rows: [(&[&str], i32, &str); 13] = [
         (&["a", "--", "true"], 0, ""),
         (&["a", "--", "sh", "-c", "exit 3"], 3, ""),
         (&["a,b", "-c", "--", "exit 4"], 4, ""),
         (&["a", "--policy", "multi", "--", "true"], 0, ""),
         (&["a", "--policy", "3", "--", "true"], 0, ""),
         (&["a", "-c", "--", "kill -9 $$"], 128 + 9, ""),
-        (&["a", "-c", "--", "kill -TERM $$"], 128 + 15, ""),
         (&["a", "--", "/no/such/program"], 127, "No such file"),
         (&["a", "--", "no-such-program-anywhere"], 127, "No such file"),
         (&["a", "--", "/etc/passwd"], 126, "denied"),
@@ -56,6 +55,22 @@ async fn what_a_child_makes_of_it() {
         assert!(
             says.is_empty() || ended.stderr.starts_with("multilock: "),
             "{ended:?}"
+        );
+        until_free(&servers, "a").await;
+    }
+}
+
+/// A shell around it tells a program that a signal ended from one that has handled it.
+#[tokio::test]
+async fn it_dies_of_the_signal_that_ended_the_program() {
+    let servers = three(ARGS).await;
+    for (word, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
+        let script = format!("kill -{word} $$");
+        let ended = run(multilock(&urls(&servers)), &["a", "-c", "--", &script]).await;
+        assert_eq!(
+            (ended.code, ended.signal),
+            (None, Some(number)),
+            "{word}: {ended:?}"
         );
         until_free(&servers, "a").await;
     }
@@ -264,7 +279,7 @@ async fn a_signal_ends_the_wait_and_leaves_nothing() {
         until("it waits", async || waiters(&servers[0], "a").await == 1).await;
         signal(&waiting, name);
         let ended = said(waiting).await;
-        assert_eq!(ended.code, Some(128 + number), "{ended:?}");
+        assert_eq!(ended.signal, Some(number), "{ended:?}");
         for server in &servers {
             assert_eq!(waiters(server, "a").await, 0);
         }
@@ -276,13 +291,13 @@ async fn a_signal_ends_the_wait_and_leaves_nothing() {
         .expect("the command");
     tokio::time::sleep(ms(300)).await;
     signal(&waiting, Signal::INT);
-    assert_eq!(said(waiting).await.code, Some(130));
+    assert_eq!(said(waiting).await.signal, Some(2));
     guard.unlock().await.expect("held");
     until_free(&servers, "a").await;
 }
 
 /// `multilock run a` with a child that says that it runs; then a signal.
-async fn signalled(servers: &[Server], script: &str, name: Signal) -> (Option<i32>, Vec<String>) {
+async fn signalled(servers: &[Server], script: &str, name: Signal) -> (Said, Vec<String>) {
     let witness = Witness::new();
     let script = witness.script(script);
     let running = multilock(&urls(servers))
@@ -294,7 +309,7 @@ async fn signalled(servers: &[Server], script: &str, name: Signal) -> (Option<i3
     let ended = said(running).await;
     witness.until_nobody_lives().await;
     until_free(servers, "a").await;
-    (ended.code, witness.lines())
+    (ended, witness.lines())
 }
 
 #[tokio::test]
@@ -310,9 +325,9 @@ async fn signals_are_passed_on_to_the_group() {
     ];
     for (name, word) in rows {
         let script = format!("trap 'say got; exit 7' {word}; say A; while :; do sleep 0.02; done");
-        let (code, lines) = signalled(&servers, &script, name).await;
+        let (ended, lines) = signalled(&servers, &script, name).await;
         assert_eq!(
-            (code, lines.last().map(String::as_str)),
+            (ended.code, lines.last().map(String::as_str)),
             (Some(7), Some("got")),
             "{word}"
         );
@@ -320,8 +335,12 @@ async fn signals_are_passed_on_to_the_group() {
         let is_to_end = !matches!(name, Signal::USR1 | Signal::USR2);
         let stop = if is_to_end { "kill -STOP $$;" } else { "" };
         let script = format!("sleep 60 & say A; {stop} sleep 60");
-        let (code, _) = signalled(&servers, &script, name).await;
-        assert_eq!(code, Some(128 + name.as_raw()), "{word}");
+        let (ended, _) = signalled(&servers, &script, name).await;
+        if is_to_end {
+            assert_eq!(ended.signal, Some(name.as_raw()), "{word}: {ended:?}");
+        } else {
+            assert_eq!(ended.code, Some(128 + name.as_raw()), "{word}: {ended:?}");
+        }
     }
 }
 

@@ -6,5 +6,7 @@ mod crowd;
 mod doctor;
 mod loss;
 mod operator;
+mod pty;
 mod stage;
+mod terminal;
 mod terms;

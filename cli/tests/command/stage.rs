@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(crate) fn urls(servers: &[Server]) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -61,6 +64,7 @@ pub(crate) async fn said(child: Child) -> Said {
     } = output.expect("in time").expect("its output");
     Said {
         code: status.code(),
+        signal: status.signal(),
         stdout: String::from_utf8(stdout).expect("text"),
         stderr: String::from_utf8(stderr).expect("text"),
     }
@@ -87,6 +91,11 @@ impl Witness {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// A file of that name beside them.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.path(name).display().to_string()
     }
 
     /// A script for `sh -c` that first makes sure to be alone: it and whatever it starts keep the file locked. `say WORD` in it

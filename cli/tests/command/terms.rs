@@ -1,9 +1,12 @@
 //! How long the lock is kept, and what of the program may stay.
 
-use multilock_test_support::{connect, three, until_free};
+use std::process::Stdio;
+
+use multilock_test_support::{connect, in_a_child, is_child, three, until_free};
+use rustix::process::{getpid, set_child_subreaper};
 use tokio::time::Instant;
 
-use crate::stage::{Witness, ms, multilock, run, urls};
+use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -60,4 +63,77 @@ async fn what_is_left_of_the_group_ends_before_the_release() {
         (Some(0), vec!["A".to_owned(), "B".to_owned()])
     );
     until_free(&servers, "a").await;
+}
+
+/// As in a container, whose process 1 waits for no child but the command.
+#[tokio::test]
+async fn what_was_left_and_killed_is_gone_though_nobody_else_asks_for_it() {
+    if !is_child() {
+        let test = "terms::what_was_left_and_killed_is_gone_though_nobody_else_asks_for_it";
+        return in_a_child(test, &[]).await;
+    }
+    set_child_subreaper(Some(getpid())).expect("Linux, which has subreapers");
+    let servers = three(ARGS).await;
+    // Five orphans that end while the program runs, and one that is killed after it.
+    let script = "for i in 1 2 3 4 5; do sh -c 'sleep 0.01 &'; done; sleep 0.5
+        cat /proc/[0-9]*/stat | grep -c \") Z $PPID \"; sleep 100 & echo left";
+    let begun = Instant::now();
+    let ended = run(multilock(&urls(&servers)), &["a", "-c", "--", script]).await;
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "0\nleft\n"),
+        "{ended:?}"
+    );
+    // The kill after TERM would come after 5 s.
+    assert!(begun.elapsed() < ms(3000), "{:?}", begun.elapsed());
+}
+
+/// Its process group is none of the container's, and the kernel does not let it die of a signal of its own.
+#[tokio::test]
+async fn it_may_be_process_1_of_a_container() {
+    let servers = three(ARGS).await;
+    for (script, code) in [
+        ("sleep 100 & echo left", 0),
+        ("sleep 100 & kill -TERM $$", 128 + 15),
+    ] {
+        let command = multilock(&urls(&servers));
+        let variables = command.as_std().get_envs();
+        let mut container = tokio::process::Command::new("unshare");
+        container
+            .args([
+                "--pid",
+                "--fork",
+                "--mount-proc",
+                PROGRAM,
+                "run",
+                "a",
+                "-c",
+                "--",
+                script,
+            ])
+            .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let begun = Instant::now();
+        let ended = said(container.spawn().expect("unshare of util-linux")).await;
+        assert_eq!(
+            ended.code,
+            Some(code),
+            "needs the right to make PID namespaces, as root has it: {ended:?}"
+        );
+        assert!(begun.elapsed() < ms(3000), "{:?}", begun.elapsed());
+    }
+}
+
+/// A process that has left the session does not wait for its child, which has not.
+#[tokio::test]
+async fn a_zombie_keeps_nobody_waiting() {
+    let servers = three(ARGS).await;
+    let script = "(sleep 0.01 & exec setsid sleep 20) >/dev/null 2>&1 & sleep 0.5";
+    let begun = Instant::now();
+    let ended = run(multilock(&urls(&servers)), &["a", "-c", "--", script]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(begun.elapsed() < ms(3000), "{:?}", begun.elapsed());
 }

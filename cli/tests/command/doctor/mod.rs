@@ -24,7 +24,9 @@ async fn doctor(command: Command) -> Diagnosis {
 
 async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
     let child = command.args(["doctor", "--json"]).args(args).spawn();
-    let Said { code, stdout, stderr } = said(child.expect("the command")).await;
+    let Said {
+        code, stdout, stderr, ..
+    } = said(child.expect("the command")).await;
     let told: Value =
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
     assert_eq!(

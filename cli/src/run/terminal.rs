@@ -1,0 +1,86 @@
+//! The terminal, which the program gets when it wants it: as a shell does, by making its group the foreground.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal};
+
+use nix::unistd::getpgrp;
+use rustix::process::{Pid, getpid};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+
+/// The terminal that controls this process.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    device: File,
+    /// Process group of this process.
+    own: Pid,
+    /// What the terminal was set to when it was lent for the first time.
+    modes: Option<Termios>,
+    is_lent: bool,
+}
+
+impl Terminal {
+    /// `None` where this process has none, as under cron.
+    pub(super) fn of_process() -> Option<Self> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/tty");
+        Some(Self {
+            device: device.ok()?,
+            own: own_group()?,
+            modes: None,
+            is_lent: false,
+        })
+    }
+
+    /// Whether this process is in the foreground.
+    pub(super) fn is_ours(&self) -> bool {
+        tcgetpgrp(&self.device) == Ok(self.own)
+    }
+
+    /// Whether the terminal is the program's from the beginning: a shell has made this process a job of its own, and
+    /// no pipe leads to another program, which may be the one that reads keys.
+    pub(super) fn is_for_program(&self) -> bool {
+        self.own == getpid() && io::stdin().is_terminal() && io::stdout().is_terminal() && self.is_ours()
+    }
+
+    pub(super) fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
+    /// Makes a group the foreground.
+    pub(super) fn lend(&mut self, group: Pid) {
+        if self.modes.is_none() {
+            self.modes = tcgetattr(&self.device).ok();
+        }
+        self.is_lent = tcsetpgrp(&self.device, group).is_ok();
+    }
+
+    /// Makes the own group the foreground again, if it was before.
+    pub(super) fn take_back(&mut self) {
+        if std::mem::take(&mut self.is_lent) {
+            let _ = tcsetpgrp(&self.device, self.own);
+        }
+    }
+
+    /// Sets it as it was: a program that was killed could not.
+    pub(super) fn restore(&self) {
+        if let Some(modes) = &self.modes
+            && self.is_ours()
+        {
+            let _ = tcsetattr(&self.device, OptionalActions::Now, modes);
+        }
+    }
+}
+
+/// Process group of this process. `None` where it was made outside of the container that this is process 1 of.
+pub(super) fn own_group() -> Option<Pid> {
+    // The one of rustix panics then.
+    Pid::from_raw(getpgrp().as_raw())
+}
+
+/// Gives the terminal of a group that is gone to another one.
+pub(super) fn inherit(from: Pid, to: Pid) {
+    if let Ok(device) = File::open("/dev/tty")
+        && tcgetpgrp(&device) == Ok(from)
+    {
+        let _ = tcsetpgrp(&device, to);
+    }
+}

@@ -1,0 +1,135 @@
+//! A terminal with a shell in it, as somebody would sit before it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use multilock_test_support::{Server, WITHIN};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{PROGRAM, ms, multilock, urls};
+
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_D: &str = "\x04";
+pub(crate) const CTRL_Z: &str = "\x1a";
+
+/// A shell with job control, in which `multilock` is the command with these masters.
+pub(crate) struct Pty {
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+    /// Where the last look at the screen ended.
+    seen: usize,
+    _shell: Child,
+}
+
+impl Pty {
+    pub(crate) async fn start(servers: &[Server]) -> Self {
+        let device = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&device).expect("a terminal of one's own");
+        unlockpt(&device).expect("a terminal that can be opened");
+        let name = ptsname(&device, Vec::new()).expect("its name");
+        let user = open(
+            name,
+            OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let shell = shell(servers, &user.expect("its other end"));
+        let screen = Arc::new(Mutex::new(String::new()));
+        let keyboard = File::from(device);
+        show(
+            keyboard.try_clone().expect("a second descriptor"),
+            Arc::clone(&screen),
+        );
+        let mut pty = Self {
+            keyboard,
+            screen,
+            seen: 0,
+            _shell: shell,
+        };
+        pty.until("ready> ").await;
+        pty
+    }
+
+    /// Types a line.
+    pub(crate) fn line(&mut self, text: &str) {
+        self.keys(&format!("{text}\n"));
+    }
+
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// Waits until this is on the screen, below what was waited for before.
+    pub(crate) async fn until(&mut self, text: &str) {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let screen = self.screen();
+            if let Some(at) = screen[self.seen..].find(text) {
+                self.seen += at + text.len();
+                return;
+            }
+            let shown = &screen[self.seen..];
+            assert!(Instant::now() < deadline, "{text:?} is not shown: {shown:?}");
+            sleep(ms(10)).await;
+        }
+    }
+
+    /// Gives what was started the time to come to rest. A test holds also where that takes longer.
+    pub(crate) async fn settle(&self) {
+        sleep(ms(300)).await;
+    }
+
+    /// What was on the screen so far.
+    pub(crate) fn screen(&self) -> String {
+        self.screen.lock().expect("no panic").clone()
+    }
+}
+
+/// In a session of its own, with the terminal as the one that controls it.
+fn shell(servers: &[Server], terminal: &OwnedFd) -> Child {
+    let end = || Stdio::from(terminal.try_clone().expect("a descriptor"));
+    let like = multilock(&urls(servers));
+    let variables = like.as_std().get_envs();
+    let dir = Path::new(PROGRAM).parent().expect("a directory");
+    let mut shell = Command::new("setsid");
+    shell
+        .args([
+            "--ctty",
+            "env",
+            "--default-signal",
+            "bash",
+            "--norc",
+            "--noprofile",
+            "--noediting",
+            "-i",
+        ])
+        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+        .env("PS1", "ready> ")
+        .env(
+            "PATH",
+            format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default()),
+        )
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .kill_on_drop(true);
+    shell.spawn().expect("a shell")
+}
+
+/// Keeps what is written to the terminal, until nobody has it open any more.
+fn show(mut device: File, screen: Arc<Mutex<String>>) {
+    thread::spawn(move || {
+        let mut some = [0; 4096];
+        while let Ok(count @ 1..) = device.read(&mut some) {
+            let text = String::from_utf8_lossy(&some[..count]);
+            screen.lock().expect("no panic").push_str(&text);
+        }
+    });
+}

@@ -1,0 +1,210 @@
+//! Programs at a terminal: they get it, stop and continue with the command, and end the script around them.
+
+use multilock_test_support::{Server, connect, three, until, until_free, waiters};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::pty::{CTRL_C, CTRL_D, CTRL_Z, Pty};
+use crate::stage::{PROGRAM, Witness, multilock, run, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+async fn before_a_terminal() -> (Vec<Server>, Pty) {
+    let servers = three(ARGS).await;
+    let pty = Pty::start(&servers).await;
+    (servers, pty)
+}
+
+#[tokio::test]
+async fn a_shell_gets_the_terminal_and_gives_it_back() {
+    let (servers, mut pty) = before_a_terminal().await;
+    pty.line("multilock run a -- bash --norc --noprofile --noediting -i");
+    pty.line("echo sum $((20 + 3))");
+    pty.until("sum 23").await;
+    assert!(servers[0].exists("a").await);
+    // Its keys are its own: a job of it ends, and it goes on.
+    pty.line("sleep 60; echo not this");
+    pty.settle().await;
+    pty.keys(CTRL_C);
+    pty.line("echo alive $((20 + 4)); exit 7");
+    pty.until("alive 24").await;
+    pty.line("echo outside $?, $((20 + 5))");
+    pty.until("outside 7, 25").await;
+    until_free(&servers, "a").await;
+}
+
+#[tokio::test]
+async fn a_program_that_reads_the_terminal_gets_it_wherever_its_stdin_is() {
+    let (servers, mut pty) = before_a_terminal().await;
+    pty.line("multilock run a -c -- 'echo ask$((1)); read x; echo got $x'");
+    pty.until("ask1").await;
+    pty.line("one");
+    pty.until("got one").await;
+    pty.line("echo piped | multilock run a -c -- 'cat; echo ask$((2)); read x </dev/tty; echo got $x'");
+    pty.until("piped").await;
+    pty.until("ask2").await;
+    pty.line("two");
+    pty.until("got two").await;
+    // The other end of a pipe reads keys: it is in the foreground for as long as the program does not want to be.
+    pty.line(
+        "multilock run a -c -- 'echo piped' | sh -c 'cat; echo ask$((3)); read x </dev/tty; echo got $x'",
+    );
+    pty.until("ask3").await;
+    pty.line("three");
+    pty.until("got three").await;
+    until_free(&servers, "a").await;
+}
+
+/// One after the other, with a line when it has come to its end.
+fn script(witness: &Witness, body: &str) -> String {
+    let path = witness.file("script");
+    let text = format!("for i in 1 2 3; do echo round $i; {body}; done\necho end\n");
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_script_around_it() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let witness = Witness::new();
+    // Beside the script in the foreground; with the terminal to itself.
+    for body in ["sleep 60", "sh -c 'read x'"] {
+        let script = script(&witness, &format!("{PROGRAM} run a -- {body}"));
+        for shell in ["bash", "sh"] {
+            pty.line(&format!("{shell} {script}; echo status $?"));
+            pty.until("round 1").await;
+            until("it runs", async || servers[0].exists("a").await).await;
+            pty.settle().await;
+            pty.keys(CTRL_C);
+            pty.until("ready> ").await;
+            until_free(&servers, "a").await;
+        }
+    }
+    let screen = pty.screen();
+    assert!(
+        !screen.contains("round 2") && !screen.contains("\r\nend"),
+        "{screen:?}"
+    );
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_script_around_a_wait() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let witness = Witness::new();
+    let guard = connect(urls(&servers)).await.red_lock("a").lock().await;
+    let script = script(&witness, &format!("{PROGRAM} run a -- true"));
+    pty.line(&format!("bash {script}"));
+    until("it waits", async || waiters(&servers[0], "a").await == 1).await;
+    pty.keys(CTRL_C);
+    pty.until("ready> ").await;
+    until("nothing is left", async || waiters(&servers[0], "a").await == 0).await;
+    let screen = pty.screen();
+    assert!(!screen.contains("round 2"), "{screen:?}");
+    guard.expect("free").unlock().await.expect("held");
+}
+
+#[tokio::test]
+async fn it_stops_and_goes_on_with_the_program() {
+    let (servers, mut pty) = before_a_terminal().await;
+    pty.line("multilock run a -- cat");
+    until("it runs", async || servers[0].exists("a").await).await;
+    pty.line("one");
+    pty.until("one\r\none").await;
+    pty.keys(CTRL_Z);
+    pty.until("Stopped").await;
+    pty.line("echo shell $((20 + 3))");
+    pty.until("shell 23").await;
+    // In the background it cannot read, so it stops again.
+    pty.line("bg");
+    pty.until("multilock run a -- cat &").await;
+    pty.line("wait %1; jobs; echo jobs $((20 + 4))");
+    pty.until("Stopped").await;
+    pty.until("jobs 24").await;
+    pty.line("fg");
+    pty.until("multilock run a -- cat").await;
+    pty.line("two");
+    pty.until("two\r\ntwo").await;
+    pty.keys(CTRL_D);
+    pty.line("echo status $?, $((20 + 5))");
+    pty.until("status 0, 25").await;
+    until_free(&servers, "a").await;
+}
+
+/// The terminal stops the command, not the program, which is no member of the foreground group.
+#[tokio::test]
+async fn a_program_beside_which_the_terminal_is_used_stops_too() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let witness = Witness::new();
+    let body = witness.script("say A; while :; do say a; sleep 0.02; done");
+    let file = witness.file("program");
+    std::fs::write(&file, body).expect("written");
+    pty.line(&format!("multilock run a -- sh {file} | cat"));
+    witness.until_said("A").await;
+    pty.settle().await;
+    pty.keys(CTRL_Z);
+    pty.until("Stopped").await;
+    pty.settle().await;
+    let lines = witness.lines().len();
+    pty.settle().await;
+    assert_eq!(witness.lines().len(), lines, "it is stopped");
+    pty.line("fg");
+    until("it goes on", async || witness.lines().len() > lines).await;
+    pty.keys(CTRL_C);
+    pty.until("ready> ").await;
+    witness.until_nobody_lives().await;
+    until_free(&servers, "a").await;
+}
+
+/// One that is stopped is not renewed, so the program ends with its hold.
+#[tokio::test]
+async fn a_stopped_program_is_killed_at_the_end_of_the_hold() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let witness = Witness::new();
+    let body = witness.script("trap '' TERM; say A; while :; do read x; done");
+    let file = witness.file("program");
+    std::fs::write(&file, body).expect("written");
+    pty.line(&format!("multilock run a --lease 2s -k 500ms -- sh {file}"));
+    witness.until_said("A").await;
+    pty.settle().await;
+    pty.keys(CTRL_Z);
+    pty.until("the hold is not renewed").await;
+    pty.until("Stopped").await;
+    let next = witness.script("say B");
+    let next = run(multilock(&urls(&servers)), &["a", "-c", "--", &next]).await;
+    assert_eq!(next.code, Some(0), "{next:?}");
+    assert_eq!(witness.lines(), ["A", "B"]);
+    pty.line("fg; echo status $?, $((20 + 3))");
+    pty.until("status 124, 23").await;
+}
+
+/// They are in groups of their own, as those of every shell with job control.
+#[tokio::test]
+async fn the_jobs_of_a_shell_end_with_the_hold() {
+    for is_killed in [false, true] {
+        let (servers, mut pty) = before_a_terminal().await;
+        let witness = Witness::new();
+        let body = witness.script("trap '' TERM HUP; say A; while :; do sleep 0.02; done");
+        let file = witness.file("program");
+        std::fs::write(&file, body).expect("written");
+        pty.line("multilock run a --lease 2s -k 500ms -- bash --norc --noprofile --noediting -i");
+        let parent = witness.file("parent");
+        pty.line(&format!("echo $PPID >{parent}; sh {file}"));
+        witness.until_said("A").await;
+        if is_killed {
+            let parent = std::fs::read_to_string(parent).expect("written");
+            let pid = parent.trim().parse().ok().and_then(Pid::from_raw);
+            kill_process(pid.expect("a number"), Signal::KILL).expect("it runs");
+        } else {
+            for server in &servers[..2] {
+                server.freeze().await;
+            }
+        }
+        witness.until_nobody_lives().await;
+        for server in &servers[..2] {
+            server.thaw().await;
+        }
+        // The shell has its terminal again.
+        pty.line("echo outside $((20 + 3))");
+        pty.until("outside 23").await;
+    }
+}
