@@ -32,8 +32,8 @@ async fn main() -> Result<()> {
     )?;
     let lock = masters
         .red_lock(INVOICE)
-        .lease(Duration::from_secs(1))
-        .wait(Duration::from_secs(5));
+        .lease(Duration::from_secs(2))
+        .wait(Duration::from_secs(10));
 
     let paused = lock.lock().await?;
     println!(

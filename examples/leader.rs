@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
 
 /// A loss by force is found out with the next renewal, which is within a third of the lease: 10 s, unless it is set.
 async fn connect() -> Result<Masters> {
-    let connecting = common::builder()?.lease(Duration::from_millis(1500)).connect();
+    let connecting = common::builder()?.lease(Duration::from_secs(3)).connect();
     connecting
         .await
         .context("no majority of the masters; try `make cluster-up`")

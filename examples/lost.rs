@@ -18,20 +18,22 @@ use anyhow::{Context, Result, bail, ensure};
 use multilock::{MultiLock, RunError};
 use tokio::time::sleep;
 
-const ROWS: u32 = 100;
+const ROWS: u32 = 200;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // Renewed every half second, which is when a client hears that its hold was taken away. 30 s and 10 s by default.
-    let connecting = common::builder()?.lease(Duration::from_millis(1500)).connect();
+    // Renewed every second, which is when a client hears that its hold was taken away. 30 s and 10 s by default.
+    let connecting = common::builder()?.lease(Duration::from_secs(3)).connect();
     let masters = connecting
         .await
         .context("no majority of the masters; try `make cluster-up`")?;
-    let lock = masters.red_lock("example:import").wait(Duration::from_secs(5));
+    let lock = masters.red_lock("example:import").wait(Duration::from_secs(10));
     let imported = AtomicU32::new(0);
 
     let operator = async {
-        sleep(Duration::from_millis(300)).await;
+        while imported.load(Ordering::Relaxed) == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
         let forced = lock.force_release().await?;
         println!("an operator takes the lock from {} holder", forced.former.len());
         Ok::<_, multilock::LockError>(())

@@ -31,7 +31,7 @@ async fn transfer(masters: &Masters, from: &str, to: &str, amount: u32) -> anyho
     let both = masters.multi_lock([from, to]);
     let guard = match both
         .lease(Duration::from_secs(10))
-        .wait(Duration::from_secs(2))
+        .wait(Duration::from_secs(10))
         .lock()
         .await
     {

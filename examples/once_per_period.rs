@@ -18,7 +18,7 @@ use multilock::{LockError, Masters, Unlocked};
 use tokio::time::sleep;
 
 /// More than the hosts' schedules are apart, and less than two periods are.
-const APART: Duration = Duration::from_secs(2);
+const APART: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> Result<()> {

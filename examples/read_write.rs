@@ -27,7 +27,9 @@ async fn main() -> Result<()> {
     let masters = common::connect()
         .await
         .context("no majority of the masters; try `make cluster-up`")?;
-    let lock = masters.red_lock("example:catalogue").wait(Duration::from_secs(5));
+    let lock = masters
+        .red_lock("example:catalogue")
+        .wait(Duration::from_secs(10));
     let catalogue = Catalogue::new([10, 10]);
     let readers = (1..=4).map(|reader| read(&catalogue, &lock, reader));
     tokio::try_join!(try_join_all(readers), rewrite(&catalogue, &lock))?;

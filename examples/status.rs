@@ -32,7 +32,7 @@ fn show(status: &Status) {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let masters = common::connect().await?;
-    show(&masters.status());
+    // The first change is the present status.
     let mut changes = masters.watch_status();
     while changes.changed().await.is_ok() {
         show(&changes.borrow_and_update());

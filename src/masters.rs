@@ -77,10 +77,13 @@ impl Masters {
         self.client.status()
     }
 
-    /// The same, and whenever it changes in what one may want to act upon: a master is connected or not any more, or for
+    /// The same at once, and whenever it changes in what one may want to act upon: a master is connected or not any more, or for
     /// another reason; it loses its vote by a quarantine or has it again; it has missed a deadline, or answers again (which
     /// is noticed within a second); its version or what it can do is another one; it is owed too many releases, or no longer;
     /// the client is closed.
+    ///
+    /// The present status counts as the first change: `changed()` of the receiver returns with it at once. So a loop
+    /// that waits for changes needs no status before it, and misses nothing.
     ///
     /// Nobody is woken by holds, waiters, round trips, clock offsets and the number of releases that are owed: these are as
     /// they were when the status was looked at last, and [`status`](Self::status) has them as they are. The receiver ends

@@ -66,7 +66,7 @@ pub(crate) fn on(cluster: &Cluster, name: &str) -> AsyncCommand {
     let mut command = example(name);
     command
         .env("MULTILOCK_NODES", cluster.urls().join(","))
-        .env("MULTILOCK_NODE_TIMEOUT", "400ms")
+        .env("MULTILOCK_NODE_TIMEOUT", "900ms")
         .env("MULTILOCK_QUARANTINE", "off");
     command
 }

@@ -97,7 +97,7 @@ async fn a_job_that_lost_its_lock_is_stopped_and_the_next_one_goes_on() {
         "importing under token ",
         "an operator takes the lock from 1 holder",
         "the import was stopped (TakenAway)",
-        " of 100 rows are there",
+        " of 200 rows are there",
         "importing under token ",
         "the next one has done the rest",
     ];

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{connect, ms};
+use crate::support::ms;
 use futures::executor::block_on;
 use multilock::sim::Cluster;
 use multilock::{
@@ -14,7 +14,11 @@ use multilock::{
 use tokio::runtime::{Builder, Runtime};
 
 /// Far more than any deadline here, and far less than for ever.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
+/// A node deadline that is missed on purpose, and not on a machine with other work.
+const HASTY: Duration = Duration::from_millis(500);
+/// One that nobody waits for here.
+const PATIENT: Duration = Duration::from_secs(2);
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()
@@ -23,15 +27,25 @@ fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// Masters that were connected on a runtime, and a guard of one name on them.
-fn connected(runtime: &Runtime) -> (Cluster, Masters, MultiLockGuard) {
+/// Masters that were connected on a runtime, with a node deadline, and a guard of one name on them.
+fn connected(runtime: &Runtime, node_timeout: Duration) -> (Cluster, Masters, MultiLockGuard) {
     runtime.block_on(async {
         let cluster = Cluster::new(3);
-        let builder = Masters::builder().quarantine(Quarantine::Off);
+        let builder = Masters::builder()
+            .quarantine(Quarantine::Off)
+            .node_timeout(node_timeout);
         let masters = cluster.connect(builder).await.expect("connects");
         let guard = masters.red_lock("held").try_lock().await.expect("free");
         (cluster, masters, guard)
     })
+}
+
+/// Masters that a machine with other work does not make late.
+async fn patient(cluster: &Cluster) -> Masters {
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .node_timeout(PATIENT);
+    cluster.connect(builder).await.expect("connects")
 }
 
 /// What comes of `work`, if that comes soon.
@@ -68,19 +82,17 @@ fn unreachable<T: std::fmt::Debug>(result: Result<T, LockError>, words: &str) {
 #[test]
 fn a_runtime_that_is_not_driven_makes_no_other_hang() {
     let first = runtime();
-    let (cluster, masters, guard) = connected(&first);
+    let (cluster, masters, guard) = connected(&first, HASTY);
     soon(move || {
         runtime().block_on(async {
-            let silence = "none within 50ms";
+            let silence = "none within 500ms";
             let lock = masters.red_lock("a");
             unreachable(lock.try_lock().await, silence);
-            let begun = Instant::now();
-            let waiting = lock.clone().wait(Duration::from_millis(300)).lock().await;
+            let waiting = lock.clone().wait(HASTY * 3).lock().await;
             assert!(
                 matches!(waiting, Err(LockError::TimedOut { last: Some(_), .. })),
                 "{waiting:?}"
             );
-            assert!(begun.elapsed() < Duration::from_millis(600));
             unreachable(lock.force_release().await, silence);
             let inspection = lock.inspect().await.expect("looks").remove(0);
             assert!(
@@ -112,7 +124,7 @@ fn another_runtime_is_as_good_while_the_first_one_is_driven() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let (cluster, masters, guard) = connected(&first);
+    let (cluster, masters, guard) = connected(&first, PATIENT);
     soon(move || {
         runtime().block_on(async {
             guard.extend(Duration::from_secs(30)).await.expect("held");
@@ -133,7 +145,7 @@ fn another_runtime_is_as_good_while_the_first_one_is_driven() {
 #[test]
 fn once_the_first_runtime_has_ended_the_masters_are_closed() {
     let first = runtime();
-    let (cluster, masters, guard) = connected(&first);
+    let (cluster, masters, guard) = connected(&first, PATIENT);
     let waiting = thread::spawn({
         let lock = masters.red_lock("held");
         move || runtime().block_on(lock.lock()).map(drop)
@@ -170,7 +182,7 @@ fn once_the_first_runtime_has_ended_the_masters_are_closed() {
             matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
             "{unlocked:?}"
         );
-        assert!(begun.elapsed() < Duration::from_secs(1), "at once");
+        assert!(begun.elapsed() < PATIENT, "nobody waited for a deadline");
         second.block_on(masters.close(Closing::Release));
     });
     drop(cluster);
@@ -179,7 +191,7 @@ fn once_the_first_runtime_has_ended_the_masters_are_closed() {
 #[test]
 fn outside_of_any_runtime_the_votes_say_so() {
     let first = runtime();
-    let (cluster, masters, guard) = connected(&first);
+    let (cluster, masters, guard) = connected(&first, PATIENT);
     soon(move || {
         let words = "awaited outside of a tokio runtime";
         let lock = masters.red_lock("a");
@@ -199,8 +211,13 @@ fn outside_of_any_runtime_the_votes_say_so() {
         drop(masters);
     });
     // What was left is released as soon as somebody drives the runtime.
-    first.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
-    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+    let released = async {
+        while !cluster.iter().all(|master| master.locks().is_empty()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = first.block_on(async { tokio::time::timeout(SOON, released).await });
+    in_time.expect("it is released");
 }
 
 /// Whatever is dropped outside of a runtime, or after it, drops without a panic.
@@ -215,7 +232,7 @@ fn drops_outside_of_a_runtime_after_having_waited() {
                 .expect("a runtime");
             let guard = runtime.block_on(async {
                 let cluster = Cluster::new(3);
-                let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+                let (one, other) = (patient(&cluster).await, patient(&cluster).await);
                 let held = one.red_lock("a").lock().await.expect("free");
                 let waiting = tokio::spawn(async move { other.red_lock("a").lock().await });
                 tokio::time::sleep(ms(50)).await;

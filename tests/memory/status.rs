@@ -70,12 +70,35 @@ async fn it_tells_what_is_known_and_asks_nobody() {
     assert_eq!(others.status().waiters, 0);
 }
 
+/// A loop that only waits for changes hears of a change that comes before it, and of the status if none comes.
+#[tokio::test(start_paused = true)]
+async fn a_watch_shows_its_first_status_as_new() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for _ in 0..2 {
+        let mut watched = masters.watch_status();
+        assert!(is_told(&mut watched, Duration::ZERO).await, "the present status");
+        assert_eq!(watched.borrow_and_update().voting(), 3);
+        assert!(!is_told(&mut watched, ms(60_000)).await, "{:?}", watched.borrow());
+    }
+    let before = masters.status();
+    cluster.master(1).crash();
+    settle().await;
+    assert_eq!(before.voting(), 3);
+    let mut watched = masters.watch_status();
+    assert!(
+        is_told(&mut watched, Duration::ZERO).await,
+        "what came in between"
+    );
+    assert_eq!(watched.borrow_and_update().voting(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_master_that_is_killed_is_told_with_the_reason_and_again_when_it_is_back() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
     let mut watched = masters.watch_status();
-    assert!(!watched.has_changed().expect("told"));
+    watched.mark_unchanged();
     cluster.master(1).crash();
     until(&mut watched, ms(100), |status| status.voting() == 2).await;
     let status = masters.status();
@@ -109,6 +132,7 @@ async fn a_frozen_master_is_silent_and_has_no_vote() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
     let mut watched = masters.watch_status();
+    watched.mark_unchanged();
     cluster.master(2).freeze();
     assert!(!is_told(&mut watched, ms(500)).await, "nobody has asked it");
     masters
@@ -181,6 +205,7 @@ async fn whoever_locks_wakes_no_watcher() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
     let mut watched = masters.watch_status();
+    watched.mark_unchanged();
     for name in 0..100 {
         let guard = masters.red_lock(format!("n{name}")).lock().await.expect("free");
         guard.unlock().await.expect("held");

@@ -152,12 +152,12 @@ async fn a_server_without_lua() {
     assert!(matches!(reason, Unfit::NoScripts { .. }), "{reason}");
 }
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(4);
 
-/// With a quarantine of three seconds.
+/// With a quarantine of four seconds.
 fn with_quarantine(builder: MastersBuilder) -> MastersBuilder {
     let builder = builder.quarantine(Quarantine::Auto).lease(LEASE);
-    let builder = builder.node_timeout(Duration::from_millis(500));
+    let builder = builder.node_timeout(LEASE * 2 / 5);
     builder.lease_without_charter(LEASE)
 }
 

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{Cluster, PATIENT, all_executed, connect, held_everywhere, until_free};
+use crate::support::{Cluster, PATIENT, WITHIN, all_executed, connect, held_everywhere, until_free, within};
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, Policy};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// As long as this at least, and until everyone has had a turn.
 const FOR: Duration = Duration::from_secs(2);
-/// By then everyone must have had one.
-const AT_MOST: Duration = Duration::from_secs(30);
 
 /// Who is inside, seen by the contenders and not by the masters.
 #[derive(Debug, Default)]
@@ -51,8 +49,8 @@ impl Witness {
 async fn contend(lock: MultiLock, number: usize, witness: Arc<Witness>) {
     let begun = Instant::now();
     while begun.elapsed() < FOR || !witness.everyone_had_a_turn() {
-        assert!(begun.elapsed() < AT_MOST, "turns: {:?}", witness.turns);
-        let guard = lock.clone().wait(AT_MOST).lock().await.expect("a turn");
+        assert!(begun.elapsed() < WITHIN, "turns: {:?}", witness.turns);
+        let guard = lock.clone().wait(WITHIN).lock().await.expect("a turn");
         witness.turn(number).await;
         // Gone by an unlock or by a drop.
         if number.is_multiple_of(2) {
@@ -118,20 +116,31 @@ async fn the_greedy_leave_the_others_a_turn() {
     let cluster = Cluster::start(5).await;
     let greedy = connect(cluster.urls()).await;
     let lock = greedy.red_lock("a");
-    let inside = tokio::spawn(async move {
-        loop {
-            let guard = lock.lock().await.expect("a turn");
-            sleep(Duration::from_millis(2)).await;
-            drop(guard);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let inside = tokio::spawn({
+        let turns = Arc::clone(&turns);
+        async move {
+            loop {
+                let guard = lock.lock().await.expect("a turn");
+                turns.fetch_add(1, Ordering::SeqCst);
+                sleep(Duration::from_millis(2)).await;
+                drop(guard);
+            }
         }
     });
     let others = connect(cluster.urls()).await;
     for turn in 0..5 {
         for policy in [Policy::RedLock, Policy::MultiLock] {
             let lock = others.lock("a", policy);
-            let guard = timeout(Duration::from_secs(5), lock.lock()).await;
-            let guard = guard.unwrap_or_else(|_| panic!("no turn {turn} for a {policy}"));
+            let before = turns.load(Ordering::SeqCst);
+            let guard = within(&format!("turn {turn} of a {policy}"), lock.lock()).await;
+            let overtaken = turns.load(Ordering::SeqCst) - before;
             guard.expect("a turn").unlock().await.expect("held all the time");
+            // As often as its process may pass a hold on, twice.
+            assert!(
+                overtaken <= 128,
+                "turn {turn} of a {policy} was overtaken {overtaken} times"
+            );
         }
     }
     inside.abort();
@@ -141,18 +150,19 @@ async fn the_greedy_leave_the_others_a_turn() {
 #[tokio::test]
 async fn a_short_wait_ends_in_time_and_says_why() {
     const WAIT: Duration = Duration::from_millis(50);
-    /// What the machine may add.
-    const SLACK: Duration = Duration::from_secs(2);
     let cluster = Cluster::start(5).await;
     let masters = connect(cluster.urls()).await;
     let rival = connect(cluster.urls()).await;
     let guard = held_everywhere(&rival.red_lock("a")).await;
     let mut told = 0;
-    for _ in 0..10 {
+    let mut waits = 0;
+    while waits < 10 || told == 0 {
+        waits += 1;
+        assert!(waits < 200, "not one of {waits} rounds was done within {WAIT:?}");
         let begun = Instant::now();
         let error = masters.red_lock("a").wait(WAIT).lock().await.expect_err("held");
         let took = begun.elapsed();
-        assert!((WAIT..WAIT + SLACK).contains(&took), "{took:?}");
+        assert!((WAIT..PATIENT).contains(&took), "{took:?}");
         let LockError::TimedOut { waited, last } = &error else {
             panic!("{error}");
         };
@@ -167,7 +177,6 @@ async fn a_short_wait_ends_in_time_and_says_why() {
             Some(other) => panic!("{other}"),
         }
     }
-    assert!(told > 0, "not one of ten rounds was done within {WAIT:?}");
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
     // No wait at all is one that has passed already, and still an answer.

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{
-    Cluster, PATIENT, Server, held_everywhere, in_a_child, is_child, patient, until, until_within,
-};
+use crate::support::{Cluster, Server, WITHIN, held_everywhere, in_a_child, is_child, patient, until};
 use futures::future::join_all;
 use multilock::{BoxError, ConnectError, Credentials, Masters, MultiLockGuard, Node, Unlocked};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+/// Renewed every seven seconds, and as short as [`PATIENT`] allows.
+const LEASE: Duration = Duration::from_secs(21);
 const EVERYTHING: [&str; 5] = ["on", "resetkeys", "~*", "&*", "+@all"];
 
 /// Servers on which `app` has the password `one`.
@@ -110,7 +110,7 @@ impl Load {
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     let lock = masters.red_lock(format!("load-{}", number % 4));
-                    let guard = lock.wait(PATIENT).lock().await.expect("no error but votes");
+                    let guard = lock.wait(WITHIN).lock().await.expect("no error but votes");
                     grants.fetch_add(1, Ordering::Relaxed);
                     guard.unlock().await.expect("no error but votes");
                 }
@@ -145,7 +145,7 @@ async fn still_held(guard: MultiLockGuard) {
 
 /// Five masters under load, and a hold that is renewed all the time.
 async fn under_load(vault: &Vault, servers: &[Server]) -> (Masters, MultiLockGuard, Load) {
-    let builder = patient(vault.nodes(servers)).lease(Duration::from_secs(11));
+    let builder = patient(vault.nodes(servers)).lease(LEASE);
     let masters = builder.connect().await.expect("masters that can be used");
     let guard = held_everywhere(&masters.red_lock("long")).await;
     let load = Load::start(&masters);
@@ -333,8 +333,8 @@ async fn from_files_that_the_environment_names() {
         ("MULTILOCK_NODE_LABELS", "eu-1,eu-2,eu-3"),
         ("MULTILOCK_USER", "app"),
         ("MULTILOCK_PASSWORD_FILE", &password),
-        ("MULTILOCK_NODE_TIMEOUT", "5s"),
-        ("MULTILOCK_CONNECT_TIMEOUT", "5s"),
+        ("MULTILOCK_NODE_TIMEOUT", "10s"),
+        ("MULTILOCK_CONNECT_TIMEOUT", "10s"),
         ("MULTILOCK_TEST_DONE", &done),
     ];
     let rotating = async {
@@ -349,8 +349,7 @@ async fn from_files_that_the_environment_names() {
         set_user(&servers, "app", &[">two"]).await;
         fs::write(&password, "two\n").expect("written");
         // It is read every five seconds.
-        let within = Duration::from_secs(30);
-        until_within(within, "all are logged in anew", async || {
+        until("all are logged in anew", async || {
             log_ins(&servers).await == [1; 3]
         })
         .await;

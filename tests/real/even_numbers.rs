@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Cluster, WITHIN, all_executed, connect, until};
+use crate::support::{Cluster, WITHIN, all_executed, connect, until, within};
 use multilock::{LockError, Policy, Unlocked};
 use tokio::sync::Barrier;
-use tokio::time::timeout;
 
 const THEIRS: &str = "somebody else's";
 
@@ -98,8 +97,8 @@ async fn lock_step(nodes: usize, policy: Policy) {
         }));
     }
     for contender in contenders {
-        let ended = timeout(WITHIN * 2, contender).await;
-        ended.expect("no tie lasts").expect("each gets its turn");
+        let ended = within("no tie lasts", contender).await;
+        ended.expect("each gets its turn");
     }
 }
 

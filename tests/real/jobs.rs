@@ -7,7 +7,7 @@ use multilock::{LockError, Unlocked};
 use tokio::time::Instant;
 
 /// Long beside what a loaded machine takes for a handful of questions.
-const KEPT: Duration = Duration::from_secs(4);
+const KEPT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn names_are_kept_as_long_as_was_asked_for() {
@@ -29,7 +29,7 @@ async fn names_are_kept_as_long_as_was_asked_for() {
     for server in cluster.servers() {
         // The rest with the drift, no longer what is left of the lease. A master that answered late has given back.
         let left = server.pttl("a").await;
-        assert!(left <= 4050, "{left}");
+        assert!(left <= 10_110, "{left}");
         kept += usize::from(left > 0);
     }
     assert!(kept > cluster.servers().len() / 2, "kept on {kept} masters");
@@ -37,8 +37,8 @@ async fn names_are_kept_as_long_as_was_asked_for() {
     assert!(matches!(refused, LockError::Contended { .. }), "{refused}");
     let (second, at) = waiter.await.expect("no panic");
     assert!(at - granted >= KEPT, "after {:?} already", at - granted);
-    // Far less than a waiter's own timer: it was told when to come.
-    assert!(at - granted < KEPT * 2, "after {:?} only", at - granted);
+    // Before the lease would have ended: the names were given back.
+    assert!(at - granted < KEPT * 5 / 2, "after {:?} only", at - granted);
     assert_eq!(second.unlock().await, Ok(Unlocked::Released));
     until_free(cluster.servers(), "{b}:1").await;
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    Server, connect, held_everywhere, in_a_child, is_child, patient, three, until, until_free,
+    Server, WITHIN, connect, held_everywhere, in_a_child, is_child, patient, three, until, until_free,
 };
 use multilock::{Masters, Owner, Unlocked};
 use redis::Value;
@@ -78,7 +78,7 @@ async fn nothing_is_left_when_the_last_is_gone() {
 async fn nothing_is_left_of_masters_that_are_out_of_reach() {
     let servers = three(ARGS).await;
     let before = tasks();
-    let builder = patient(servers.iter().map(Server::url)).node_timeout(Duration::from_secs(1));
+    let builder = patient(servers.iter().map(Server::url)).node_timeout(Duration::from_secs(3));
     let masters = builder.connect().await.expect("masters that can be used");
     let guard = held_everywhere(&masters.red_lock("a")).await;
     servers[0].freeze().await;
@@ -185,7 +185,7 @@ async fn thousands_of_locks_leave_nothing() {
     let cycles = async |count: usize| {
         for i in 0..count {
             let lock = masters.red_lock(format!("name {}", i % 7)).owner(&me);
-            let guard = lock.wait(Duration::from_secs(20)).lock().await.expect("free");
+            let guard = lock.wait(WITHIN).lock().await.expect("free");
             if i % 3 == 0 {
                 drop(guard);
             } else {

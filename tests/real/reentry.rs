@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, PATIENT, Server, all_executed, connect, field, heard_from_all, held_everywhere, patient, until,
+    Cluster, Server, WITHIN, all_executed, connect, field, heard_from_all, held_everywhere, patient, until,
     until_free,
 };
 use futures::future::join_all;
@@ -14,7 +14,9 @@ use tokio::time::timeout;
 const LEASE: Duration = Duration::from_secs(30);
 const LONGER: Duration = Duration::from_secs(600);
 /// A node deadline that is missed on purpose, or that leaves room for a short lease.
-const NODE_TIMEOUT: Duration = Duration::from_millis(400);
+const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The shortest lease, about, that leaves room for it.
+const SHORT: Duration = Duration::from_secs(4);
 
 /// Allows longer leases than the default one, and short ones.
 async fn hasty(cluster: &Cluster) -> Masters {
@@ -317,14 +319,9 @@ async fn a_shorter_lease_takes_nothing_away() {
         before.push(server.pttl("a").await);
     }
     let validity = outer.validity();
-    let inner = masters
-        .red_lock("a")
-        .owner(&me)
-        .lease(Duration::from_secs(1))
-        .try_lock()
-        .await;
+    let inner = masters.red_lock("a").owner(&me).lease(SHORT).try_lock().await;
     let inner = inner.expect("entered");
-    outer.extend(Duration::from_secs(1)).await.expect("all are well");
+    outer.extend(SHORT).await.expect("all are well");
     heard_from_all(&outer).await;
     let (inner_left, outer_left) = (inner.validity(), outer.validity());
     drop(inner);
@@ -415,7 +412,7 @@ async fn tasks_of_one_owner_may_race_for_the_first_entry() {
     for _ in 0..10 {
         let me = Owner::new();
         let tasks = (0..8).map(|_| {
-            let lock = masters.red_lock("a").owner(&me).wait(PATIENT);
+            let lock = masters.red_lock("a").owner(&me).wait(WITHIN);
             tokio::spawn(async move { lock.lock().await.expect("one actor") })
         });
         let guards: Vec<_> = join_all(tasks)
@@ -438,11 +435,7 @@ async fn a_lapsed_hold_is_not_entered_but_taken_anew() {
     let cluster = Cluster::start(3).await;
     let masters = hasty(&cluster).await;
     let me = Owner::new();
-    let lock = masters
-        .red_lock("a")
-        .owner(&me)
-        .wait(PATIENT)
-        .lease(Duration::from_secs(1));
+    let lock = masters.red_lock("a").owner(&me).wait(WITHIN).lease(SHORT);
     let lapsed = lock.lock().await.expect("free");
     let lapsed_inner = lock.try_lock().await.expect("entered");
     let old = field(cluster.server(0), "a").await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, all_executed, connect, field, held_everywhere,
-    until, until_free, until_within, vote, waiters,
+    until, until_free, vote, waiters, within,
 };
 use futures::future::join_all;
 use multilock::{
@@ -16,10 +16,10 @@ use multilock::{
 use tokio::time::{sleep, timeout};
 
 /// Short, and still long enough for a busy machine to renew it every third.
-const LEASE: Duration = Duration::from_millis(1500);
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const LEASE: Duration = Duration::from_secs(3);
+const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 /// What the machine may add to a bound.
-const SLACK: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(20);
 /// Timers fire up to a millisecond late, so who waits for the end of a hold ends it a little early.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -90,11 +90,11 @@ async fn a_short_lease_lasts_for_as_long_as_its_guard() {
     let masters = masters_with(cluster.urls(), LEASE).await;
     let guard = held_everywhere(&masters.red_lock("a")).await;
     let owner = owner_of(cluster.server(0), "a").await;
-    assert_valid_for(&guard, Duration::from_secs(5)).await;
+    assert_valid_for(&guard, LEASE * 5 / 2).await;
     until_held_by_all(cluster.servers(), "a", &owner).await;
     for server in cluster.servers() {
         let left = server.pttl("a").await;
-        assert!(left <= 1500, "no more than the lease: {left}");
+        assert!(left <= 3000, "no more than the lease: {left}");
     }
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     until_free(cluster.servers(), "a").await;
@@ -228,15 +228,20 @@ async fn a_master_restarted_empty_gets_the_hold_back() {
         cluster.server(place).restart(Keep::Nothing).await;
         until_held_by_all(cluster.servers(), "a", &owner).await;
         let left = cluster.server(place).pttl("a").await;
-        assert!((1..=6000).contains(&left), "{left}");
+        assert!((1..=12_000).contains(&left), "{left}");
         assert!(guard.is_valid());
     }
     // Also where it was not at first, and long before the lease would free it.
-    assert!(cluster.server(2).pttl("a").await > 3000);
+    let left = cluster.server(2).pttl("a").await;
+    assert!(left > 6000, "{left}");
+    let left = Duration::from_millis(u64::try_from(left).expect("held"));
+    let begun = Instant::now();
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    for server in cluster.servers() {
-        until_within(SLACK, "released", async || !server.exists("a").await).await;
-    }
+    until_free(cluster.servers(), "a").await;
+    assert!(
+        begun.elapsed() < left,
+        "released, and not at the end of the lease"
+    );
 }
 
 #[tokio::test]
@@ -363,8 +368,8 @@ async fn run_drops_its_body_when_the_hold_is_lost() {
     let steps = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&steps);
     let servers = cluster.servers();
-    let outcome: Result<(), _> = timeout(
-        WITHIN,
+    let outcome: Result<(), _> = within(
+        "the body ends with the hold",
         masters.red_lock("a").run(async |_| {
             servers[0].freeze().await;
             servers[1].freeze().await;
@@ -374,8 +379,7 @@ async fn run_drops_its_body_when_the_hold_is_lost() {
             }
         }),
     )
-    .await
-    .expect("the body ends with the hold");
+    .await;
     let Err(RunError::Lost(loss)) = &outcome else {
         panic!("{outcome:?}");
     };
@@ -421,10 +425,7 @@ async fn closing_releases_or_leaves() {
                 .count();
             assert_eq!(kept, if closing == Closing::Leave { 5 } else { 0 }, "{closing:?}");
         }
-        let told = timeout(SLACK, waiting)
-            .await
-            .expect("told at once")
-            .expect("no panic");
+        let told = within("it is told", waiting).await.expect("no panic");
         assert_eq!(told, Err(LockError::Closed));
         let refused = masters.red_lock("b").try_lock().await;
         assert!(matches!(refused, Err(LockError::Closed)), "{refused:?}");
@@ -432,9 +433,7 @@ async fn closing_releases_or_leaves() {
         for guard in &guards {
             let valid = guard.is_valid();
             assert_eq!(valid, closing == Closing::Leave, "{closing:?}");
-            let lost = timeout(lease + SLACK, guard.lost())
-                .await
-                .expect("lost at the latest by its end");
+            let lost = within("it is lost by its end", guard.lost()).await;
             let cause = if closing == Closing::Leave {
                 LossCause::Expired
             } else {
@@ -485,7 +484,7 @@ async fn dropping_everything_leaves_no_connection() {
             async move { lock.lock().await.map(drop) }
         });
         let token = guard.cancellation_token();
-        until_within(SLACK * 5, "the waiter stands in the queue", async || {
+        until("the waiter stands in the queue", async || {
             waiters(cluster.server(0), "a").await == 1
         })
         .await;

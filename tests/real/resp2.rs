@@ -4,8 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    PATIENT, Script, Server, StandIn, connect, held_everywhere, patient, until, until_free, waiters,
+    PATIENT, Script, Server, StandIn, called_before, connect, held_everywhere, patient, until, until_free,
+    waiters, within,
 };
+use futures::future::{Either, select};
 use multilock::{LossCause, Masters, MultiLockGuard, Unlocked};
 use tokio::task::JoinHandle;
 
@@ -88,23 +90,35 @@ async fn clients(server: &Server) -> Vec<usize> {
 #[tokio::test]
 async fn waiters_are_called_in_order_where_some_or_all_masters_speak_resp2() {
     for resp2 in [1, 2, 3] {
-        let servers = servers(resp2).await;
-        let mut guard = held_everywhere(&client(&servers).await.red_lock("a")).await;
-        let (first, second) = (client(&servers).await, client(&servers).await);
-        let first = wait_for("a", &first, &servers).await;
-        let second = wait_for("a", &second, &servers).await;
-        // Who does not listen yet, over the other connection, counts as gone when the first one is called.
-        for server in &servers {
-            until("all listen", async || clients(server).await.len() == 3).await;
-        }
-        for waiting in [first, second] {
-            let (next, took) = hand_off(guard, waiting).await;
-            assert!(took < BY_CALL, "{resp2} of 3: {took:?}");
-            guard = next;
-        }
-        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-        until_free(&servers, "a").await;
+        called_before(BY_CALL, async || slowest_of_two_calls(resp2).await).await;
     }
+}
+
+/// Two waiters are called, one after the other. Returns the longer of the two times, and the longest that there is where
+/// the second one came first: on a machine with other work the first one may come too late, and loses its turn.
+async fn slowest_of_two_calls(resp2: usize) -> Duration {
+    let servers = servers(resp2).await;
+    let guard = held_everywhere(&client(&servers).await.red_lock("a")).await;
+    let (first, second) = (client(&servers).await, client(&servers).await);
+    let first = wait_for("a", &first, &servers).await;
+    let second = wait_for("a", &second, &servers).await;
+    // Who does not listen yet, over the other connection, counts as gone when the first one is called.
+    for server in &servers {
+        until("all listen", async || clients(server).await.len() == 3).await;
+    }
+    let begun = Instant::now();
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let (first_took, next, last) = match select(first, second).await {
+        Either::Left((first, second)) => {
+            let (guard, granted) = first.expect("no panic");
+            (granted.saturating_duration_since(begun), guard, second)
+        }
+        Either::Right((second, first)) => (Duration::MAX, second.expect("no panic").0, first),
+    };
+    let (guard, second_took) = hand_off(next, last).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(&servers, "a").await;
+    first_took.max(second_took)
 }
 
 /// Every waiter counts as a subscriber of its channel, and is gone with its client.
@@ -141,9 +155,9 @@ async fn a_waiter_is_counted_as_any_subscriber_and_leaves_nothing() {
 #[tokio::test]
 async fn holds_are_renewed_and_lost_as_elsewhere() {
     let servers = servers(3).await;
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(3);
     let builder = patient(servers.iter().map(Server::url)).lease(lease);
-    let builder = builder.node_timeout(Duration::from_millis(500));
+    let builder = builder.node_timeout(Duration::from_secs(1));
     let masters = builder.connect().await.expect("masters");
     let guard = held_everywhere(&masters.red_lock("a")).await;
     tokio::time::sleep(2 * lease).await;
@@ -152,7 +166,7 @@ async fn holds_are_renewed_and_lost_as_elsewhere() {
     tokio::time::sleep(lease).await;
     assert!(guard.is_valid(), "a minority is down");
     servers[1].kill().await;
-    let lost = tokio::time::timeout(PATIENT, guard.lost()).await.expect("told");
+    let lost = within("it is told", guard.lost()).await;
     assert!(!guard.is_valid());
     assert_eq!(lost.cause, LossCause::Expired);
 }
@@ -175,27 +189,30 @@ async fn a_waiter_whose_connection_for_messages_ended_is_called_all_the_same() {
     let stand_ins = stand_ins(&servers).await;
     let holder = client(&servers).await;
     for whole in [false, true] {
-        let waiter = connect(stand_ins.iter().map(StandIn::url)).await;
-        let guard = hold(&holder).await;
-        let waiting = wait_for("a", &waiter, &servers).await;
-        let before: Vec<_> = stand_ins.iter().map(StandIn::connections).collect();
-        for stand_in in &stand_ins {
-            if whole {
-                stand_in.reset();
-            } else {
-                stand_in.reset_subscribers();
+        called_before(BY_CALL, async || {
+            let waiter = connect(stand_ins.iter().map(StandIn::url)).await;
+            let guard = hold(&holder).await;
+            let waiting = wait_for("a", &waiter, &servers).await;
+            let before: Vec<_> = stand_ins.iter().map(StandIn::connections).collect();
+            for stand_in in &stand_ins {
+                if whole {
+                    stand_in.reset();
+                } else {
+                    stand_in.reset_subscribers();
+                }
             }
-        }
-        for (number, server) in servers.iter().enumerate() {
-            until("it listens again, on two new connections", async || {
-                let connections = stand_ins[number].connections();
-                connections >= before[number] + 2 && clients(server).await == [1]
-            })
-            .await;
-        }
-        let (guard, took) = hand_off(guard, waiting).await;
-        assert!(took < BY_CALL, "{took:?}");
-        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+            for (number, server) in servers.iter().enumerate() {
+                until("it listens again, on two new connections", async || {
+                    let connections = stand_ins[number].connections();
+                    connections >= before[number] + 2 && clients(server).await == [1]
+                })
+                .await;
+            }
+            let (guard, took) = hand_off(guard, waiting).await;
+            assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+            took
+        })
+        .await;
     }
 }
 
@@ -232,7 +249,7 @@ async fn a_hand_off_takes_as_long_as_over_resp3() {
     println!("hand-off: resp3={resp3:?} resp2={resp2:?} (medians of {ROUNDS})");
     // No tight bound on a shared machine; a timer takes seconds.
     assert!(
-        resp2 < 10 * resp3 + Duration::from_millis(100),
+        resp2 < 10 * resp3 + Duration::from_secs(1),
         "{resp2:?} against {resp3:?}"
     );
 }

@@ -152,7 +152,7 @@ async fn reentry_costs_nothing() {
         let inner = lock.try_lock().await.expect("entered");
         let shorter = lock
             .clone()
-            .lease(Duration::from_secs(12))
+            .lease(Duration::from_secs(21))
             .lock()
             .await
             .expect("entered");

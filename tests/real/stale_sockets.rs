@@ -198,14 +198,14 @@ async fn nobody_else_is_ended() {
 async fn late_guard_drop() {
     let cluster = Cluster::start(3).await;
     let builder = patient(cluster.urls())
-        .node_timeout(Duration::from_millis(200))
+        .node_timeout(Duration::from_millis(900))
         .lease(LONG);
     let masters = builder.connect().await.expect("masters that can be used");
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me).wait(PATIENT);
     let first = lock
         .clone()
-        .lease(Duration::from_millis(500))
+        .lease(Duration::from_secs(2))
         .lock()
         .await
         .expect("free");

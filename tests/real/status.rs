@@ -1,12 +1,7 @@
 //! `Masters::status()` on real servers: versions, round trips and what became of a server that was killed or frozen.
 
-use std::time::Duration;
-
-use crate::support::{Cluster, Keep, connect, label, until};
+use crate::support::{Cluster, Keep, PATIENT, connect, label, until, within};
 use multilock::{NodeError, Policy};
-
-/// Reconnecting and quarantines take their time, and the machine its own.
-const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn what_is_known_of_real_servers_is_told_and_what_becomes_of_them() {
@@ -33,14 +28,14 @@ async fn what_is_known_of_real_servers_is_told_and_what_becomes_of_them() {
             "{known:?}"
         );
         assert!(
-            !known.round_trip.is_zero() && known.round_trip < SOON,
+            !known.round_trip.is_zero() && known.round_trip < PATIENT,
             "{known:?}"
         );
     }
     let mut watched = masters.watch_status();
     cluster.server(1).kill().await;
-    let told = tokio::time::timeout(SOON, watched.wait_for(|status| status.voting() == 2)).await;
-    drop(told.expect("in time").expect("told"));
+    let told = within("it is told", watched.wait_for(|status| status.voting() == 2)).await;
+    drop(told.expect("told"));
     let status = masters.status();
     assert!(
         matches!(status.nodes[1].connection, Err(NodeError::Unavailable(_))),

@@ -247,7 +247,7 @@ async fn a_storm_of_reconnections() {
     let _logged = tracing::subscriber::set_default(seen.clone());
     let ours = Authority::new();
     let servers = ours.servers(5, "yes").await;
-    let builder = patient(ours.nodes(&servers, true)).lease(Duration::from_secs(15));
+    let builder = patient(ours.nodes(&servers, true)).lease(Duration::from_secs(21));
     let masters = builder.connect().await.expect("masters that can be used");
     let guard = held_everywhere(&masters.red_lock("a")).await;
     assert_eq!(seen.kinds(), ["Some(Full)"; 5]);

@@ -14,12 +14,12 @@ use crate::support::foreign::multi_lock::{self, LockList};
 use crate::support::foreign::{Lock, node_redlock, redsync, rlock};
 use crate::support::{Cluster, Server, WITHIN, field, until, until_free};
 
-/// Of the order that was seen of the original: enough, and no more than sections of that length leave room for.
+/// Of the order that was seen of the original, for which [`run_alone`] has waited: no more than sections of that length
+/// leave room for.
 #[track_caller]
-fn assert_about(tally: &Tally, a_second: std::ops::Range<usize>) {
+fn assert_below(tally: &Tally, a_second: usize) {
     let seconds = usize::try_from(ALONE_FOR.as_secs()).expect("a few");
-    let range = a_second.start * seconds..a_second.end * seconds;
-    assert!(range.contains(&tally.grants), "{tally:?} is not in {range:?}");
+    assert!(tally.grants < a_second * seconds, "{tally:?}");
 }
 
 async fn listeners(server: &Server) -> usize {
@@ -206,14 +206,14 @@ pub(super) async fn rlocks() -> Tally {
     let servers = quick_masters(1).await;
     let connect = async || rlock::Client::connect(servers[0].url()).await;
     let clients = [connect().await, connect().await];
-    run_alone(two_and_two(&clients, |client| client.lock("a"))).await
+    run_alone(two_and_two(&clients, |client| client.lock("a")), 50).await
 }
 
 async fn lists(lock: fn(&multi_lock::Client) -> LockList) -> Tally {
     let servers = quick_masters(5).await;
     let connect = async || multi_lock::Client::connect(urls(&servers)).await;
     let clients = [connect().await, connect().await];
-    run_alone(two_and_two(&clients, lock)).await
+    run_alone(two_and_two(&clients, lock), 10).await
 }
 
 pub(super) async fn red_locks() -> Tally {
@@ -228,7 +228,7 @@ pub(super) async fn redsyncs() -> Tally {
     let servers = quick_masters(5).await;
     let connect = async || redsync::Client::connect(urls(&servers)).await;
     let clients = [connect().await, connect().await];
-    run_alone(two_and_two(&clients, |client| client.lock("a"))).await
+    run_alone(two_and_two(&clients, |client| client.lock("a")), 20).await
 }
 
 /// Processes of one task each.
@@ -239,7 +239,7 @@ pub(super) async fn node_redlocks(processes: usize) -> Tally {
         let client = node_redlock::Client::connect(urls(&servers)).await;
         contest.enter(Side::Theirs, client.lock("a"));
     }
-    run_alone(contest).await
+    run_alone(contest, 20).await
 }
 
 /// What a lock and its unlock take where nobody else is, in the middle of many.
@@ -271,26 +271,26 @@ pub(super) async fn red_lock_pair() -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_lock_in_numbers() {
     let tally = red_locks().await;
-    assert_about(&tally, 10..700);
-    assert!(tally.standstill < Duration::from_secs(5), "{tally:?}");
+    assert_below(&tally, 700);
+    assert!(tally.standstill < Duration::from_secs(15), "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_lock_in_numbers() {
-    assert_about(&multi_locks().await, 10..700);
+    assert_below(&multi_locks().await, 700);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rlock_in_numbers() {
-    assert_about(&rlocks().await, 50..1000);
+    assert_below(&rlocks().await, 1000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redsync_in_numbers() {
-    assert_about(&redsyncs().await, 20..1000);
+    assert_below(&redsyncs().await, 1000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_redlock_in_numbers() {
-    assert_about(&node_redlocks(1).await, 20..1000);
+    assert_below(&node_redlocks(1).await, 1000);
 }

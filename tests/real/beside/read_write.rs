@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use multilock::{LockError, Masters, MultiLock, NodeState, Shared};
 use redis::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::support::foreign::Lock;
 use crate::support::foreign::read_write::{Client, Half};
 use crate::support::foreign::rlock;
-use crate::support::{Server, WITHIN, connect, patient, until, until_free};
+use crate::support::{Server, WITHIN, called_before, connect, patient, until, until_free, within};
 
 /// Our waiter would ask by itself after five seconds, and theirs when a lease of thirty has ended.
 const SOON: Duration = Duration::from_secs(4);
@@ -106,17 +106,8 @@ async fn an_rlock_keeps_ours_out_and_ours_it() {
     until_free([&server], "a").await;
 }
 
-/// The best of three: the machine may be late once, who is not woken is late each time.
-async fn assert_soon(mut wait: impl AsyncFnMut() -> Duration) {
-    let mut times = Vec::new();
-    for _ in 0..3 {
-        let time = wait().await;
-        if time < SOON {
-            return;
-        }
-        times.push(time);
-    }
-    panic!("{times:?}");
+async fn assert_soon(wait: impl AsyncFnMut() -> Duration) {
+    called_before(SOON, wait).await;
 }
 
 /// How long after their holder leaves a waiter of ours is inside.
@@ -135,10 +126,7 @@ async fn ours_behind_theirs(server: &Server, ours: &Masters, holder: &Half, read
     until("it listens", async || listeners(server).await == 1).await;
     let begun = Instant::now();
     assert!(holder.unlock(held).await, "held");
-    let (inside, left) = timeout(WITHIN * 2, waiting)
-        .await
-        .expect("woken")
-        .expect("no panic");
+    let (inside, left) = within("it is woken", waiting).await.expect("no panic");
     left.expect("held");
     until_free([server], "a").await;
     until("nobody listens", async || listeners(server).await == 0).await;
@@ -172,10 +160,7 @@ async fn theirs_behind_ours(server: &Server, waiter: Half, leave: impl Future<Ou
     .await;
     let begun = Instant::now();
     leave.await;
-    let inside = timeout(WITHIN * 2, waiting)
-        .await
-        .expect("woken")
-        .expect("no panic");
+    let inside = within("it is woken", waiting).await.expect("no panic");
     inside - begun
 }
 

@@ -110,12 +110,12 @@ async fn a_reader_beside_a_longer_one_is_renewed_out_of_memory() {
         .lock()
         .await
         .expect("free");
-    let short = reading(&masters).lease(Duration::from_secs(20)).lock().await;
+    let short = reading(&masters).lease(Duration::from_secs(21)).lock().await;
     let short = short.expect("only read");
     heard_from_all(&long).await;
     heard_from_all(&short).await;
     limit_memory(&cluster, "1").await;
-    short.extend(Duration::from_secs(20)).await.expect("held");
+    short.extend(Duration::from_secs(21)).await.expect("held");
     heard_from_all(&short).await;
     assert!(
         short.votes().iter().all(|node| node.vote == Vote::Granted),

@@ -6,10 +6,7 @@ use anyhow::{Context, Result, bail};
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, IntoConnectionInfo, Value};
 use tokio::time::{Instant, sleep};
 
-/// For one question to a server on this machine; a server that needs longer is not answering.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// For a server to come up.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+use super::locks::WITHIN;
 
 #[derive(Clone, Debug)]
 pub struct Address {
@@ -34,15 +31,19 @@ impl Address {
         for arg in rest {
             command.arg(arg);
         }
+        // One bound for all of it, in place of those that the client library sets: half a second for an answer.
+        let unbounded = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let asked = async {
             let mut connection = Client::open(self.connection_info()?)?
-                .get_multiplexed_async_connection_with_config(&AsyncConnectionConfig::new())
+                .get_multiplexed_async_connection_with_config(&unbounded)
                 .await?;
             command.query_async(&mut connection).await
         };
-        let answer: redis::RedisResult<Value> = tokio::time::timeout(ANSWER_WITHIN, asked)
+        let answer: redis::RedisResult<Value> = tokio::time::timeout(WITHIN, asked)
             .await
-            .with_context(|| format!("{args:?}: no answer within {ANSWER_WITHIN:?} from {}", self.url()))?;
+            .with_context(|| format!("{args:?}: no answer within {WITHIN:?} from {}", self.url()))?;
         answer.with_context(|| format!("{args:?} to {}", self.url()))
     }
 
@@ -63,7 +64,7 @@ impl Address {
     /// `pid` is the process that must answer: on a port taken between the choice and the start,
     /// the answer comes from another server. `check` can end the wait early.
     pub async fn until_ready(&self, pid: Option<u32>, mut check: impl FnMut() -> Result<()>) -> Result<()> {
-        let deadline = Instant::now() + READY_WITHIN;
+        let deadline = Instant::now() + WITHIN;
         loop {
             check()?;
             let seen = match self.ask::<String>(&["INFO"]).await {
@@ -72,10 +73,7 @@ impl Address {
                 Err(error) => format!("{error:#}"),
             };
             if Instant::now() > deadline {
-                bail!(
-                    "no server is ready at {} within {READY_WITHIN:?}: {seen}",
-                    self.url()
-                );
+                bail!("no server is ready at {} within {WITHIN:?}: {seen}", self.url());
             }
             sleep(Duration::from_millis(10)).await;
         }

@@ -9,10 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::foreign::Lock;
+use super::locks::WITHIN;
 
 const SECTION: Duration = Duration::from_millis(1);
-/// By then, at the latest, everybody who has to be in must have been in.
-const LATE: Duration = Duration::from_secs(40);
+/// Number of grants of both sides that show that they do not keep each other out.
+const PROGRESS: usize = 20;
 
 /// Notices when two are inside at once, by itself and not by the masters.
 #[derive(Debug, Default)]
@@ -170,12 +171,16 @@ impl Contest {
         });
     }
 
-    /// Lets them go on for so long, and until each of the sides has been in so many times; what they had of it.
+    /// Lets them go on for so long, and until each of the sides has been in so many times, and [`PROGRESS`] times all
+    /// together. Returns what they had of it.
     pub async fn run(mut self, least: Duration, sides: &[Side], grants: usize) -> [Tally; 2] {
         let begun = Instant::now();
-        let enough = || sides.iter().all(|&side| self.sides.tally(side).grants >= grants);
+        let had = |side| self.sides.tally(side).grants;
+        let enough = || {
+            sides.iter().all(|&side| had(side) >= grants) && had(Side::Ours) + had(Side::Theirs) >= PROGRESS
+        };
         while begun.elapsed() < least || !enough() {
-            assert!(begun.elapsed() < least + LATE, "{:?}", self.sides);
+            assert!(begun.elapsed() < least + WITHIN, "{:?}", self.sides);
             if let Ok(Some(ended)) = timeout(Duration::from_millis(100), self.tasks.join_next()).await {
                 ended.expect("no rule was broken");
             }

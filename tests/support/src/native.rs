@@ -17,7 +17,7 @@ use super::spawn;
 
 /// A port can be lost between the choice and the start.
 const ATTEMPTS: u32 = 10;
-const ATTEMPTS_WITHIN: Duration = Duration::from_secs(20);
+const ATTEMPTS_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Native {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, from_redis_value};
+use redis::{AsyncConnectionConfig, Cmd, Value, from_redis_value};
 
 use crate::support::Server;
 use crate::support::by_hand::{ByHand, is_done};
@@ -467,7 +467,10 @@ async fn nobody_writes_beside_another_and_nobody_is_left_uncovered() {
     for seed in 0..SEEDS {
         let server = Server::start_with(&["--appendonly", "no"]).await;
         let client = redis::Client::open(server.url()).expect("a URL");
-        let connection = client.get_multiplexed_async_connection().await;
+        let unbounded = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&unbounded)
+            .await;
         let mut walk = Walk {
             commands: connection.expect("a connection"),
             random: StdRng::seed_from_u64(seed),
