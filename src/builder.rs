@@ -172,6 +172,10 @@ impl MastersBuilder {
     /// at different rates: 0.01 (1 %) by default and at least, to which 2 ms are added. NTP daemons slew by up to
     /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
     ///
+    /// A larger one shortens the validity of this client's own holds, and nothing else. Steps of clocks are looked for by
+    /// 1 % all the same, because they harm the leases of other clients. A master whose clock gains more than 0.5 % on this
+    /// client's therefore counts as one whose clock steps, and has no vote for a while.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

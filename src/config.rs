@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::client_label::ClientLabel;
 use crate::error::InvalidInput;
 use crate::namespace::Namespace;
-use crate::time::validity::{RESOLUTION, drift, outlived};
+use crate::time::validity::{LEAST_DRIFT_FACTOR, RESOLUTION, drift, outlived};
 
 /// Leases are numbers of milliseconds to a Lua script, exact up to here.
 pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
@@ -86,7 +86,7 @@ impl Default for Config {
             lease_without_charter: MAX_WITHOUT_CHARTER,
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
-            drift_factor: 0.01,
+            drift_factor: LEAST_DRIFT_FACTOR,
             allow_eviction: false,
             allow_unknown: Unknowns::default(),
             quarantine: Quarantine::Auto,
@@ -132,8 +132,7 @@ impl Config {
         let smallest = Duration::from_millis(1);
         in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;
-        // Every client reckons with one percent at least for the clocks of all others.
-        if !(0.01..=0.5).contains(&self.drift_factor) {
+        if !(LEAST_DRIFT_FACTOR..=0.5).contains(&self.drift_factor) {
             return Err(InvalidInput::new(
                 "drift_factor",
                 self.drift_factor,

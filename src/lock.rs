@@ -426,6 +426,10 @@ impl<M: Mode> MultiLock<M> {
     /// # Cancel safety
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
+    ///
+    /// A future that has been polled and is not polled any more, as in a pinned branch of a `select!`, waits on. Once it is
+    /// its turn, it keeps the others waiting for four node timeouts, at least 1 s. Then the next waiter has the turn, and
+    /// this one comes again with its ticket when it is polled.
     pub async fn lock(&self) -> Result<MultiLockGuard<M>, LockError> {
         self.options.lock().await.map(MultiLockGuard::of)
     }

@@ -5,25 +5,28 @@ use std::sync::Arc;
 use crate::hold::client::Client;
 use crate::hold::entry::Entry;
 use crate::hold::tenure::Hold;
-use crate::queue::{Given, Standing, Turn};
+use crate::queue::{Given, Seat, Standing};
 
-/// Somebody in the line behind others. Dropped, it leaves the line; what it was given meanwhile goes on to the next,
-/// or is released.
+/// A waiter in the line behind others. Dropped, it leaves the line; what it was given meanwhile goes on to the next, or is
+/// released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) standing: Standing<Hold>,
+    pub(super) seat: Arc<Seat<Hold>>,
     /// Whether it wants a hold renewed.
     pub(super) renew: bool,
 }
 
-/// What one that stood in line has got.
+/// What a waiter that stood in line has got.
 pub(super) enum Got {
     /// It is the one to ask the masters.
-    Turn(Turn<Hold>),
+    Turn,
     /// It may ask beside others that want the same.
     Open,
     /// A hold that the one ahead has left; none if that has gone on meanwhile.
     Entry(Option<Entry>),
+    /// It came too late, and what it was given has gone on to the next.
+    Nothing,
 }
 
 impl LinePlace<'_> {
@@ -33,21 +36,28 @@ impl LinePlace<'_> {
     ///
     /// It may be called again.
     pub(super) async fn wait(&mut self) -> Got {
-        let given = self.standing.given().await;
-        self.got(given)
-    }
-
-    fn got(&self, given: Given<Hold>) -> Got {
-        match given {
-            Given::Turn(turn) => Got::Turn(turn),
-            Given::Open => Got::Open,
-            Given::Passed(hold) => Got::Entry(Entry::passed(self.client, hold, self.renew)),
+        self.standing.given().await;
+        match self.seat.take() {
+            Some(given @ Given::Turn(_)) => {
+                self.seat.put(given);
+                Got::Turn
+            }
+            Some(Given::Open) => Got::Open,
+            Some(Given::Passed(hold)) => Got::Entry(Entry::passed(self.client, hold, self.renew)),
+            None => Got::Nothing,
         }
     }
 }
 
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        drop(self.standing.leave().map(|given| self.got(given)));
+        give_up(self.client, self.standing.leave());
+    }
+}
+
+/// What a waiter was given goes on to the next, or is released.
+pub(super) fn give_up(client: &Arc<Client>, given: Option<Given<Hold>>) {
+    if let Some(Given::Passed(hold)) = given {
+        drop(Entry::passed(client, hold, false));
     }
 }

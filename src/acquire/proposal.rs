@@ -86,16 +86,27 @@ impl<'a> Proposal<'a> {
         }
     }
 
+    /// Takes note that a quorum has the token. The clocks are read again: an answer that was heard late shows less than
+    /// the proposal went by.
+    pub(super) fn accepted(&self) {
+        if self.clocks.is_some()
+            && let Some(shown) = Clocks::of(&self.terms.client.pool).median_us()
+        {
+            let last = self.tokens().last.get();
+            self.terms.client.tokens.saw(&self.terms.names, last, shown);
+        }
+    }
+
     /// Has what it has taken stored where less is.
     pub(super) fn write_back(&mut self) {
         self.raised = true;
     }
 
-    /// Proposes a larger one: above the first, and above the clocks of those that are to accept it.
+    /// Proposes a larger one: above the block of the first, and above the clocks of those that are to accept it.
     pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
         let clocks = Clocks::of(&self.terms.client.pool);
         let latest = clocks.latest_us(asked).unwrap_or_default();
-        let least = latest.max(self.token.get()).saturating_add(1);
+        let least = latest.max(self.tokens().last.get()).saturating_add(1);
         self.token = self.terms.client.propose_token(&self.terms.names, &clocks, least);
         self.raised = true;
         self.clocks = Some(clocks);

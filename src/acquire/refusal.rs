@@ -118,7 +118,7 @@ impl From<LockError> for Refusal {
     }
 }
 
-/// Until so many refusals have expired that a quorum is possible.
+/// Until so many refusals have expired that a quorum is possible. A master that has not answered yet may be free.
 fn held_for(terms: &Terms, tally: &Tally, votes: &[Vote]) -> Duration {
     let mut left: Vec<Duration> = votes
         .iter()
@@ -129,7 +129,8 @@ fn held_for(terms: &Terms, tally: &Tally, votes: &[Vote]) -> Duration {
         })
         .collect();
     left.sort_unstable();
-    let missing = terms.needed.saturating_sub(tally.granted()).max(1);
+    let open = votes.iter().filter(|vote| **vote == Vote::Pending).count();
+    let missing = terms.needed.saturating_sub(tally.granted() + open).max(1);
     left.get(missing - 1)
         .or(left.last())
         .copied()

@@ -83,6 +83,7 @@ fn alarm(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, is_first: 
         _ => BEAT,
     };
     let latest = (left + AFTER_LEASE).min(BEAT);
+    let latest = waiting.may_keep_shut().map_or(latest, |rest| latest.min(rest));
     let soon = SOON + terms.client.pool.chance.within(SPREAD);
     let told = &refusal.obstruction;
     if is_first && told.foreign_key {
@@ -114,6 +115,7 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> 
         // First listen, then look: nothing falls in between.
         let mut bell = pin!(calls.bell());
         bell.as_mut().enable();
+        calls.present();
         let open = votes.iter().enumerate().filter(is_open).count();
         if (needed..=votes.len()).contains(&open) {
             return WokenBy::Notice;

@@ -7,7 +7,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::{join, maybe_done, select_all, try_join_all};
+use futures::future::{Either, maybe_done, select, select_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -22,6 +22,9 @@ use crate::error::LockError;
 use crate::owned_entry::OwnedEntry;
 use crate::protocol::tally::Obstacle;
 use crate::round::clocks::Clocks;
+
+/// Two sets that begin at once have the same ticket once in as many microseconds.
+const SPREAD: Duration = Duration::from_millis(1);
 
 /// Which of the locks it is about, and why that was not to be had.
 pub(crate) type Part<E> = (usize, E);
@@ -64,7 +67,12 @@ pub(crate) async fn contend_for_all(
         // One that the masters' clocks do not bear out any more is drawn anew.
         let has_one_ticket =
             agreed.is_some_and(|agreed| members.iter().all(|member| member.ticket() == agreed));
-        let is_reserved = has_one_ticket && blocked.is_none_or(|blocked| Instant::now() < blocked.until);
+        // The lock that was in the way keeps its place where it is had at last and another one is refused. Else the set
+        // would wait for each of the two in turn.
+        let is_reserved = |index: usize| {
+            let has_time = |blocked: Blocked| (index == blocked.by) || Instant::now() < blocked.until;
+            has_one_ticket && blocked.is_none_or(has_time)
+        };
         let refused = match ask_all(&mut members, is_reserved).await? {
             Round::Won(guards) => return Ok(guards),
             Round::Lost(refused) => refused,
@@ -91,7 +99,10 @@ enum Round {
 
 /// Asks for all of them. Once one is refused, what the others win is given back as it comes; with `is_reserved` they keep
 /// their places.
-async fn ask_all(members: &mut [Member<'_>], is_reserved: bool) -> Result<Round, Part<LockError>> {
+async fn ask_all(
+    members: &mut [Member<'_>],
+    is_reserved: impl Fn(usize) -> bool,
+) -> Result<Round, Part<LockError>> {
     let clocks: Vec<_> = members
         .iter_mut()
         .map(|member| member.waiting.clocks.take())
@@ -113,9 +124,9 @@ async fn ask_all(members: &mut [Member<'_>], is_reserved: bool) -> Result<Round,
             }
         }
         if is_lost {
-            for (member, won) in members.iter().zip(&mut won) {
+            for (index, (member, won)) in members.iter().zip(&mut won).enumerate() {
                 if let Some(guard) = won.take() {
-                    guard.give_back(member.waiting.place().filter(|_| is_reserved).cloned());
+                    guard.give_back(member.waiting.place().filter(|_| is_reserved(index)).cloned());
                 }
             }
         }
@@ -188,11 +199,19 @@ async fn rest_together(
             let others = others
                 .iter_mut()
                 .map(|(index, member)| rest_of(*index, member, refused, asked));
-            let all = async {
-                let ((), others) = join(&mut first, try_join_all(others)).await;
-                others.map(drop)
+            // The next round is worthwhile once the one in the way is open: it shows at once what else is in the way, and
+            // the second begins anew for that. The others are polled first, as each has to take its refusal in.
+            let awaited = async {
+                match select(pin!(try_join_all(others)), &mut first).await {
+                    Either::Left((others, first)) => {
+                        others?;
+                        first.await;
+                    }
+                    Either::Right(_) => {}
+                }
+                Ok(())
             };
-            if let Ok(others) = timeout_at(blocked.until, all).await {
+            if let Ok(others) = timeout_at(blocked.until, awaited).await {
                 return others.and(first.take_output().unwrap_or(Ok(())));
             }
         }
@@ -245,10 +264,12 @@ impl<'a> Member<'a> {
     }
 }
 
-/// One ticket for all of them: the latest that any has drawn. Not where the clocks of their masters are too far apart
-/// for that, or not known yet.
+/// One ticket for all of them: a little later than any has drawn, by chance, so that no two sets have the same one. None
+/// where the clocks of their masters are too far apart for that, or not known yet.
 fn agree(members: &mut [Member<'_>]) -> Option<u64> {
-    let latest = members.iter().map(Member::ticket).max()?;
+    let chance = &members.first()?.terms.client.pool.chance;
+    let later = u64::try_from(chance.within(SPREAD).as_micros()).unwrap_or(0);
+    let latest = members.iter().map(Member::ticket).max()? + later;
     let all = members
         .iter_mut()
         .all(|member| member.waiting.take_ticket(latest));

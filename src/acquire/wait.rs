@@ -18,11 +18,10 @@ use crate::acquire::terms::Terms;
 use crate::acquire::waiting::{Asked, InLineAs, Waiting};
 use crate::error::LockError;
 use crate::events::{WokenBy, log};
-use crate::hold::tenure::Hold;
 use crate::owned_entry::OwnedEntry;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
-use crate::queue::Turn;
+use crate::queue::Given;
 
 /// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
 /// in `last`, for the caller whose patience ends.
@@ -30,27 +29,30 @@ use crate::queue::Turn;
 /// Dropped at any point, it leaves the line and the queues, and rolls back.
 pub(crate) async fn contend(terms: &Terms, last: &mut Option<LockError>) -> Result<OwnedEntry, LockError> {
     let mut waiting = Waiting::begin(terms);
-    let turn = match line_up(terms, &mut waiting, last).await? {
-        ControlFlow::Continue(turn) => turn,
-        ControlFlow::Break(guard) => return Ok(guard),
-    };
     loop {
+        // Its turn was taken back where its task was not polled in time.
+        if !waiting.seat.has_turn()
+            && let ControlFlow::Break(guard) = line_up(terms, &mut waiting, last).await?
+        {
+            return Ok(guard);
+        }
         be_courteous(terms, &mut waiting).await?;
         let asked = waiting.prepare();
         let clocks = waiting.clocks.take();
         let refusal = match acquire_as(terms, Asker::of(waiting.place()), clocks).await {
-            Ok(guard) if terms.kind.is_shared() => {
-                turn.open();
-                return Ok(guard);
-            }
             Ok(guard) => {
-                guard.keep_turn(turn);
+                match waiting.seat.take() {
+                    Some(Given::Turn(turn)) if terms.kind.is_shared() => turn.open(),
+                    Some(Given::Turn(turn)) => guard.keep_turn(turn),
+                    _ => {}
+                }
                 return Ok(guard);
             }
             Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
-        turn.refused();
+        waiting.seat.refused();
+        waiting.mind_absence();
         *last = Some(refusal.error.clone());
         after(terms, &mut waiting, &refusal, &asked).await?;
     }
@@ -99,13 +101,15 @@ async fn line_up(
     terms: &Terms,
     waiting: &mut Waiting<'_>,
     last: &mut Option<LockError>,
-) -> Result<ControlFlow<OwnedEntry, Turn<Hold>>, LockError> {
+) -> Result<ControlFlow<OwnedEntry>, LockError> {
     loop {
         let got = match waiting.join_line() {
-            InLineAs::Front(turn) => return Ok(ControlFlow::Continue(turn)),
+            InLineAs::Front => return Ok(ControlFlow::Continue(())),
             InLineAs::Beside => Some(Got::Open),
             InLineAs::Behind(place) => {
-                let got = unless_closed(terms, turn(terms, place)).await?;
+                waiting.mind_absence();
+                let got = unless_closed(terms, turn(terms, waiting, place)).await?;
+                waiting.place.calls.present();
                 if got.is_some() {
                     terms.client.pool.events.woken(WokenBy::HandOn);
                 }
@@ -115,7 +119,8 @@ async fn line_up(
         // They have gone on meanwhile.
         waiting.clocks = None;
         match got {
-            Some(Got::Turn(turn)) => return Ok(ControlFlow::Continue(turn)),
+            Some(Got::Turn) => return Ok(ControlFlow::Continue(())),
+            Some(Got::Nothing) => continue,
             Some(Got::Entry(entry)) => {
                 if let Some(guard) = entry.and_then(|entry| terms.take_over(entry)) {
                     return Ok(ControlFlow::Break(guard));
@@ -159,11 +164,13 @@ async fn unless_closed<T>(terms: &Terms, waiting: impl Future<Output = T>) -> Re
 
 /// This process's turn, or the hold of the one ahead; `None` when another task of the same owner has got a hold
 /// meanwhile, which is then entered instead.
-async fn turn(terms: &Terms, mut place: LinePlace<'_>) -> Option<Got> {
+async fn turn(terms: &Terms, waiting: &mut Waiting<'_>, mut place: LinePlace<'_>) -> Option<Got> {
+    let ticket = place.standing.ticket();
     tokio::select! {
         biased;
         () = inside(terms) => None,
         got = place.wait() => Some(got),
+        () = waiting.draw_late(|drawn| ticket.set(drawn)) => None,
     }
 }
 

@@ -1,22 +1,28 @@
 //! One wait: its place in this process's line and in the queues on the masters, from the call to its end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::acquire::attempt::Asker;
-use crate::acquire::line::LinePlace;
-use crate::acquire::pauses::Pauses;
+use crate::acquire::line::{self, LinePlace};
+use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
+use crate::events::log;
 use crate::hold::client::NEAR_US;
 use crate::hold::tenure::Hold;
 use crate::hold::vote_record::NodeSet;
+use crate::names::Names;
 use crate::node::waiters::Heard;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
+use crate::queue::place;
 use crate::queue::subscription::{self, NoticeCounts, Subscription};
-use crate::queue::{InLine, Joined, Successor, Turn};
+use crate::queue::{Given, InLine, Joined, Seat, Successor};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::votes::Vote;
@@ -32,7 +38,8 @@ pub(super) struct Asked {
 
 /// Its place in the line of this process.
 pub(super) enum InLineAs<'a> {
-    Front(Turn<Hold>),
+    /// It has the turn.
+    Front,
     /// It may ask without a place.
     Beside,
     Behind(LinePlace<'a>),
@@ -42,6 +49,8 @@ pub(super) enum InLineAs<'a> {
 pub(super) struct Waiting<'a> {
     terms: &'a Terms,
     pub(super) place: InLine,
+    /// Its turn in the line of this process.
+    pub(super) seat: Arc<Seat<Hold>>,
     /// Whether its ticket was drawn from so many clocks as it needs grants.
     has_ticket: bool,
     /// Whether it may stand in the queues: a round of its own has reached enough masters, or none has been tried.
@@ -78,6 +87,7 @@ impl<'a> Waiting<'a> {
         let mut waiting = Self {
             terms,
             place: InLine { waiter, calls },
+            seat: Arc::new(Seat::new()),
             has_ticket: false,
             could_win: true,
             shut_since: SmallVec::from_elem(None, terms.names.len()),
@@ -106,16 +116,55 @@ impl<'a> Waiting<'a> {
         };
         let joined = client
             .lines
-            .join(&self.terms.wanted(), self.place.clone(), successor);
+            .join(&self.terms.wanted(), self.place.clone(), successor, &self.seat);
         match joined {
-            Joined::Turn(turn) => InLineAs::Front(turn),
+            Joined::Turn(turn) => {
+                self.seat.put(Given::Turn(turn));
+                InLineAs::Front
+            }
             Joined::Beside => InLineAs::Beside,
             Joined::Behind(standing) => InLineAs::Behind(LinePlace {
                 client,
                 standing,
+                seat: Arc::clone(&self.seat),
                 renew,
             }),
         }
+    }
+
+    /// From here on others may wait behind it. Where it is woken and its task is not polled in time, its turn goes on to
+    /// the next in line, and it leaves the queues. It comes again, with its ticket, once its task is polled.
+    pub(super) fn mind_absence(&self) {
+        let calls = &self.place.calls;
+        if calls.minds_absence() {
+            return;
+        }
+        let (client, names) = (Arc::clone(&self.terms.client), self.terms.names.clone());
+        let (seat, waiter) = (Arc::clone(&self.seat), self.place.waiter);
+        calls.on_absence(waiter.comes_within, move |calls| {
+            log::not_polled(&names);
+            line::give_up(&client, seat.take());
+            if calls.stands() {
+                calls.left();
+                place::leave(&client.pool, &names, &waiter, |_| true);
+            }
+        });
+    }
+
+    /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
+    /// resolves.
+    pub(super) async fn draw_late(&mut self, drawn: impl Fn(u64)) {
+        let mut pauses = Pauses::new(&self.terms.client.pool.chance);
+        while !self.has_ticket {
+            sleep(pauses.next(OUTAGE)).await;
+            self.draw_ticket();
+            // They go on meanwhile.
+            self.clocks = None;
+            if self.has_ticket {
+                drawn(self.place.waiter.ticket);
+            }
+        }
+        std::future::pending::<()>().await;
     }
 
     /// As whom to ask beside others.
@@ -133,6 +182,9 @@ impl<'a> Waiting<'a> {
         // Else it would meet itself.
         self.finish_rollback();
         self.draw_ticket();
+        // Until the answers are there, and it looks at them.
+        self.place.calls.present();
+        self.place.calls.woken();
         Asked {
             heard: self.place.calls.heard(),
             noticed: self.foreign.as_ref().map(Subscription::heard),
@@ -212,11 +264,35 @@ impl<'a> Waiting<'a> {
             *since = is_shut.then(|| since.unwrap_or(now));
         }
         let comes_within = self.place.waiter.comes_within;
-        let shut = self.shut_since.iter().enumerate();
-        let longest = shut.filter_map(|(index, since)| Some(((*since)?, index))).min();
-        self.place.waiter.only = longest
-            .filter(|(since, _)| now - *since > comes_within)
+        let longest = self.longest_shut();
+        let only = longest
+            .filter(|(since, _)| now - *since >= comes_within)
             .map(|(_, index)| index);
+        let before = std::mem::replace(&mut self.place.waiter.only, only);
+        let (Some(only), true) = (only, only != before && self.place.calls.stands()) else {
+            return;
+        };
+        // At once: until its next question it would keep the others shut.
+        let names = self.terms.names.iter().enumerate();
+        let others: Names = names
+            .filter(|(index, _)| *index != only)
+            .map(|(_, name)| name)
+            .collect();
+        self.finish_rollback();
+        self.place.leave(&self.terms.client.pool, &others, |_| true);
+    }
+
+    /// The name that has refused it for longest, and since when.
+    fn longest_shut(&self) -> Option<(Instant, usize)> {
+        let shut = self.shut_since.iter().enumerate();
+        shut.filter_map(|(index, since)| Some(((*since)?, index))).min()
+    }
+
+    /// How long it may go on standing in the queues of several names; `None` where it stands in one alone.
+    pub(super) fn may_keep_shut(&self) -> Option<Duration> {
+        let waiter = &self.place.waiter;
+        let (since, _) = self.longest_shut().filter(|_| waiter.only.is_none())?;
+        Some(waiter.comes_within.saturating_sub(since.elapsed()))
     }
 
     fn finish_rollback(&mut self) {
@@ -244,6 +320,8 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        // First, so that the next in line asks behind what is left here.
+        line::give_up(&self.terms.client, self.seat.take());
         let pool = &self.terms.client.pool;
         self.terms.trace.label().waited();
         pool.topics.waiters.leave(self.place.calls.number);

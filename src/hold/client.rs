@@ -54,7 +54,7 @@ impl Client {
             id: pool.id,
             pool,
             next_field: AtomicU64::new(1),
-            tokens: Tokens::new(),
+            tokens: Tokens::default(),
             lines: Arc::new(Lines::new()),
             last_ticket: AtomicU64::new(0),
             schedule,

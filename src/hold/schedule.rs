@@ -76,7 +76,7 @@ impl Schedule {
                 log::not_renewed(&tenure.names, retry);
                 now + retry
             }
-            Upkeep::Look(left) | Upkeep::TakeBack(left) => now + left,
+            Upkeep::Look(left) => now + left,
             Upkeep::CleanUp => now,
             Upkeep::Nothing => return Self::take_out(state, tenure),
         };

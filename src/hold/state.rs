@@ -18,10 +18,6 @@ use crate::votes::Vote;
 /// so that the word comes no later than the end, and no validity is left when it comes.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
-/// A task to which a hold was passed takes it when it is polled next. One that is not polled must not keep the names from
-/// everybody.
-const TAKEN_WITHIN: Duration = Duration::from_secs(1);
-
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -34,8 +30,6 @@ pub(super) struct State {
     /// Which of the tenure's holds it is, from 0, and since when.
     number: u32,
     since: Moment,
-    /// Whether its task has it, to which it may have been passed.
-    is_taken: bool,
     /// How many guards are in, and how many of these are exclusive.
     count: u64,
     exclusive: u64,
@@ -106,8 +100,6 @@ pub(crate) enum Upkeep {
     Renewal { lease: Duration, left: Duration },
     /// To be looked at again when this much time has passed and it may have lapsed.
     Look(Duration),
-    /// To be taken back when this much time has passed, if the task to which it was passed has not taken it by then.
-    TakeBack(Duration),
     /// Nothing more: it has been given up.
     Nothing,
     /// To be cleaned up: it was lost.
@@ -132,7 +124,6 @@ impl State {
             is_longer: false,
             number: 0,
             since,
-            is_taken: true,
             count: 0,
             exclusive: 0,
             leaked: 0,
@@ -268,7 +259,6 @@ impl State {
         self.leaked = 0;
         // Not before it is taken: nobody may ever poll who it was passed to.
         self.renewing = 0;
-        self.is_taken = false;
         self.max_hold = successor.max_hold;
         self.kept_for = Duration::ZERO;
         // The one before was given up, which is no loss.
@@ -276,26 +266,13 @@ impl State {
         Some(self.number)
     }
 
-    /// Its task takes a hold that was passed to it; not once it was taken back.
+    /// Its task takes a hold that was passed to it; not once it has been left.
     pub(super) fn take(&mut self, number: u32, renew: bool) -> bool {
-        if self.number != number || self.count == 0 || self.is_taken {
+        if self.number != number || self.count == 0 {
             return false;
         }
-        self.is_taken = true;
         self.renewing = u64::from(renew);
         true
-    }
-
-    /// Takes a hold back that was passed to a task which has not taken it for so long that others come first; whether
-    /// there was one.
-    pub(super) fn take_back(&mut self, now: Moment) -> bool {
-        let is_late = self.phase == Phase::Held && !self.is_taken && now.since(self.since) >= TAKEN_WITHIN;
-        if is_late {
-            self.count = 0;
-            self.exclusive = 0;
-            self.phase = Phase::Vacant;
-        }
-        is_late
     }
 
     /// The hold is to last for so long after `now`, also where it is given up before.
@@ -388,9 +365,6 @@ impl State {
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant => {}
-        }
-        if self.phase == Phase::Held && !self.is_taken {
-            return Upkeep::TakeBack(TAKEN_WITHIN.saturating_sub(now.since(self.since)));
         }
         let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
         let left = self.left(now);

@@ -24,7 +24,10 @@ impl Client {
     pub(crate) fn watch_status(self: &Arc<Self>) -> watch::Receiver<Status> {
         self.keep_published();
         self.publish();
-        self.published.subscribe()
+        let mut watched = self.published.subscribe();
+        // The first look is a change too: nothing falls between a status that is read and a watch that begins after it.
+        watched.mark_changed();
+        watched
     }
 
     /// Starts the task, once.

@@ -244,16 +244,6 @@ impl Tenure {
         self.turn().take()
     }
 
-    /// Takes back what was passed to a task that does not take it; whether it is vacant now.
-    pub(crate) fn take_back(&self) -> bool {
-        let now = self.clock.now();
-        let is_vacant = self.state().take_back(now);
-        if is_vacant {
-            self.changed.notify_waiters();
-        }
-        is_vacant
-    }
-
     /// Passes a vacant tenure on to the next in line, where it may; whether it did.
     pub(crate) fn pass(self: &Arc<Self>) -> bool {
         let line = self.turn().as_ref().map(|turn| turn.line().clone());

@@ -1,4 +1,5 @@
-//! The watchdog at work: renews the holds of a process, and cleans up those that are lost.
+//! The watchdog at work: renews the holds of a process, cleans up those that are lost, and lets others go ahead of
+//! waiters whose tasks are not polled.
 //!
 //! One task for all holds. Those that are due together travel in one script call per master; a
 //! master that is slow or gone delays nobody: a hold is prolonged when the quorum-th answer is in.
@@ -13,7 +14,6 @@ use crate::error::LossCause;
 use crate::events::log;
 use crate::hold::Upkeep;
 use crate::hold::client::Client;
-use crate::hold::entry::{self, Departure};
 use crate::hold::extend::Extension;
 use crate::hold::release::Release;
 use crate::hold::tenure::{Hold, Tenure};
@@ -30,8 +30,11 @@ pub(crate) fn start(client: &Arc<Client>) {
 }
 
 async fn run(client: Weak<Client>) {
-    let shared = |client: Arc<Client>| (Arc::clone(&client.schedule), Arc::clone(&client.pool.steps));
-    let Some((schedule, steps)) = client.upgrade().map(shared) else {
+    let shared = |client: Arc<Client>| {
+        let (pool, schedule) = (&client.pool, Arc::clone(&client.schedule));
+        (schedule, Arc::clone(&pool.steps), Arc::clone(&pool.topics))
+    };
+    let Some((schedule, steps, topics)) = client.upgrade().map(shared) else {
         return;
     };
     let mut renewals = FuturesUnordered::new();
@@ -66,6 +69,7 @@ async fn run(client: Weak<Client>) {
                 }
             }
             () = steps.more() => schedule.look_again(),
+            absent = topics.waiters.absent() => absent.is_absent(),
             () = schedule.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
@@ -87,14 +91,7 @@ fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)
                 clean_up(&client.pool, &tenure);
                 client.schedule.done(&tenure);
             }
-            Upkeep::TakeBack(_) if tenure.take_back() => {
-                log::not_polled(&tenure.names);
-                client.schedule.done(&tenure);
-                if let Departure::HandedOn = entry::move_on(client, &tenure) {
-                    client.schedule.watch(&tenure);
-                }
-            }
-            Upkeep::Look(_) | Upkeep::TakeBack(_) | Upkeep::Nothing => {
+            Upkeep::Look(_) | Upkeep::Nothing => {
                 client.schedule.reschedule(&tenure, true);
             }
         }

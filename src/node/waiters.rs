@@ -1,14 +1,15 @@
 //! The waiters of this process, by their numbers, and the calls that have come for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::waiter::Call;
 
@@ -17,6 +18,14 @@ use crate::protocol::waiter::Call;
 pub(crate) struct Waiters {
     next: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Arc<Calls>>>,
+    woken: Arc<Woken>,
+}
+
+/// Waiters that were woken, by when their tasks have to be polled, in this order.
+#[derive(Debug, Default)]
+struct Woken {
+    waiters: Mutex<VecDeque<(Instant, Weak<Calls>)>>,
+    more: Notify,
 }
 
 /// What has come for one waiter.
@@ -36,7 +45,21 @@ pub(crate) struct Calls {
     stands: AtomicBool,
     /// Whether it has given up, or has got what it wanted.
     is_over: AtomicBool,
+    absence: Mutex<Absence>,
+    woken: Arc<Woken>,
 }
+
+/// What is done where a waiter is woken and its task is not polled in time.
+#[derive(Default)]
+struct Absence {
+    /// How long the task may take; nothing is done without.
+    allowed: Option<Duration>,
+    /// By when it has to be polled, if it was woken and has not been polled since.
+    until: Option<Instant>,
+    handler: Option<Arc<AbsenceHandler>>,
+}
+
+type AbsenceHandler = dyn Fn(&Calls) + Send + Sync;
 
 /// Somebody was called who does not wait here any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +89,8 @@ impl Waiters {
             bell: Notify::new(),
             stands: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            absence: Mutex::default(),
+            woken: Arc::clone(&self.woken),
         });
         self.waiting().insert(number, Arc::clone(&calls));
         calls
@@ -88,6 +113,9 @@ impl Waiters {
             None => {
                 calls.called_for(call.name);
                 calls.open(node);
+                if calls.stands() {
+                    calls.woken();
+                }
             }
             Some(later) => calls.ask_in(later),
         }
@@ -96,6 +124,29 @@ impl Waiters {
 
     pub(crate) fn len(&self) -> usize {
         self.waiting().len()
+    }
+
+    /// Resolves with a waiter that was woken, and whose task was not polled in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// No waiter is missed.
+    pub(crate) async fn absent(&self) -> Arc<Calls> {
+        loop {
+            let next = lock(&self.woken.waiters).front().map(|(until, _)| *until);
+            let Some(until) = next else {
+                self.woken.more.notified().await;
+                continue;
+            };
+            sleep_until(until).await;
+            let woken = lock(&self.woken.waiters).pop_front();
+            let calls = woken.and_then(|(until, calls)| Some((until, calls.upgrade()?)));
+            if let Some((until, calls)) = calls
+                && lock(&calls.absence).until == Some(until)
+            {
+                return calls;
+            }
+        }
     }
 
     /// Some calls may have been missed: everybody should ask.
@@ -171,6 +222,52 @@ impl Calls {
         self.bell.notified()
     }
 
+    /// From here on `handler` is called once it was woken, and its task was not polled within `allowed`. The time is the
+    /// same for all waiters of a client.
+    pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Self) + Send + Sync + 'static) {
+        let mut absence = lock(&self.absence);
+        absence.allowed = Some(allowed);
+        absence.handler = Some(Arc::new(handler));
+    }
+
+    /// Whether there is a handler for its absence.
+    pub(crate) fn minds_absence(&self) -> bool {
+        lock(&self.absence).handler.is_some()
+    }
+
+    /// Something has come for which its task has to be polled.
+    pub(crate) fn woken(self: &Arc<Self>) {
+        let mut absence = lock(&self.absence);
+        let (Some(allowed), None) = (absence.allowed, absence.until) else {
+            return;
+        };
+        let until = Instant::now() + allowed;
+        absence.until = Some(until);
+        drop(absence);
+        let mut waiters = lock(&self.woken.waiters);
+        waiters.push_back((until, Arc::downgrade(self)));
+        if waiters.len() == 1 {
+            self.woken.more.notify_one();
+        }
+    }
+
+    /// Its task was polled.
+    pub(crate) fn present(&self) {
+        lock(&self.absence).until = None;
+    }
+
+    /// Its task was not polled in time.
+    pub(crate) fn is_absent(&self) {
+        let mut absence = lock(&self.absence);
+        absence.until = None;
+        let handler = absence.handler.clone();
+        // It takes locks of its own.
+        drop(absence);
+        if let Some(handler) = handler {
+            handler(self);
+        }
+    }
+
     /// From here on it may stand in a queue on some master.
     pub(crate) fn stand(&self) {
         self.stands.store(true, Ordering::SeqCst);
@@ -182,6 +279,9 @@ impl Calls {
 
     /// Ends the wait; whether it may still stand somewhere.
     pub(crate) fn end(&self) -> bool {
+        // It holds what waiters hold.
+        let absence = std::mem::take(&mut *lock(&self.absence));
+        drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
         self.stands.load(Ordering::SeqCst)
     }
@@ -193,6 +293,15 @@ impl Calls {
 
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Absence")
+            .field("allowed", &self.allowed)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
     }
 }
 

@@ -93,11 +93,6 @@ impl Reckoning {
         Duration::from_millis(self.longest_ms.load(Ordering::Acquire))
     }
 
-    /// The part of its leases that this client does not trust.
-    pub(crate) fn drift_factor(&self) -> f64 {
-        self.drift_factor
-    }
-
     /// How long a master's memory must reach back for its votes to count.
     pub(crate) fn quarantine(&self) -> Duration {
         Duration::from_micros(self.quarantine_us.load(Ordering::Acquire))

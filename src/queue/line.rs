@@ -1,7 +1,7 @@
 //! A line of tasks: who is next, and what the next one gets.
 
 use std::borrow::Borrow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,17 +73,30 @@ struct Line<T> {
     wanted: Wanted,
     /// Whether its front one has been refused, so that nobody else has to ask.
     is_shut: AtomicBool,
-    /// Behind whoever has the turn, the next one first. Changed by whoever has the lines locked.
-    behind: Mutex<VecDeque<Queued<T>>>,
+    /// Behind the one that has the turn, the next one first.
+    behind: Mutex<Behind<T>>,
 }
 
-/// Somebody behind others, and how to give it what it stands for.
+type Behind<T> = BTreeMap<Order, Queued<T>>;
+
+/// Order of a line: by tickets, and then by numbers. A waiter without a ticket has the ticket of the one ahead of it,
+/// so that it keeps the place in which it came.
+type Order = (u64, u64);
+
+/// A waiter behind others, and how to give it what it stands for.
 #[derive(Debug)]
 struct Queued<T> {
     place: InLine,
     successor: Successor,
-    given: oneshot::Sender<Given<T>>,
+    seat: Arc<Seat<T>>,
+    /// Tells that something is in the seat.
+    notice: oneshot::Sender<()>,
 }
+
+/// Holds what a waiter was given until its task takes it, and its turn until it is let in. Both can be taken back from
+/// here where the task is not polled.
+#[derive(Debug)]
+pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
 
 /// One that stands in a line.
 #[derive(Clone, Debug)]
@@ -128,12 +141,21 @@ pub(crate) enum Given<T> {
     Passed(T),
 }
 
-/// Somebody behind others, until it [leaves](Self::leave).
+/// A waiter behind others, until it [leaves](Self::leave).
 #[derive(Debug)]
 pub(crate) struct Standing<T> {
     at: LineRef<T>,
-    number: u64,
-    given: oneshot::Receiver<Given<T>>,
+    order: Order,
+    seat: Arc<Seat<T>>,
+    notice: oneshot::Receiver<()>,
+    /// It was given something, so it stands in the line no longer.
+    is_served: bool,
+}
+
+/// Where the ticket of one that stands in line is kept.
+pub(crate) struct LateTicket<T> {
+    at: LineRef<T>,
+    order: Order,
 }
 
 /// The front of a line. Dropping it passes the turn on.
@@ -154,7 +176,13 @@ impl<T> Lines<T> {
     }
 
     /// Joins the line of those who want the same.
-    pub(crate) fn join(self: &Arc<Self>, wanted: &Wanted, place: InLine, successor: Successor) -> Joined<T> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        place: InLine,
+        successor: Successor,
+        seat: &Arc<Seat<T>>,
+    ) -> Joined<T> {
         let mut lines = self.lines();
         let at = |line: &Arc<Line<T>>| LineRef {
             lines: Arc::clone(self),
@@ -164,7 +192,7 @@ impl<T> Lines<T> {
             let line = Arc::new(Line {
                 wanted: wanted.clone(),
                 is_shut: AtomicBool::new(false),
-                behind: Mutex::new(VecDeque::new()),
+                behind: Mutex::new(BTreeMap::new()),
             });
             let turn = Turn(at(&line));
             lines.insert(LineByWanted(line));
@@ -173,27 +201,25 @@ impl<T> Lines<T> {
         if wanted.kind.is_shared() && !line.is_shut.load(Ordering::Relaxed) {
             return Joined::Beside;
         }
-        let (give, given) = oneshot::channel();
-        let standing = Standing {
-            at: at(line),
-            number: place.calls.number,
-            given,
-        };
+        let (notice, noticed) = oneshot::channel();
         let mut behind = line.behind();
-        // Who has no ticket comes last.
-        let order = |ticket: Option<u64>| ticket.unwrap_or(u64::MAX);
-        let later = |other: &Queued<T>| order(other.successor.ticket) > order(successor.ticket);
-        let index = behind
-            .iter()
-            .rposition(|other| !later(other))
-            .map_or(0, |last| last + 1);
+        let last = behind.last_key_value().map_or(0, |((ticket, _), _)| *ticket);
+        let order = (successor.ticket.unwrap_or(last), place.calls.number);
         let new = Queued {
             place,
             successor,
-            given: give,
+            seat: Arc::clone(seat),
+            notice,
         };
-        behind.insert(index, new);
+        behind.insert(order, new);
         drop(behind);
+        let standing = Standing {
+            at: at(line),
+            order,
+            seat: Arc::clone(seat),
+            notice: noticed,
+            is_served: false,
+        };
         Joined::Behind(standing)
     }
 
@@ -210,43 +236,79 @@ impl<T> Lines<T> {
 }
 
 impl<T> Line<T> {
-    fn behind(&self) -> MutexGuard<'_, VecDeque<Queued<T>>> {
+    fn behind(&self) -> MutexGuard<'_, Behind<T>> {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> LineRef<T> {
-    /// Who is next, to be taken along by the release of these names: one who wants the same, and has a ticket to stand
+    /// The next one, to be taken along by the release of these names: one that wants the same, and has a ticket to stand
     /// in their queues with.
     pub(crate) fn next(&self, names: &Names) -> Option<InLine> {
         let behind = self.line.behind();
-        let next = behind.front().filter(|next| next.successor.ticket.is_some())?;
-        (self.line.wanted.names == *names).then(|| next.place.clone())
+        let (_, next) = behind.first_key_value()?;
+        let is_carried = next.successor.ticket.is_some() && self.line.wanted.names == *names;
+        is_carried.then(|| next.place.clone())
     }
 
     /// Gives the next one what `pass` makes for it, which stands in for the turn; whether there was somebody, and
     /// something to give.
     pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &Successor) -> Option<T>) -> bool {
-        if self.line.behind().is_empty() {
-            return false;
-        }
-        // Nobody leaves the line meanwhile, so whoever stands there still listens.
-        let lines = self.lines.lines();
+        // Nobody leaves the line meanwhile, so the one that stands there still listens.
         let mut behind = self.line.behind();
-        let Some(passed) = behind
-            .front()
-            .and_then(|next| pass(&self.line.wanted, &next.successor))
-        else {
+        let passed = behind
+            .first_key_value()
+            .and_then(|(_, next)| pass(&self.line.wanted, &next.successor));
+        let Some(passed) = passed else {
             return false;
         };
         let refused = behind
-            .pop_front()
-            .map(|next| next.given.send(Given::Passed(passed)));
-        drop(behind);
+            .pop_first()
+            .map(|(_, next)| next.give(Given::Passed(passed)));
         // What falls takes locks of its own.
-        drop(lines);
+        drop(behind);
         drop(refused);
         true
+    }
+}
+
+impl<T> Queued<T> {
+    /// Gives it something, for which it has to come in time; what it was, where nobody listens.
+    fn give(self, given: Given<T>) -> Option<Given<T>> {
+        self.seat.put(given);
+        self.place.calls.woken();
+        self.notice.send(()).err().and_then(|()| self.seat.take())
+    }
+}
+
+impl<T> Seat<T> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    pub(crate) fn put(&self, given: Given<T>) {
+        *self.given() = Some(given);
+    }
+
+    /// Empties it.
+    pub(crate) fn take(&self) -> Option<Given<T>> {
+        self.given().take()
+    }
+
+    /// Whether the turn is there.
+    pub(crate) fn has_turn(&self) -> bool {
+        matches!(*self.given(), Some(Given::Turn(_)))
+    }
+
+    /// The one that has the turn was refused, so those that come stand behind it.
+    pub(crate) fn refused(&self) {
+        if let Some(Given::Turn(turn)) = &*self.given() {
+            turn.0.line.is_shut.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn given(&self) -> MutexGuard<'_, Option<Given<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -260,34 +322,47 @@ impl<T> Clone for LineRef<T> {
 }
 
 impl<T> Standing<T> {
-    /// Waits until everybody ahead has had the turn.
+    /// Waits until it was given something, which is in its seat then, unless that was taken back.
     ///
     /// # Cancel safety
     ///
-    /// What is given meanwhile is given to the next call, or to who leaves.
-    pub(crate) async fn given(&mut self) -> Given<T> {
-        match (&mut self.given).await {
-            Ok(given) => given,
-            // Whoever takes one out of the line gives it something.
-            Err(_) => std::future::pending().await,
+    /// What is given meanwhile stays in the seat.
+    pub(crate) async fn given(&mut self) {
+        if (&mut self.notice).await.is_err() {
+            // A waiter is taken out of the line only to be given something.
+            std::future::pending::<()>().await;
+        }
+        self.is_served = true;
+    }
+
+    /// Its ticket, which it may not have drawn when it came.
+    pub(crate) fn ticket(&self) -> LateTicket<T> {
+        LateTicket {
+            at: self.at.clone(),
+            order: self.order,
         }
     }
-}
 
-impl<T> Standing<T> {
     /// Leaves the line; what it was given and has not taken.
     #[must_use = "what was given is nobody's else"]
     pub(crate) fn leave(&mut self) -> Option<Given<T>> {
-        let lines = self.at.lines.lines();
-        let mut behind = self.at.line.behind();
-        let standing = behind
-            .iter()
-            .position(|other| other.place.calls.number == self.number);
-        let left = standing.map(|at| behind.remove(at));
-        drop(behind);
-        drop(lines);
+        if self.is_served {
+            return None;
+        }
+        let left = self.at.line.behind().remove(&self.order);
+        // What falls takes locks of its own. One that is not there any more was given something under the same lock.
         drop(left);
-        self.given.try_recv().ok()
+        self.seat.take()
+    }
+}
+
+impl<T> LateTicket<T> {
+    /// It was drawn. The waiter keeps its place in the line.
+    pub(crate) fn set(&self, ticket: u64) {
+        if let Some(queued) = self.at.line.behind().get_mut(&self.order) {
+            queued.place.waiter.ticket = ticket;
+            queued.successor.ticket = Some(ticket);
+        }
     }
 }
 
@@ -296,27 +371,21 @@ impl<T> Turn<T> {
         &self.0
     }
 
-    /// It has been refused, so those who come stand behind it.
-    pub(crate) fn refused(&self) {
-        self.0.line.is_shut.store(true, Ordering::Relaxed);
-    }
-
     /// It was let in beside others. The next one has the turn, and those behind that one ask beside it.
     pub(crate) fn open(self) {
-        let LineRef { lines, line } = &self.0;
+        let LineRef { lines, line } = self.0.clone();
         let lines = lines.lines();
         line.is_shut.store(false, Ordering::Relaxed);
-        let mut behind = std::mem::take(&mut *line.behind());
-        let next = behind.pop_front();
-        let refused: Vec<_> = behind
-            .into_iter()
-            .map(|other| other.given.send(Given::Open))
-            .collect();
+        let mut behind = line.behind();
+        let next = behind.pop_first();
+        let others = std::mem::take(&mut *behind).into_values();
+        let refused: Vec<_> = others.map(|other| other.give(Given::Open)).collect();
+        drop(behind);
         drop(lines);
-        // What falls takes locks of its own.
+        // What falls takes locks of its own, and so does the turn where nobody is next.
         drop(refused);
-        if let Some(next) = next {
-            drop(next.given.send(Given::Turn(self)));
+        if let Some((_, next)) = next {
+            drop(next.give(Given::Turn(self)));
         }
     }
 }
@@ -326,13 +395,14 @@ impl<T> Drop for Turn<T> {
     fn drop(&mut self) {
         let LineRef { lines: all, line } = &self.0;
         let mut lines = all.lines();
-        let next = line.behind().pop_front();
-        let (refused, ended) = match next {
-            Some(next) => (next.given.send(Given::Turn(Turn(self.0.clone()))).err(), None),
+        let mut behind = line.behind();
+        let (refused, ended) = match behind.pop_first() {
+            Some((_, next)) => (next.give(Given::Turn(Turn(self.0.clone()))), None),
             None => (None, lines.take(&line.wanted)),
         };
-        // What falls takes locks of its own.
+        drop(behind);
         drop(lines);
+        // What falls takes locks of its own.
         drop((refused, ended));
     }
 }

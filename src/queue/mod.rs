@@ -16,4 +16,4 @@ pub(crate) mod line;
 pub(crate) mod place;
 pub(crate) mod subscription;
 
-pub(crate) use self::line::{Given, InLine, Joined, LineRef, Lines, Standing, Successor, Turn, Wanted};
+pub(crate) use self::line::{Given, InLine, Joined, LineRef, Lines, Seat, Standing, Successor, Turn, Wanted};

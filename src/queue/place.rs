@@ -13,13 +13,18 @@ impl InLine {
     /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. What does not get
     /// there is made up for: its ticket ends, or it is called and its process tells so.
     pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
-        if !(0..pool.slots.len()).any(&asked) {
-            return;
-        }
-        let request = calls::leave(names, pool.id, &self.waiter.text());
-        let round = Round::begin(pool, &request, Trust::All, asked);
-        round.leave(Forgotten::SentAgain, |_, _| None);
+        leave(pool, names, &self.waiter, asked);
     }
+}
+
+/// The same of a waiter whose task may be gone.
+pub(crate) fn leave(pool: &Arc<Pool>, names: &Names, waiter: &Waiter, asked: impl Fn(usize) -> bool) {
+    if !(0..pool.slots.len()).any(&asked) {
+        return;
+    }
+    let request = calls::leave(names, pool.id, &waiter.text());
+    let round = Round::begin(pool, &request, Trust::All, asked);
+    round.leave(Forgotten::SentAgain, |_, _| None);
 }
 
 /// The next of a process's line, which a release takes along into the queues.

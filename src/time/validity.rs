@@ -12,6 +12,9 @@ use crate::time::clock::Moment;
 /// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
 pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 
+/// The smallest part of a lease that a client may leave untrusted. Any other client may have it.
+pub(crate) const LEAST_DRIFT_FACTOR: f64 = 0.01;
+
 /// Servers tell their uptime in whole seconds.
 const UPTIME_RESOLUTION: Duration = Duration::from_secs(1);
 

@@ -190,3 +190,103 @@ async fn who_has_given_up_is_passed_over() {
     assert_eq!(first.unlock().await.expect("held"), Unlocked::HandedOn);
     drop(passed(next).await);
 }
+
+/// A waiter that gives up the lock as soon as it has it.
+async fn visitor(lock: MultiLock) -> JoinHandle<()> {
+    let visitor = tokio::spawn(async move { drop(lock.lock().await.expect("granted")) });
+    tokio::task::yield_now().await;
+    visitor
+}
+
+/// A waiter that is polled once, and then no more.
+async fn unpolled(
+    lock: MultiLock,
+) -> std::pin::Pin<Box<impl Future<Output = Result<MultiLockGuard, LockError>>>> {
+    let mut waiting = Box::pin(async move { lock.lock().await });
+    let polled = tokio::time::timeout(ms(20), &mut waiting).await;
+    assert!(polled.is_err(), "it is held");
+    waiting
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_not_taken_goes_on_within_a_second() {
+    for held in [100, 1000, 3000] {
+        let (cluster, masters) = three().await;
+        let other = connect(&cluster).await;
+        let holder = masters.red_lock("a").lock().await.expect("free");
+        let next = unpolled(masters.red_lock("a")).await;
+        let third = visitor(masters.red_lock("a")).await;
+        let elsewhere = visitor(other.red_lock("a")).await;
+        sleep(ms(held)).await;
+        let begun = Instant::now();
+        assert_eq!(holder.unlock().await.expect("held"), Unlocked::Released);
+        for others in [third, elsewhere] {
+            others.await.expect("granted");
+            assert!(
+                begun.elapsed() < ms(1200),
+                "{:?} after {held} ms",
+                begun.elapsed()
+            );
+        }
+        // It comes again where it is polled at last.
+        drop(next.await.expect("granted"));
+        settle().await;
+        assert_eq!(queues(&cluster), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_called_and_not_polled_keeps_others_for_a_second() {
+    let (cluster, masters) = three().await;
+    let (other, third) = (connect(&cluster).await, connect(&cluster).await);
+    let holder = masters.red_lock("a").lock().await.expect("free");
+    let next = unpolled(other.red_lock("a")).await;
+    let behind_it = visitor(other.red_lock("a")).await;
+    let elsewhere = visitor(third.red_lock("a")).await;
+    sleep(ms(100)).await;
+    let begun = Instant::now();
+    holder.unlock().await.expect("held");
+    for others in [behind_it, elsewhere] {
+        others.await.expect("granted");
+    }
+    assert!(begun.elapsed() < ms(1200), "{:?}", begun.elapsed());
+    drop(next.await.expect("granted"));
+    settle().await;
+    assert_eq!(queues(&cluster), 0);
+}
+
+/// Nobody has told a clock when the first ones begin to wait, so they have no tickets.
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_before_clocks_are_known_keeps_its_place() {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 1);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    for master in cluster.iter() {
+        master.crash();
+    }
+    settle().await;
+    let _front = visitor(masters.red_lock("a")).await;
+    let early = visitor(masters.red_lock("a")).await;
+    sleep(ms(10)).await;
+    for master in cluster.iter() {
+        master.restart(multilock::sim::Keep::Data);
+    }
+    let busy: Vec<_> = [&masters, &masters, &other, &other]
+        .map(|masters| {
+            let lock = masters.red_lock("a");
+            tokio::spawn(async move {
+                loop {
+                    let guard = lock.lock().await.expect("granted");
+                    sleep(ms(1)).await;
+                    drop(guard);
+                }
+            })
+        })
+        .into();
+    let begun = Instant::now();
+    let waited = tokio::time::timeout(Duration::from_secs(60), early).await;
+    assert!(waited.is_ok(), "others had it all the time");
+    // A master that was started again is reached after a pause.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    busy.iter().for_each(JoinHandle::abort);
+}

@@ -119,7 +119,8 @@ async fn late_answers() {
         master.set_delay(ms(20), ms(20));
     }
     let picky = masters.red_lock("a").lease(ms(200)).min_validity(ms(190));
-    assert!(matches!(picky.try_lock().await, Err(LockError::TooLate { .. })));
+    let refused = picky.try_lock().await;
+    assert!(matches!(refused, Err(LockError::TooLate { .. })), "{refused:?}");
     sleep(ms(100)).await;
     assert!(
         cluster.iter().all(|master| master.locks().is_empty()),

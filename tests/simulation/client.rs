@@ -105,6 +105,7 @@ async fn connect(world: &World, plan: &ClientPlan, terms: &Client, rng: &mut Std
 pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBuilder {
     let builder = Masters::builder()
         .node_timeout(client.node_timeout)
+        .drift_factor(client.drift_factor)
         .lease(client.lease)
         .max_lease(client.max_lease)
         .lease_without_charter(plan.free_lease)

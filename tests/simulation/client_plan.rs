@@ -15,6 +15,7 @@ pub(crate) struct ClientPlan {
     pub(crate) lease: Duration,
     pub(crate) max_lease: Duration,
     pub(crate) node_timeout: Duration,
+    pub(crate) drift_factor: f64,
     /// The masters that it lists, in its own order.
     pub(crate) masters: Vec<usize>,
     pub(crate) policies: Policies,
@@ -68,6 +69,7 @@ impl ClientPlan {
             lease: plan.lease,
             max_lease: plan.max_lease,
             node_timeout: plan.node_timeout,
+            drift_factor: 0.01,
             masters: (0..plan.nodes).collect(),
             policies: Policies::Any,
             fenced: 1.0,
@@ -103,6 +105,7 @@ impl ClientPlan {
             lease,
             max_lease,
             node_timeout: ms(pick(rng, &[20, 20, 50, 50, 80])),
+            drift_factor: 0.01,
             masters,
             policies: pick(
                 rng,

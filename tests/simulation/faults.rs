@@ -293,6 +293,10 @@ async fn deal(world: &World, place: usize, blow: Blow) {
             let by = ms(time);
             world.history.note(None, Kind::Slipped { master: place, by });
         }
+        Blow::ClockBack(time) => {
+            let by = ms(time);
+            world.history.note(None, Kind::SetBack { master: place, by });
+        }
         Blow::DeleteLock(name) => {
             let keys = world.lock_keys().into_iter();
             let owners = keys

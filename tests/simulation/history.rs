@@ -98,6 +98,11 @@ pub(crate) enum Kind {
         master: usize,
         by: Duration,
     },
+    /// A master's clock was set back: its keys end so much later.
+    SetBack {
+        master: usize,
+        by: Duration,
+    },
     /// Somebody deleted a lock's keys on all masters, under which these owners stood.
     Deleted {
         name: String,
@@ -328,6 +333,7 @@ impl Record {
             Kind::Phase(phase) => format!("===== {phase}"),
             Kind::Fault { what, .. } => format!("FAULT {what}"),
             Kind::Slipped { master, by } => format!("FAULT m{master}: clock slips by {by:?}"),
+            Kind::SetBack { master, by } => format!("FAULT m{master}: clock is set back by {by:?}"),
             Kind::Deleted { name, owners } => {
                 format!("FAULT {name} of {} is deleted on all masters", owners.join(" "))
             }

@@ -167,26 +167,14 @@ fn what_is_passed_on_is_the_next_holds_alone() {
 }
 
 #[test]
-fn what_is_not_taken_is_taken_back() {
+fn what_is_not_taken_is_not_renewed() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
     state.leave(true, false);
     state.pass(at(1), &successor(true));
-    assert_eq!(
-        state.upkeep(at(1)),
-        Upkeep::TakeBack(TAKEN_WITHIN),
-        "not renewed yet"
-    );
-    assert!(!state.take_back(at(1)) && state.take_back(at(2)));
-    assert!(!state.take(1, true), "it comes too late");
-    assert_eq!(
-        (state.remaining(1, at(2)), state.phase_of(1)),
-        (AT_ONCE, Phase::Vacant)
-    );
-    assert_eq!(state.pass(at(2), &successor(false)), Some(2));
-    assert!(!state.take(1, true) && state.take(2, true) && !state.take(2, true));
-    assert!(!state.take_back(at(9)), "it was taken");
-    assert_eq!(state.upkeep(at(9)), renewal(21));
+    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
+    assert!(!state.take(0, true) && state.take(1, true));
+    assert_eq!(state.upkeep(at(1)), renewal(29));
 }
 
 #[test]

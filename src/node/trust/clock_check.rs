@@ -6,7 +6,8 @@
 //! others the master may have forgotten: if a lease's drift is less than twice the step, the other half
 //! being what the rates of the clocks may have added. So the master has no vote until the longest such
 //! lease has ended that can have been granted before the step was noticed. That it concerns other
-//! clients' leases is also why this client's own, and the lease that it asks for, say nothing about it.
+//! clients' leases is also why this client's own, its drift factor, and the lease that it asks for, say
+//! nothing about it.
 //!
 //! A client can only notice a step between two answers that it has heard itself, and only one of more
 //! than the rates may have added between them: leases that are shorter than the time since it last
@@ -23,10 +24,7 @@ use crate::events::NodeEvents;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
-use crate::time::validity::longest_with_less_drift;
-
-/// The drift that every client's leases have at the least, whatever this one's have.
-const LEAST_DRIFT_FACTOR: f64 = 0.01;
+use crate::time::validity::{LEAST_DRIFT_FACTOR, longest_with_less_drift};
 
 /// Doubts that are kept apart.
 const KEPT: usize = 8;
@@ -94,7 +92,7 @@ impl ClockCheck {
     /// Takes in what an answer told of the master's clock.
     pub(in crate::node) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
         let mut state = self.state();
-        let Some(step) = state.hear(&self.reckoning, clock_us, sent, heard) else {
+        let Some(step) = state.hear(clock_us, sent, heard, self.reckoning.longest_lease()) else {
             return;
         };
         let harmed = state.doubt(step, Instant::now());
@@ -157,11 +155,11 @@ impl ClockCheck {
 }
 
 impl State {
-    fn hear(&mut self, reckoning: &Reckoning, clock_us: u64, sent: Moment, heard: Moment) -> Option<Step> {
+    fn hear(&mut self, clock_us: u64, sent: Moment, heard: Moment, longest_lease: Duration) -> Option<Step> {
         if let Some(offsets) = &mut self.offsets {
-            return offsets.read(clock_us, sent, heard, reckoning.longest_lease());
+            return offsets.read(clock_us, sent, heard, longest_lease);
         }
-        self.offsets = Some(Offsets::new(clock_us, sent, reckoning.drift_factor()));
+        self.offsets = Some(Offsets::new(clock_us, sent));
         None
     }
 

@@ -19,6 +19,9 @@ use crate::time::validity::RESOLUTION;
 /// they are kept, so there are never many more of them than this.
 const BUCKETS: u32 = 32;
 
+/// By what part of the time the offset may grow: half of the least drift factor.
+const SLEW: Rate = Rate::millionths(5_000);
+
 /// Beyond the longest lease no validity depends on the rate of a clock; what is left is what an
 /// undisturbed quartz and ntpd differ by at most.
 const LONG_TERM: Rate = Rate::millionths(500);
@@ -32,8 +35,6 @@ const THRESHOLD: i64 = us(RESOLUTION) / 2;
 pub(super) struct Offsets {
     origin: Moment,
     clock_at_origin_us: u64,
-    /// By what part of the time the offset may grow.
-    slew: Rate,
     /// Later ones are higher: what is not lower than a later one shows no step that the later does not.
     kept: VecDeque<Reading>,
     /// All steps so far.
@@ -71,7 +72,7 @@ pub(super) struct Step {
 
 impl Offsets {
     /// With the first reading.
-    pub(super) fn new(clock_us: u64, sent: Moment, drift_factor: f64) -> Self {
+    pub(super) fn new(clock_us: u64, sent: Moment) -> Self {
         let first = Reading {
             from: 0,
             to: 0,
@@ -81,7 +82,6 @@ impl Offsets {
         Self {
             origin: sent,
             clock_at_origin_us: clock_us,
-            slew: Rate::millionths(us(Duration::from_secs(1).mul_f64(drift_factor / 2.0))),
             kept: VecDeque::from([first]),
             stepped: 0,
             base: 0,
@@ -103,7 +103,7 @@ impl Offsets {
         let ran = i64::try_from(clock_us)
             .unwrap_or(i64::MAX)
             .saturating_sub_unsigned(self.clock_at_origin_us);
-        let (low, high) = (ran - self.slewed(heard), ran - self.slewed(sent));
+        let (low, high) = (ran - slewed(heard), ran - slewed(sent));
         let window = us(window);
         while self.kept.len() > 1 && self.kept.front().is_some_and(|first| first.to + window < heard) {
             self.kept.pop_front();
@@ -120,14 +120,9 @@ impl Offsets {
         (moment.ns_since(self.origin) / 1000).cast_signed()
     }
 
-    /// How far a clock of the client's rate goes in that time at the most.
-    fn slewed(&self, time: i64) -> i64 {
-        time + self.slew.of(time)
-    }
-
     /// The largest step against the readings kept.
     fn compare(&mut self, low: i64, heard: i64, window: i64) -> i64 {
-        let beyond_window = self.slew.less(LONG_TERM);
+        let beyond_window = SLEW.less(LONG_TERM);
         let mut largest = 0;
         for reading in &mut self.kept {
             // Only the last one is ever older than that.
@@ -188,6 +183,11 @@ impl Rate {
         let part = (i128::from(time) * i128::from(self.0) + (1 << 31)) >> 32;
         i64::try_from(part).unwrap_or(i64::MAX)
     }
+}
+
+/// How far a clock of the client's rate goes in that time at the most.
+fn slewed(time: i64) -> i64 {
+    time + SLEW.of(time)
 }
 
 /// Longer spans count as a hundred years, so that nothing that is added to them overflows.

@@ -31,19 +31,28 @@ fn new(waiters: &Waiters, ticket: u64) -> InLine {
 /// What passes from hand to hand here: a number.
 type Hand = Result<Turn<u32>, Standing<u32>>;
 
-fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
-    let successor = Successor {
-        ticket: Some(place.waiter.ticket).filter(|ticket| *ticket > 0),
+fn successor(ticket: u64) -> Successor {
+    Successor {
+        ticket: Some(ticket).filter(|ticket| *ticket > 0),
         begun: Clock::Host.now(),
         renew: true,
         max_hold: None,
         at_least: Duration::ZERO,
-    };
-    match lines.join(wanted, place, successor) {
+    }
+}
+
+fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
+    let successor = successor(place.waiter.ticket);
+    match lines.join(wanted, place, successor, &Arc::new(Seat::new())) {
         Joined::Turn(turn) => Ok(turn),
         Joined::Behind(standing) => Err(standing),
         Joined::Beside => panic!("not where only one gets it"),
     }
+}
+
+async fn given(standing: &mut Standing<u32>) -> Given<u32> {
+    standing.given().await;
+    standing.seat.take().expect("nobody has taken it back")
 }
 
 fn turn(given: Given<u32>) -> Turn<u32> {
@@ -68,7 +77,7 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     );
     assert!(gone.leave().is_none());
     drop(first);
-    let second = turn(second.given().await);
+    let second = turn(given(&mut second).await);
     assert_eq!(next(&second), Some(9));
     // Given the turn, and dropped before it could take it.
     drop(second);
@@ -114,13 +123,13 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
     let (mut second, mut third) = (standing(7), standing(9));
     assert!(!first.line().pass(|_, _| None), "nothing to give");
     assert!(first.line().pass(|_, next| (next.ticket == Some(7)).then_some(2)));
-    assert!(matches!(second.given().await, Given::Passed(2)));
+    assert!(matches!(given(&mut second).await, Given::Passed(2)));
     assert!(second.leave().is_none(), "it has taken it");
     assert!(first.line().pass(|_, _| Some(3)));
     assert!(matches!(third.leave(), Some(Given::Passed(3))), "it has not");
     let mut fourth = standing(11);
     drop(first);
-    turn(fourth.given().await);
+    turn(given(&mut fourth).await);
 }
 
 #[tokio::test]
@@ -131,32 +140,73 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
         ..wanted("a")
     };
     let join = |ticket| {
-        let successor = Successor {
-            ticket: Some(ticket),
-            begun: Clock::Host.now(),
-            renew: true,
-            max_hold: None,
-            at_least: Duration::ZERO,
-        };
-        lines.join(&reading, new(&waiters, ticket), successor)
+        let seat = Arc::new(Seat::new());
+        lines.join(&reading, new(&waiters, ticket), successor(ticket), &seat)
     };
     let Joined::Turn(first) = join(5) else {
         panic!("nobody is ahead");
     };
     assert!(matches!(join(6), Joined::Beside));
-    first.refused();
+    lines.refused(&reading);
     let (Joined::Behind(mut second), Joined::Behind(mut third)) = (join(7), join(8)) else {
         panic!("behind one that was refused");
     };
     first.open();
-    let Given::Turn(next) = second.given().await else {
+    let Given::Turn(next) = given(&mut second).await else {
         panic!("the oldest one is in front");
     };
-    assert!(matches!(third.given().await, Given::Open));
+    assert!(matches!(given(&mut third).await, Given::Open));
     assert!(matches!(join(10), Joined::Beside));
     lines.refused(&reading);
     assert!(matches!(join(11), Joined::Behind(_)));
     next.open();
     assert!(lines.lines().is_empty());
     assert!(matches!(join(9), Joined::Turn(_)));
+}
+
+#[tokio::test]
+async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let mut first = join(5).expect("nobody is ahead");
+    let standing = |ticket| join(ticket).expect_err("behind others");
+    let (mut before, mut without, mut after, mut older) =
+        (standing(7), standing(0), standing(9), standing(6));
+    assert!(first.line().next(&"a".into()).is_some());
+    for expected in [&mut older, &mut before] {
+        drop(first);
+        first = turn(given(expected).await);
+    }
+    assert!(
+        first.line().next(&"a".into()).is_none(),
+        "it cannot stand in a queue yet"
+    );
+    without.ticket().set(11);
+    assert_eq!(
+        first.line().next(&"a".into()).map(|next| next.waiter.ticket),
+        Some(11)
+    );
+    for expected in [&mut without, &mut after] {
+        drop(first);
+        first = turn(given(expected).await);
+    }
+}
+
+#[tokio::test]
+async fn many_leave_in_any_order_at_once() {
+    const MANY: u64 = 64_000;
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let first = join(1).expect("nobody is ahead");
+    let mut standing: Vec<_> = (2..MANY)
+        .map(|ticket| join(ticket).expect_err("behind"))
+        .collect();
+    let begun = std::time::Instant::now();
+    while let Some(mut last) = standing.pop() {
+        drop(last.leave());
+    }
+    let last_first = begun.elapsed();
+    assert!(first.line().line.behind().is_empty());
+    // Searching the line took them 13 s.
+    assert!(last_first < Duration::from_secs(2), "{last_first:?}");
 }

@@ -3,4 +3,4 @@
 #[path = "../../../src/queue/line.rs"]
 mod line;
 
-pub(crate) use line::{Given, InLine, Joined, LineRef, Lines, Standing, Successor, Turn, Wanted};
+pub(crate) use line::{Given, InLine, Joined, LineRef, Lines, Seat, Standing, Successor, Turn, Wanted};

@@ -57,3 +57,8 @@ fn what_is_lost_is_released_once() {
 fn one_of_two_guards_is_the_last() {
     passing::one_of_two_guards_is_the_last();
 }
+
+#[test]
+fn what_is_taken_back_is_not_taken_too() {
+    passing::what_is_taken_back_is_not_taken_too();
+}

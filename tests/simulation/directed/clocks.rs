@@ -6,6 +6,7 @@ use multilock::sim::Direction;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ask::Ask;
+use crate::client_plan::ClientPlan;
 use crate::plan::ms;
 use crate::plan::{Class, Plan};
 use crate::scene::{Scene, plan, settle};
@@ -67,6 +68,40 @@ async fn a_step_after_silence() {
 #[tokio::test(start_paused = true)]
 async fn small_steps_add_up() {
     meet_where_the_clock_steps(ms(1000), 5, ms(10)).await;
+}
+
+/// The first client holds by a lease of 30 s. The second one leaves more of its own leases untrusted, and heard
+/// the masters before the hold. Clocks of two masters step, and then it asks.
+async fn meet_a_step_with(drift_factor: f64, by: Duration, after: Duration) {
+    let lease = Duration::from_secs(30);
+    let mut plan = longest(lease);
+    let unskewed = ClientPlan::plain(&plan);
+    let wary = ClientPlan {
+        drift_factor,
+        ..unskewed.clone()
+    };
+    plan.each = vec![unskewed, wary];
+    let scene = Scene::open(plan).await;
+    let rival = scene.lock(1, Ask::new()).await;
+    scene.leave(1, rival).await;
+    let mine = scene.lock(0, Ask::new().lease(lease)).await;
+    assert!(mine.is_some(), "all three grant");
+    sleep(after).await;
+    for place in [0, 1] {
+        scene.forgets(place, "sees its clock set forward");
+        scene.master(place).set_clock_forward(by);
+    }
+    insist(&scene, 1, lease.saturating_sub(after)).await;
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// The hold is of a client with the least drift factor, and a step harms it, however large the other's is.
+#[tokio::test(start_paused = true)]
+async fn a_step_met_by_a_client_with_a_larger_drift_factor() {
+    meet_a_step_with(0.05, ms(400), ms(29_000)).await;
+    meet_a_step_with(0.1, ms(1_300), ms(28_000)).await;
+    meet_a_step_with(0.5, ms(5_000), ms(24_000)).await;
 }
 
 /// The lease of a hold on 1 and 2 has two seconds less on 1 than was known, which its client hears from 1

@@ -394,12 +394,39 @@ async fn who_is_not_polled_gives_up_what_was_passed_to_it() {
     let Ok(rival) = timeout(LEASE * 2, scene.lock(1, waiting())).await else {
         violated("progress", "who is not polled keeps what was passed to it");
     };
-    in_time(begun, LEASE / 3 + ms(1050));
+    in_time(begun, ms(1200));
     scene.leave(1, rival).await;
     let mine = next.await;
     assert!(mine.is_some(), "its turn comes");
     scene.leave(0, mine).await;
     scene.end().await;
+}
+
+/// The next of the process was given its turn, or was called, and is not polled any more.
+#[tokio::test(start_paused = true)]
+async fn who_is_not_polled_gives_up_its_turn() {
+    for client in [0, 1] {
+        let scene = open(near()).await;
+        let mine = scene.lock(0, waiting()).await;
+        let mut next = Box::pin(waiting().of(&scene.world, &scene.seats[client]));
+        assert!(timeout(ms(20), &mut next).await.is_err(), "it is held");
+        let (behind, elsewhere) = (scene.locking(client, waiting()), scene.locking(2, waiting()));
+        // Longer than anything passes on.
+        sleep(ms(100)).await;
+        scene.leave(0, mine).await;
+        let begun = Instant::now();
+        for (place, waiter) in [(client, behind), (2, elsewhere)] {
+            let Ok(theirs) = timeout(LEASE, waiter).await else {
+                violated("progress", "one that is not polled is waited for");
+            };
+            in_time(begun, ms(1200));
+            scene.leave(place, theirs.expect("no panic")).await;
+        }
+        let mine = next.await;
+        assert!(mine.is_some(), "its turn comes");
+        scene.leave(client, mine).await;
+        scene.end().await;
+    }
 }
 
 /// The one ahead had the same lease, and was left to its end.

@@ -252,6 +252,30 @@ async fn a_waiter_for_several_names_keeps_none_of_them_shut() {
     in_time(begun, ms(100));
 }
 
+/// The same, and another one asks for the free name once, and then sleeps.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_shut_for_the_sake_of_another_for_a_second_at_most() {
+    for asked_after in [10, 500, 900, 1500, 4900] {
+        let cluster = Cluster::new(3);
+        let (leader, both) = (connect(&cluster).await, connect(&cluster).await);
+        let other = connect(&cluster).await;
+        for master in cluster.iter() {
+            master.set_delay(ms(1), ms(1));
+        }
+        let led = leader.red_lock("leader").lock().await.expect("free");
+        let lock = both.red_lock(["a", "leader"]);
+        let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+        sleep(ms(asked_after)).await;
+        let begun = Instant::now();
+        drop(other.red_lock("a").lock().await.expect("granted"));
+        in_time(begun, ms(1100));
+        let begun = Instant::now();
+        led.unlock().await.expect("held");
+        waits.await.expect("no panic").expect("granted");
+        in_time(begun, ms(100));
+    }
+}
+
 /// Tasks of one process want overlapping names.
 #[tokio::test(start_paused = true)]
 async fn overlapping_names_of_one_process_share() {

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use multilock::sim::{Client, Direction};
+use multilock::Masters;
+use multilock::sim::{Client, Cluster, Direction, Keep, Network};
 use tokio::time::sleep;
 
 use crate::ask::Ask;
 use crate::plan::Class;
 use crate::plan::ms;
-use crate::scene::{FENCE, Scene, ahead, plan, settle};
+use crate::scene::{FENCE, Scene, ahead, plan, settle, violated};
+use crate::world::clock_us;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -96,4 +98,71 @@ async fn raise_without_owner() {
     assert!(b.is_some(), "0 and 2 grant");
     scene.leave(1, b).await;
     scene.end().await;
+}
+
+/// Tries so often in vain, in no time.
+async fn refused(masters: &Masters, tries: usize) {
+    let lock = masters.red_lock("a");
+    for _ in 0..tries {
+        assert!(lock.try_lock().await.is_err(), "it is held");
+    }
+}
+
+/// A client is refused by the hold of another, then by its own.
+#[tokio::test(start_paused = true)]
+async fn refused_tries_take_no_tokens() {
+    let scene = Scene::open(plan(Class::Calm, ms(2000))).await;
+    let mut last = None;
+    for holder in [0, 1, 1] {
+        let mine = scene.lock(holder, Ask::new()).await.expect("free");
+        let token = mine.guard.fencing_token().get();
+        // A hold has a block of 64.
+        if last.is_some_and(|last| token != last + 64) {
+            violated("tokens stay near the clocks", &format!("{token} after {last:?}"));
+        }
+        last = Some(token);
+        refused(&scene.seats[1].masters(), 500).await;
+        scene.leave(holder, Some(mine)).await;
+    }
+    scene.end().await;
+}
+
+/// A client is refused very often, and then has masters 0 and 1, of which 0 forgets that. When 0 has a vote again,
+/// another client has 0 and 2. The fence is ahead of the clocks, but less than the time until then. Without a scene, in
+/// which every refusal is recorded.
+#[tokio::test(start_paused = true)]
+async fn refused_tries_reach_beyond_no_floor() {
+    let cluster = Cluster::new(3);
+    for master in cluster.iter() {
+        let fence = (clock_us(master) + 1_100_000).to_string();
+        master.command(&["SET", FENCE, &fence]).expect("stored");
+    }
+    let networks = [(); 2].map(|()| Network::new(3));
+    let connect = async |network: &Network| {
+        let builder = Masters::builder().lease(ms(200)).lease_without_charter(ms(200));
+        let client = Client::new().network(network);
+        cluster.connect_as(&client, builder).await.expect("connects")
+    };
+    let (a, b) = (connect(&networks[0]).await, connect(&networks[1]).await);
+    let grant = async |masters: &Masters| {
+        let granted = masters.red_lock("a").wait(ms(300)).lock().await;
+        granted.expect("free, and a majority can be reached")
+    };
+    let held = grant(&a).await;
+    refused(&a, 4_000).await;
+    held.unlock().await.expect("held");
+    networks[0].cut(2, Direction::Both);
+    let held = grant(&a).await;
+    let old = held.fencing_token();
+    held.unlock().await.expect("held");
+    settle().await;
+    cluster.master(0).crash();
+    cluster.master(0).restart(Keep::Nothing);
+    // The lease, its drift, and the second by which an uptime may be off.
+    sleep(ms(1_250)).await;
+    networks[1].cut(1, Direction::Both);
+    let new = grant(&b).await.fencing_token();
+    if new <= old {
+        violated("tokens rise", &format!("{new} after {old}"));
+    }
 }

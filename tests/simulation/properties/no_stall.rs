@@ -18,6 +18,30 @@ const HAND_OFF: Duration = Duration::from_millis(500);
 /// For so long at most a waiter pauses that cannot win for want of votes.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// End of the longest stay of a name that was kept after its guard. Masters end it by their own clocks, so one that was
+/// set back afterwards ends it later.
+fn kept_until(events: &[Event]) -> Duration {
+    let kept = events.iter().enumerate().filter_map(|(place, event)| {
+        let Kind::Granted { at_least, .. } = &event.kind else {
+            return None;
+        };
+        let is_kept = !at_least.is_zero();
+        is_kept.then(|| event.at + *at_least + set_back(&events[place..]))
+    });
+    kept.max().unwrap_or_default()
+}
+
+/// Longest time by which any one master's clock was set back in all.
+fn set_back(events: &[Event]) -> Duration {
+    let mut by_master: BTreeMap<usize, Duration> = BTreeMap::new();
+    for event in events {
+        if let Kind::SetBack { master, by } = &event.kind {
+            *by_master.entry(*master).or_default() += *by;
+        }
+    }
+    by_master.into_values().max().unwrap_or_default()
+}
+
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let events = &case.record.events;
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
@@ -30,11 +54,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let some_are_doubted = events.iter().any(|event| shakes(&event.kind));
     let doubt = some_are_doubted.then_some(case.record.longest_lease + PAUSE);
     let within = HAND_OFF + doubt.unwrap_or_default();
-    let kept_until = |event: &Event| match &event.kind {
-        Kind::Granted { at_least, .. } => event.at + *at_least,
-        _ => Duration::ZERO,
-    };
-    let kept = events.iter().map(kept_until).max().unwrap_or_default();
+    let kept = kept_until(events);
     let mut last: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, event) in events.iter().enumerate().skip(begun) {
         let Kind::Progress { name, error: None } = &event.kind else {

@@ -30,9 +30,9 @@ impl Readings {
 
     fn hear(&mut self, now_us: u64, clock_us: u64) {
         let now = Duration::from_micros(now_us);
-        if let Some(step) = self
-            .state
-            .hear(&reckoning(), EPOCH_US + clock_us, at(now), at(now))
+        if let Some(step) =
+            self.state
+                .hear(EPOCH_US + clock_us, at(now), at(now), reckoning().longest_lease())
         {
             self.state.doubt(step, self.start + now);
         }

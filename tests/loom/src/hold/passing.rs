@@ -20,7 +20,7 @@ use crate::protocol::field::Field;
 use crate::protocol::kind::Kind;
 use crate::protocol::reply::Behind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Given, InLine, Joined, Lines, Standing, Successor, Turn, Wanted};
+use crate::queue::{Given, InLine, Joined, Lines, Seat, Standing, Successor, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
@@ -29,6 +29,21 @@ use crate::votes::Vote;
 
 const LEASE: Duration = Duration::from_secs(30);
 const NOW: Moment = Moment(1);
+
+/// A waiter behind others.
+#[derive(Debug)]
+struct Waits {
+    standing: Standing<Hold>,
+    seat: Arc<Seat<Hold>>,
+}
+
+impl Waits {
+    /// What it is given, unless that is taken back before it is taken.
+    async fn given(&mut self) -> Option<Given<Hold>> {
+        self.standing.given().await;
+        self.seat.take()
+    }
+}
 
 /// A process whose tasks want one name.
 struct Process {
@@ -81,7 +96,7 @@ impl Process {
         (Arc::new(process), hold)
     }
 
-    fn join(&self, number: u64) -> Result<Turn<Hold>, Standing<Hold>> {
+    fn join(&self, number: u64) -> Result<Turn<Hold>, Waits> {
         let place = InLine {
             waiter: Waiter { ticket: number },
             calls: Arc::new(Calls { number }),
@@ -93,14 +108,15 @@ impl Process {
             max_hold: None,
             at_least: Duration::ZERO,
         };
-        match self.lines.join(&wanted(), place, successor) {
+        let seat = Arc::new(Seat::new());
+        match self.lines.join(&wanted(), place, successor, &seat) {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Behind(standing) => Err(standing),
+            Joined::Behind(standing) => Err(Waits { standing, seat }),
             Joined::Beside => unreachable!("nobody reads"),
         }
     }
 
-    fn wait(&self, number: u64) -> Standing<Hold> {
+    fn wait(&self, number: u64) -> Waits {
         self.join(number).expect_err("behind others")
     }
 
@@ -158,9 +174,9 @@ pub fn what_is_passed_on_is_never_lost() {
         };
         let giving_up = {
             let process = Arc::clone(&process);
-            thread::spawn(move || gives_up.leave().and_then(|given| process.use_up(given)))
+            thread::spawn(move || gives_up.standing.leave().and_then(|given| process.use_up(given)))
         };
-        let token = process.use_up(block_on(waits.given()));
+        let token = block_on(waits.given()).and_then(|given| process.use_up(given));
         leaving.join().expect("no panic");
         let other = giving_up.join().expect("no panic");
         match (other, token) {
@@ -189,9 +205,26 @@ pub fn what_is_lost_is_released_once() {
                 }
             })
         };
-        process.use_up(block_on(waits.given()));
+        block_on(waits.given()).and_then(|given| process.use_up(given));
         leaving.join().expect("no panic");
         losing.join().expect("no panic");
+        process.assert_over();
+    });
+}
+
+/// What was given to a task is taken back while the task takes it: one of the two has it, and it is released once.
+pub fn what_is_taken_back_is_not_taken_too() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        let mut waits = process.wait(1);
+        let taking_back = {
+            let (process, seat) = (Arc::clone(&process), Arc::clone(&waits.seat));
+            thread::spawn(move || seat.take().map(|given| process.use_up(given)).is_some())
+        };
+        process.leave(&hold);
+        let taken = block_on(waits.given()).map(|given| process.use_up(given));
+        let taken_back = taking_back.join().expect("no panic");
+        assert!(taken.is_some() != taken_back, "one of them has it");
         process.assert_over();
     });
 }
