@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
+.PHONY: help demo test test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv semver package
 .PHONY: alerts monitoring test-build run-on-servers run-builds run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
@@ -39,6 +39,9 @@ test: lint test-build ## Everything: lint, native tests, and the compose tests w
 
 test-native: test-build ## All tests but lint and compose, against redis-servers they start themselves
 	@$(SIDE_BY_SIDE) run-on-servers run-builds run-computing
+
+test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: so often in a row)
+	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
 
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo

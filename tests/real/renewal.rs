@@ -416,6 +416,9 @@ async fn closing_releases_or_leaves() {
         sleep(LEASE / 3).await;
         masters.close(closing).await;
         // Before any lease can have ended.
+        for guard in &guards {
+            assert_eq!(guard.is_valid(), closing == Closing::Leave, "{closing:?}");
+        }
         for server in cluster.servers() {
             let kept = server
                 .keys()
@@ -431,8 +434,6 @@ async fn closing_releases_or_leaves() {
         assert!(matches!(refused, Err(LockError::Closed)), "{refused:?}");
         drop(rival);
         for guard in &guards {
-            let valid = guard.is_valid();
-            assert_eq!(valid, closing == Closing::Leave, "{closing:?}");
             let lost = within("it is lost by its end", guard.lost()).await;
             let cause = if closing == Closing::Leave {
                 LossCause::Expired
