@@ -49,12 +49,20 @@ async fn nothing_is_left_of_names_that_are_used_no_more() {
         .await
         .expect("held");
     let (sizes, before) = (size(&servers[0]).await, memory(&servers[0]).await);
+    let fences = async || {
+        let mut all = 0;
+        for server in &servers {
+            all += size(server).await - sizes;
+        }
+        all
+    };
     let pairs = stream::iter(0..NAMES).map(async |n| {
         let guard = masters.red_lock(format!("order:{n}")).lock().await.expect("free");
         guard.unlock().await.expect("held");
     });
     pairs.buffer_unordered(64).collect::<Vec<()>>().await;
-    assert!(size(&servers[0]).await >= sizes + NAMES, "each has a fence");
+    // A master that is late is sent nothing for a while.
+    until("a majority has a fence of each", async || fences().await >= 2 * NAMES).await;
     for server in &servers {
         clock::set(server, 11 * 60).expect("a clock");
     }
