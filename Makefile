@@ -96,7 +96,7 @@ model: need-cargo ## Explore the protocol exhaustively, and refute weaker forms 
 test-compose: need-cargo ## The tests on real masters, against those of docker-compose.yml
 	@scripts/test-compose.sh
 
-test-servers: need-cargo ## The same on Redis 6.0, 7.0, 8.0 and Valkey 8.1 of Debian's suites (ONLY="redis-6.0", COMPOSE=1 or 2)
+test-servers: need-cargo ## The same on Redis 6.0 to 8.0, Valkey 8.1 and 9.1 and Redict 7.3 of Debian's suites (ONLY="redis-6.0", COMPOSE=1 or 2)
 	@scripts/test-servers.sh $(ONLY)
 
 chaos: need-cargo ## Break real masters, links, clocks and clients, and check every promise (CHAOS_SEED, CHAOS_SECONDS)

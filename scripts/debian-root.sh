@@ -38,6 +38,8 @@ Dir::Cache "$apt";
 APT::Install-Recommends "false";
 APT::Sandbox::User "";
 Acquire::Languages "none";
+// The lists of "sid" are valid for a week, and a mirror may keep older ones. Their signature is checked all the same.
+Acquire::Check-Valid-Until "false";
 CONF
 if ! {
     APT_CONFIG=$apt/apt.conf apt-get update --error-on=any &&

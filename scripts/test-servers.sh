@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the container suite on servers of every age, each from the Debian suite that has it, by Compose of both ages.
-#   scripts/test-servers.sh [NAME...]      (redis-6.0, redis-7.0, redis-8.0, valkey-8.1; all by default)
+#   scripts/test-servers.sh [NAME...]      (redis-6.0, redis-7.0, redis-8.0, valkey-8.1, valkey-9.1, redict-7.3; all by default)
 # Of each it prints a line; what the tests say of failures stands above it. COMPOSE=1 or 2 takes that one for all.
 set -eu
 
@@ -12,7 +12,9 @@ cache=target/servers
 servers="redis-6.0 bullseye redis 1
 redis-7.0 bookworm redis 2
 redis-8.0 trixie redis 1
-valkey-8.1 trixie valkey 2"
+valkey-8.1 trixie valkey 2
+valkey-9.1 sid valkey 1
+redict-7.3 sid redict 2"
 names=$(echo "$servers" | cut -d ' ' -f 1)
 # shellcheck disable=SC2086 # a list of words
 [ $# -gt 0 ] || set -- $names

@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::support::{
     Keep, PATIENT, Script, Server, StandIn, connect, held_everywhere, label, patient, three, until, vote,
 };
-use multilock::{ConnectError, LockError, Masters, MastersBuilder, Quarantine, Unfit, Unlocked, Vote};
+use multilock::{
+    ConnectError, LockError, Masters, MastersBuilder, NodeStatus, Quarantine, Unfit, Unlocked, Vote,
+};
 
 /// Three servers, and stand-ins that answer in front of them.
 struct Met {
@@ -16,7 +18,10 @@ struct Met {
 
 impl Met {
     async fn all(script: Script) -> Self {
-        let servers = three(&[]).await;
+        Self::before(three(&[]).await, script).await
+    }
+
+    async fn before(servers: Vec<Server>, script: Script) -> Self {
         let mut stand_ins = Vec::new();
         for server in &servers {
             stand_ins.push(StandIn::before(server, script.clone()).await);
@@ -56,6 +61,37 @@ impl Met {
         let guard = held_everywhere(&masters.multi_lock("works")).await;
         assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     }
+}
+
+/// Valkey from 9.1 on, whose HELLO was renamed away: before AUTH it does not say that it knows none.
+#[tokio::test]
+async fn a_server_without_resp3_that_says_so_after_auth_alone() {
+    let servers = three(&["--requirepass", "topsecret"]).await;
+    let guarded = Script::new().says("HELLO 3 AUTH", "-NOAUTH Authentication required.");
+    let met = Met::before(servers, guarded.clone().knows_no("HELLO")).await;
+    let with = |password: &str| {
+        let urls = met.stand_ins.iter();
+        patient(urls.map(|one| format!("redis://:{password}@{}", one.label())))
+    };
+    let (reason, text) = met.refusal(with("notsosecret")).await;
+    assert!(matches!(reason, Unfit::Denied { .. }), "{reason}");
+    assert!(text.contains("WRONGPASS"), "{text}");
+    met.works(with("topsecret")).await;
+    let speak_resp3 = async || {
+        let masters = with("topsecret").connect().await.expect("it will do");
+        let status = masters.status();
+        let known = |node: &NodeStatus| node.connection.as_ref().expect("connected").capabilities;
+        status
+            .nodes
+            .iter()
+            .map(|node| known(node).resp3)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(speak_resp3().await, [false; 3]);
+    // A proxy lets nothing through before AUTH, and the server behind it speaks RESP3.
+    met.stand_ins.iter().for_each(|one| one.follow(guarded.clone()));
+    met.works(with("topsecret")).await;
+    assert_eq!(speak_resp3().await, [true; 3]);
 }
 
 /// Google's Memorystore: a connection neither learns its number nor ends another.
@@ -190,6 +226,14 @@ async fn an_uptime_counts_where_it_is_that_of_the_process() {
     let met = Met::all(month.clone()).await;
     let masters = with_quarantine(met.builder()).connect().await.expect("masters");
     assert!(vote_of_all(&masters).await, "a plain one");
+    let redict = month
+        .clone()
+        .without(&["redis_build_id"])
+        .fact("redict_version", "7.3.6")
+        .fact("redict_build_id", "43a22ff13ad48b03");
+    met.stand_ins.iter().for_each(|one| one.follow(redict.clone()));
+    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
+    assert!(vote_of_all(&masters).await, "Redict");
     let cloud = Script::new()
         .fact("uptime_in_seconds", "244512000")
         .fact("uptime_in_days", "2830");

@@ -45,6 +45,12 @@ impl<'a> Info<'a> {
         (next(), next())
     }
 
+    /// The id of its build. Redict puts its own name in front.
+    pub(super) fn build(&self) -> &'a str {
+        let told = self.get("redis_build_id").or_else(|| self.get("redict_build_id"));
+        told.unwrap_or_default()
+    }
+
     /// Whether it can evict, if it says enough to know that.
     pub(super) fn evicts(&self) -> Option<bool> {
         match (self.number("maxmemory"), self.get("maxmemory_policy")) {

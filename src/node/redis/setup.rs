@@ -15,21 +15,22 @@ const DEFAULT_USER: &str = "default";
 /// Logs in, and says by what name `CLIENT LIST` is to show the connection; whether the server speaks RESP3, without which
 /// notices need a connection of their own.
 pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>, connection_name: &str) -> Result<bool, NodeError> {
-    let resp3 = match pipe.ask(&login.hello()).await {
+    let mut needs_auth = login.password.is_some();
+    let mut answer = pipe.ask(&login.hello()).await;
+    if needs_auth && answer.as_ref().is_err_and(wants_auth_first) {
+        authenticate_first(pipe, login).await?;
+        needs_auth = false;
+        answer = pipe.ask(&hello()).await;
+    }
+    let resp3 = match answer {
         Err(fault) if speaks_no_resp3(&fault) => false,
         answer => {
             answer.map_err(|fault| judge(login.without(fault)))?;
             true
         }
     };
-    if !resp3 && login.password.is_some() {
-        authenticate(pipe, login).await.map_err(|fault| match fault {
-            Fault::Server { error, .. } => Unfit::Denied {
-                error: error.to_string(),
-            }
-            .into(),
-            other => judge(other),
-        })?;
+    if !resp3 && needs_auth {
+        authenticate_first(pipe, login).await?;
     }
     if login.db != 0 {
         let mut select = redis::cmd("SELECT");
@@ -45,6 +46,17 @@ pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>, connection_name: &str
     // Nothing depends on them, and an ACL may deny them.
     join_all(introductions.map(|words| pipe.ask(redis::cmd("CLIENT").arg(words)))).await;
     Ok(resp3)
+}
+
+/// Logs a new connection in by AUTH. Any error of the server means that it does not let us in.
+async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeError> {
+    authenticate(pipe, login).await.map_err(|fault| match fault {
+        Fault::Server { error, .. } => Unfit::Denied {
+            error: error.to_string(),
+        }
+        .into(),
+        other => judge(other),
+    })
 }
 
 /// Logs a connection in that may be so already, in order with its calls. If it is refused, it stays as it was.
@@ -77,8 +89,7 @@ impl<'a> Login<'a> {
     }
 
     fn hello(&self) -> Cmd {
-        let mut hello = redis::cmd("HELLO");
-        hello.arg(3);
+        let mut hello = hello();
         if let Some(password) = self.password {
             hello
                 .arg("AUTH")
@@ -123,6 +134,18 @@ fn has_part(text: &str, secret: &str) -> bool {
     let characters: Vec<char> = secret.chars().collect();
     let mut parts = characters.windows(TELLING.min(characters.len()).max(1));
     parts.any(|part| text.contains(&part.iter().collect::<String>()))
+}
+
+fn hello() -> Cmd {
+    let mut hello = redis::cmd("HELLO");
+    hello.arg(3);
+    hello
+}
+
+/// Whether a HELLO that carried a password was answered as if it had carried none. Before AUTH, a server that knows no HELLO
+/// may say no more than that (Valkey does from 9.1 on, in place of `unknown command`). The same HELLO is understood after AUTH.
+fn wants_auth_first(fault: &Fault) -> bool {
+    matches!(fault, Fault::Server { error, .. } if error.starts_with("NOAUTH"))
 }
 
 /// Whether a server or a proxy says that it knows no HELLO, or not this version of the protocol, as opposed to that

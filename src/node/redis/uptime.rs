@@ -77,7 +77,7 @@ fn is_of_a_process(info: &Info<'_>) -> bool {
     run.len() == 40
         && run.bytes().all(|digit| digit.is_ascii_hexdigit())
         && is_id(run)
-        && is_id(info.fact("redis_build_id"))
+        && is_id(info.build())
         && info.number("process_id").is_some_and(|process| process > 0)
         && info.fact("executable").starts_with('/')
         && days == info.number("uptime_in_days")
@@ -116,6 +116,14 @@ mod tests {
             assert_eq!(read, expected, "{version}");
             assert!(read.memory(&Info::parse(&text)).vouched);
         }
+    }
+
+    #[test]
+    fn redict_names_its_build_otherwise() {
+        let redict = REDIS.replace("redis_build_id:", "redict_build_id:");
+        assert!(read(&format!("{redict}{}", uptime(YEAR_S))).vouched);
+        let zeros = format!("{redict}{}redict_build_id:{}\r\n", uptime(YEAR_S), "0".repeat(40));
+        assert!(!read(&zeros).vouched);
     }
 
     #[test]

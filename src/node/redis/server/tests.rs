@@ -42,8 +42,12 @@ fn info(name: &str, value: Option<&str>) -> String {
 }
 
 async fn connect_to(stand_in: &StandIn, predecessor: Option<&Peer>) -> Result<Peer, NodeError> {
+    connect_at(stand_in.url(), predecessor).await
+}
+
+async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, NodeError> {
     let server = Server {
-        address: NodeUrl::new(stand_in.url()).parse(1).expect("a URL"),
+        address: NodeUrl::new(url).parse(1).expect("a URL"),
         credentials: None,
         tls: None,
         connect_timeout: Duration::from_secs(5),
@@ -173,6 +177,44 @@ async fn a_server_without_resp3_has_two_connections() {
         };
         assert_eq!(ended(&stand_in, Some(&other)).await, [NOBODY]);
     }
+}
+
+/// Valkey from 9.1 on, whose HELLO was renamed away; and a proxy that lets nothing through before AUTH.
+#[tokio::test]
+async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
+    let guarded = || plain().says("HELLO 3 AUTH", "-NOAUTH Authentication required.");
+    let logged_in = || guarded().says("AUTH", "+OK");
+    let greeting = ["HELLO 3 AUTH default s3cret", "AUTH s3cret", "HELLO 3"];
+    for (script, missing, connections) in [
+        (logged_in().knows_no("HELLO"), &["RESP3"][..], 2),
+        (logged_in(), &[], 1),
+    ] {
+        let stand_in = StandIn::alone(script).await;
+        let url = format!("redis://:s3cret@{}", stand_in.label());
+        let peer = connect_at(url, None).await.expect("it will do");
+        assert_eq!(peer.capabilities.missing(), missing);
+        assert_eq!(stand_in.connections(), connections);
+        let heard = stand_in.heard();
+        assert_eq!(heard[..3], greeting, "{heard:?}");
+        let auths = heard.iter().filter(|command| command.starts_with("AUTH"));
+        assert_eq!(auths.count(), connections, "once a connection: {heard:?}");
+    }
+    let wrong = guarded().says(
+        "AUTH",
+        "-WRONGPASS invalid username-password pair or user is disabled.",
+    );
+    let stand_in = StandIn::alone(wrong).await;
+    let url = format!("redis://:s3cret@{}", stand_in.label());
+    let refused = connect_at(url, None).await.expect_err("not let in").to_string();
+    assert!(refused.starts_with("it denies access: WRONGPASS"), "{refused}");
+    // Without a password there is nothing to log in by.
+    let stand_in = StandIn::alone(plain().says("HELLO", "-NOAUTH Authentication required.")).await;
+    let refused = connect_to(&stand_in, None)
+        .await
+        .expect_err("not let in")
+        .to_string();
+    assert!(refused.starts_with("it denies access: NOAUTH"), "{refused}");
+    assert!(!stand_in.heard().iter().any(|command| command.starts_with("AUTH")));
 }
 
 /// The connections that are ended when this one follows another.
