@@ -56,6 +56,7 @@ test-build: need-cargo
 	@cargo test -q -p multilock-model --no-run
 	@cargo test -q -p multilock-loom --no-run
 	@cargo test -q -p multilock-package --no-run
+	@cargo test -q -p multilock-monitoring --no-run
 
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
@@ -73,6 +74,7 @@ run-computing:
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
 	@nice cargo test -q -p multilock-package --test package
+	@nice cargo test -q -p multilock-monitoring
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 	@nice cargo test -q --all-features $(SIMULATION)
@@ -123,7 +125,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 
 # The JSON goes first: rustdoc clears its folder.
@@ -171,7 +173,7 @@ bench-report: need-cargo ## Draw the last run into docs/performance
 
 # Not in `lint`: the other crates that it compares with would have to be built there.
 bench-lint: need-cargo ## Clippy and the tests of the bench itself
-	@cargo clippy --release -q -p multilock-bench -p multilock-monitoring --all-targets -- -D warnings
+	@cargo clippy --release -q -p multilock-bench --all-targets -- -D warnings
 	@cargo test --release -q -p multilock-bench
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy

@@ -59,6 +59,8 @@ pub use error::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, Objection,
     ResetError, RunError, Unchartered, Unfit, UnlockError,
 };
+#[cfg(feature = "metrics")]
+pub use events::metrics_buckets;
 pub use examination::{ClientConnection, Denial, DeniedCommand, Examination, ServerFacts};
 pub use force::{Forced, Spared};
 pub use guard::MultiLockGuard;

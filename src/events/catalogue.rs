@@ -99,6 +99,12 @@ pub(super) const CATALOGUE: &[(Kind, &str, Unit, &str)] = &[
     ),
     (
         Gauge,
+        "multilock_ready",
+        Count,
+        "1 while a lock could be granted, else 0, by policy",
+    ),
+    (
+        Gauge,
         "multilock_holds",
         Count,
         "Holds of this client, by the label of the call site that took them",

@@ -9,6 +9,8 @@
 
 mod acquire;
 #[cfg(feature = "metrics")]
+mod buckets;
+#[cfg(feature = "metrics")]
 mod catalogue;
 mod hold;
 mod kinds;
@@ -25,6 +27,8 @@ mod no_handles;
 use no_handles as handles;
 
 pub(crate) use self::acquire::AcquireTrace;
+#[cfg(feature = "metrics")]
+pub use self::buckets::metrics_buckets;
 pub(crate) use self::hold::HoldTrace;
 pub(crate) use self::kinds::{HoldEnd, UnlockOutcome, VoteKind, WokenBy};
 pub(crate) use self::label::Label;
@@ -37,9 +41,10 @@ use std::time::Duration;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use self::handles::{Counter, Histogram, Shared, counter, describe, histogram};
+use self::handles::{Counter, Gauge, Histogram, Shared, counter, describe, gauge, histogram};
 pub(crate) use self::kinds::Op;
-use self::kinds::{RenewalOutcome, RoundOutcome};
+use self::kinds::{PolicyKind, RenewalOutcome, RoundOutcome};
+use crate::policy::Policy;
 
 /// Of all events and spans, wherever they are told from.
 const TARGET: &str = "multilock";
@@ -61,6 +66,8 @@ struct Meters {
     margin: Histogram,
     unlocks: [Counter; UnlockOutcome::COUNT],
     forced: Counter,
+    /// Of each policy that needs no number.
+    ready: [(Policy, Gauge); 2],
 }
 
 impl Events {
@@ -81,6 +88,10 @@ impl Events {
             margin: histogram("multilock_renew_margin_seconds", &[]),
             unlocks: UnlockOutcome::each(|outcome| of_outcome("multilock_unlocks_total", outcome.word())),
             forced: counter("multilock_forced_total", &[]),
+            ready: [Policy::RedLock, Policy::MultiLock].map(|policy| {
+                let labels = [("policy", PolicyKind::from(policy).word())];
+                (policy, gauge("multilock_ready", &labels))
+            }),
         }))
     }
 
@@ -119,6 +130,15 @@ impl Events {
     /// An operator has taken names away.
     pub(crate) fn forced(&self) {
         self.0.forced.increment(1);
+    }
+
+    /// Tells for each policy whether a lock could be granted now.
+    pub(crate) fn ready(&self, is_ready: impl Fn(Policy) -> bool) {
+        if METERED {
+            for (policy, gauge) in &self.0.ready {
+                gauge.set(f64::from(u8::from(is_ready(*policy))));
+            }
+        }
     }
 }
 

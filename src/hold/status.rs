@@ -41,6 +41,10 @@ impl Client {
     pub(crate) fn publish(&self) {
         let status = self.status();
         if METERED {
+            // A client that was closed on purpose is no outage.
+            if !status.closed {
+                self.pool.events.ready(|policy| status.is_ready(policy));
+            }
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

@@ -82,6 +82,19 @@ fn the_guide_to_testing_shows_code_that_runs() {
     }
 }
 
+/// The page shows the exporter that `make monitoring` runs with.
+#[test]
+fn the_page_for_operators_shows_the_exporter_that_is_tried() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect("a text");
+    let exporter = read("contrib/monitoring/src/exporter.rs").replace("pub(crate) ", "");
+    let (_, exporter) = exporter.split_once("\n\n").expect("code below the module's line");
+    let page = read("docs/operations.md");
+    assert!(
+        page.contains(&format!("```text\n{exporter}```\n")),
+        "docs/operations.md does not show: {exporter}"
+    );
+}
+
 #[test]
 fn every_reason_for_no_example_is_true() {
     let items = Source::read(&root()).public_items();

@@ -96,7 +96,7 @@ async fn every_series_has_a_unit_and_a_help_and_stands_in_the_docs() {
         names.len(),
         "a row for what there is not: {names:#?}"
     );
-    assert_eq!(names.len(), 22);
+    assert_eq!(names.len(), 23);
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,6 +402,86 @@ async fn the_state_of_each_master_is_told() {
     let offset = figures.value("node_clock_offset_seconds", &node);
     assert!((19.9..20.1).contains(&offset), "{offset}");
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_lock_could_be_granted_is_told_for_each_policy() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let ready = |red_lock: u32, multi_lock: u32, when: &str| {
+        for (policy, expected) in [("redlock", red_lock), ("multilock", multi_lock)] {
+            let told = figures.value("ready", &[("policy", policy)]);
+            assert!(is(told, expected), "{policy}, {when}: {told}");
+        }
+    };
+    settle().await;
+    ready(1, 1, "all are there");
+    cluster.master(0).crash();
+    settle().await;
+    ready(1, 0, "two are there");
+    // Connected, and of no use.
+    cluster.master(1).freeze();
+    assert!(masters.red_lock("a").try_lock().await.is_err());
+    settle().await;
+    assert!(is(figures.value("node_up", &[]), 2));
+    ready(0, 0, "one of the two is silent");
+    cluster.master(1).thaw();
+    cluster.master(0).restart(Keep::Nothing);
+    sleep(ms(3000)).await;
+    let _ = masters.red_lock("a").try_lock().await;
+    sleep(ms(1000)).await;
+    ready(1, 1, "MultiLock bears one of three in quarantine");
+    for node in 1..3 {
+        cluster.master(node).crash();
+        cluster.master(node).restart(Keep::Nothing);
+    }
+    sleep(ms(3000)).await;
+    assert!(is(figures.value("node_up", &[]), 3), "all are connected");
+    ready(0, 0, "all are in quarantine");
+    sleep(ms(35_000)).await;
+    ready(1, 1, "all have a vote again");
+    // To close a client is no outage.
+    masters.close(Closing::Release).await;
+    settle().await;
+    ready(1, 1, "closed");
+}
+
+/// As the alerts on it reckon.
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_too_late_show_in_outcomes_and_votes() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for node in 1..3 {
+        cluster.master(node).set_delay(ms(40), ms(40));
+    }
+    for name in ["a", "b", "c", "d"] {
+        let lock = masters.red_lock(name);
+        assert!(matches!(
+            lock.try_lock().await,
+            Err(LockError::Unreachable { .. })
+        ));
+        // The same shows as a time-out where a call waits.
+        let waiting = lock.wait(ms(300)).lock().await;
+        assert!(matches!(waiting, Err(LockError::TimedOut { .. })));
+        sleep(ms(1000)).await;
+    }
+    let outcome = |outcome: &str| {
+        let durations = figures.durations("acquire_duration_seconds", &[("outcome", outcome)]);
+        durations.len()
+    };
+    assert_eq!(
+        (outcome("unreachable"), outcome("timed_out"), outcome("granted")),
+        (4, 4, 0)
+    );
+    let votes = |vote: &[(&str, &str)]| figures.value("votes_total", &[&[("op", "acquire")], vote].concat());
+    let missing: f64 = ["late", "unknown", "not_sent", "failed", "quarantined"]
+        .map(|vote| votes(&[("vote", vote)]))
+        .iter()
+        .sum();
+    let share = missing / votes(&[]);
+    assert!((0.6..0.7).contains(&share), "{share}: two of three");
 }
 
 #[tokio::test(start_paused = true)]

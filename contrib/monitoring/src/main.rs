@@ -5,6 +5,7 @@
 //! ```
 //!
 //! * `service.rs` locks as a service does, and lets itself be scraped.
+//! * `exporter.rs` makes the exporter, as `docs/operations.md` shows it.
 //! * `play.rs` kills, freezes and revives masters.
 //! * `prometheus.rs` keeps the Prometheus, with the rules of `contrib/prometheus/alerts.yml`.
 //! * `dashboard.rs` reads what the panels of `contrib/grafana/multilock.json` ask for.
@@ -13,6 +14,9 @@
 //! It ends with an error if an alert that has to fire did not, or if a panel has nothing to show.
 
 mod dashboard;
+#[cfg(test)]
+mod exported;
+mod exporter;
 mod picture;
 mod play;
 mod prometheus;

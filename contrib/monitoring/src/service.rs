@@ -5,26 +5,22 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::join_all;
-use metrics_exporter_prometheus::PrometheusBuilder;
 use multilock::{Closing, Masters, Node};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use crate::exporter::exporter;
 
 /// Short, so that a hold that cannot be renewed is lost while one looks on.
 const LEASE: Duration = Duration::from_secs(6);
 const INVOICES: usize = 3;
 const CHARGING: usize = 6;
-/// In seconds; from a call on loopback to a job of half a minute.
-const BUCKETS: [f64; 14] = [
-    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0,
-];
 
 /// Answers scrapes from now on. Installed before the masters are connected, which is when their series begin.
 pub(crate) fn export() -> Result<SocketAddr> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    PrometheusBuilder::new()
+    exporter()?
         .with_http_listener(address)
-        .set_buckets(&BUCKETS)?
         .install()
         .context("installing the recorder")?;
     Ok(address)

@@ -1,6 +1,7 @@
-//! What goes to the registry and to docs.rs: the files of the packages, the links of the documents, the features, and what
-//! the published crates depend on.
+//! What goes to the registry and to docs.rs: the files of the packages, the links of the documents and alerts, the features,
+//! and what the published crates depend on.
 
+mod alerts;
 mod dependencies;
 mod documents;
 mod features;
