@@ -1,7 +1,7 @@
 //! A live connection to a master, and the count of how often it kept silent.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,7 +17,6 @@ use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reckoning::Reckoning;
 use crate::protocol::reply::Stamp;
 use crate::status::NodeConnection;
-use crate::time::backoff::LONGEST_DELAY;
 use crate::time::clock::{Clock, Moment};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
@@ -52,7 +51,8 @@ pub(crate) struct Link {
     overdue: Notify,
     /// How long the last answer took that came late.
     took: Mutex<Option<Duration>>,
-    hang_up: Notify,
+    /// Why another connection is to take its place.
+    hang_up: (OnceLock<Box<str>>, Notify),
 }
 
 /// Deadlines that the master missed in a row, without a sign of life.
@@ -100,7 +100,7 @@ impl Link {
             silence: Mutex::default(),
             overdue: Notify::new(),
             took: Mutex::new(None),
-            hang_up: Notify::new(),
+            hang_up: Default::default(),
         }
     }
 
@@ -207,7 +207,7 @@ impl Link {
         {
             clock_check.wiped();
             // The next connection marks the memory anew.
-            self.replace();
+            self.replace("its memory was wiped");
         }
     }
 
@@ -263,7 +263,7 @@ impl Link {
         silence.last = Some(now);
         self.events.kept_silent();
         if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.heard()) >= self.patience {
-            self.replace();
+            self.replace("no answer");
         }
     }
 
@@ -310,23 +310,25 @@ impl Link {
 
     /// Acts on what an answer says about the server, beside what it says about the request.
     pub(crate) fn heed(&self, answer: &Answer) {
-        let class = answer.as_ref().err().and_then(Fault::class);
-        // Its role has changed, or it does not know us any more: connect again, look who it is now, and log in. One that
-        // has just let us in would do so again.
-        if class == Some(Class::NotMaster)
-            || (class == Some(Class::LoggedOut) && self.since.elapsed() >= LONGEST_DELAY)
+        // Its role has changed, or it does not know the user any more: the next connection shows its role, and logs in.
+        if let Err(Fault::Server { class, error }) = answer
+            && matches!(class, Class::NotMaster | Class::LoggedOut)
         {
-            self.replace();
+            self.replace(error);
         }
     }
 
     /// Asks for another connection in place of this one.
-    pub(super) fn replace(&self) {
-        self.hang_up.notify_one();
+    pub(super) fn replace(&self, reason: &str) {
+        // The first reason counts.
+        let _ = self.hang_up.0.set(reason.into());
+        self.hang_up.1.notify_one();
     }
 
-    pub(super) async fn replacement_wanted(&self) {
-        self.hang_up.notified().await;
+    /// Resolves with the reason, once another connection is to take the place of this one.
+    pub(super) async fn replacement_wanted(&self) -> &str {
+        self.hang_up.1.notified().await;
+        self.hang_up.0.get().map_or("", |reason| reason)
     }
 
     /// From here on calls answer *not sent*.

@@ -66,15 +66,24 @@ impl Keeper {
 
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self) {
+        let chance = &self.context.chance;
+        let mut delays = delays(chance);
         let mut predecessor: Option<Peer> = None;
         loop {
-            let (connection, clock_check, begun, set_up) = self.connect(predecessor.as_ref()).await;
+            let connecting = self.connect(predecessor.as_ref(), &mut delays);
+            let (connection, clock_check, begun, set_up) = connecting.await;
             let peer = connection.peer.clone();
             clock_check.hear(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            self.serve(connection, set_up, &clock_check).await;
+            let stood = self.serve(connection, set_up, &clock_check).await;
             self.context.servers.leave(self.slot.node());
+            if stood < LONGEST_DELAY {
+                // The next connection may end as soon.
+                sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+            } else {
+                delays = self::delays(chance);
+            }
         }
     }
 
@@ -94,9 +103,12 @@ impl Keeper {
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
     /// server's clock, the moment at which its set-up began, and how long that took.
-    async fn connect(&self, predecessor: Option<&Peer>) -> (Connection, Arc<ClockCheck>, Moment, Duration) {
+    async fn connect(
+        &self,
+        predecessor: Option<&Peer>,
+        delays: &mut impl Iterator<Item = Duration>,
+    ) -> (Connection, Arc<ClockCheck>, Moment, Duration) {
         let context = &self.context;
-        let mut delays = delays(&context.chance);
         let mut was_replica = false;
         loop {
             let (begun, started) = (context.clock.now(), Instant::now());
@@ -174,8 +186,13 @@ impl Keeper {
         }
     }
 
-    /// Uses one connection until it ends or is to be replaced.
-    async fn serve(&self, connection: Connection, set_up: Duration, clock_check: &Arc<ClockCheck>) {
+    /// Uses one connection until it ends or is to be replaced. Returns how long it was in use.
+    async fn serve(
+        &self,
+        connection: Connection,
+        set_up: Duration,
+        clock_check: &Arc<ClockCheck>,
+    ) -> Duration {
         let Connection {
             wire,
             mut driver,
@@ -187,17 +204,18 @@ impl Keeper {
         let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
         // What is owed goes first: nothing of ours may be found there that we have given up.
         self.slot.deferrals().send(&link);
-        match self.join(&link).await {
+        let joined = self.join(&link).await;
+        let since = Instant::now();
+        let is_fit = joined.is_ok();
+        let end = match joined {
             Ok(()) => {
                 self.resume(&link).await;
-                let end = self.attend(&link, &mut driver).await;
-                self.slot.down(NodeError::Unavailable(end.into()));
+                NodeError::Unavailable(self.attend(&link, &mut driver).await)
             }
-            Err(error) => {
-                self.slot.down(error);
-                sleep(LONGEST_DELAY).await;
-            }
-        }
+            Err(error) => error,
+        };
+        let stood = if is_fit { since.elapsed() } else { Duration::ZERO };
+        self.slot.down(end);
         link.close();
         self.context.reckoning.out_of_sight(self.slot.node());
         if !driver.is_finished() {
@@ -205,6 +223,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
+        stood
     }
 
     fn recollection(&self, peer: Peer, clock_check: &Arc<ClockCheck>) -> Recollection {
@@ -226,7 +245,7 @@ impl Keeper {
 
     /// Sends what is owed, agrees with the master, and looks whether it is there, until the connection ends;
     /// why it did.
-    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> &'static str {
+    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> String {
         let deferrals = self.slot.deferrals();
         let mut agreeing = pin!(join(self.keep_agreed(link), self.keep_labelled(link)));
         let mut pace = Pace::new(&self.context.chance, self.context.node_timeout);
@@ -235,8 +254,8 @@ impl Keeper {
             let silent_until = pace.overdue.map(|since| since + self.context.node_timeout);
             tokio::select! {
                 biased;
-                _ = &mut *driver => return "connection closed by the server",
-                () = link.replacement_wanted() => return "no answer; connection is being replaced",
+                _ = &mut *driver => return "connection closed by the server".into(),
+                reason = link.replacement_wanted() => return format!("{reason}; connection is being replaced"),
                 _ = &mut agreeing => {}
                 () = deferrals.news() => {}
                 strays = self.slot.strayed() => self.leave(link, strays),

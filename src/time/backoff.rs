@@ -6,7 +6,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 
 use crate::time::random::Chance;
 
-/// Between two attempts to connect, or to send what was refused. Jitter adds up to as much again; the
+/// Between two attempts to connect, after a connection that ended within the longest delay, and before what was refused
+/// is sent again. Jitter adds up to as much again; the
 /// sum stays far enough below a second for a restarted server to be in use again within one.
 pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);

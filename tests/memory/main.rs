@@ -28,5 +28,6 @@ mod several;
 mod spans;
 mod status;
 mod support;
+mod taking_no_writes;
 mod waiting;
 mod waiting_through;

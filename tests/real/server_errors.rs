@@ -5,13 +5,14 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{
-    PATIENT, Proxy, Server, all_executed, connect, heard_from_all, held_everywhere, patient, three, until,
-    until_free, vote, within,
+    PATIENT, Proxy, Script, Server, StandIn, all_executed, connect, heard_from_all, held_everywhere, patient,
+    three, until, until_free, vote, within,
 };
 use multilock::{LockError, Masters, Unlocked, Vote};
 use redis::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
 
 /// So long that nothing here is freed by its end.
 const LONG: Duration = Duration::from_secs(3600);
@@ -360,6 +361,42 @@ async fn turned_into_a_replica() {
     })
     .await;
     healed(&servers, &masters).await;
+}
+
+/// A proxy in front of a replica tells of a master, so each connection is set up, and then ends by the first answer.
+#[tokio::test]
+async fn a_replica_that_passes_for_a_master_is_connected_to_after_pauses() {
+    let servers = three(&[]).await;
+    let proxy = StandIn::before(&servers[0], Script::new()).await;
+    let urls = [proxy.url(), servers[1].url(), servers[2].url()];
+    let masters = patient(urls).lease(LONG).connect().await.expect("masters");
+    // Who waits subscribes, and from then on the connection is the server's alone.
+    let guard = masters.multi_lock("a").try_lock().await.expect("free");
+    let readonly = "-READONLY You can't write against a read only replica.";
+    proxy.follow(Script::new().says("EVALSHA", readonly));
+    let (before, begun) = (proxy.connections(), Instant::now());
+    drop(guard);
+    let made = || proxy.connections() - before;
+    until("it is connected to again and again", async || made() >= 6).await;
+    // With pauses of 10, 20, 40, 80 and 160 ms at the least.
+    assert!(
+        begun.elapsed() >= Duration::from_millis(310),
+        "{:?}",
+        begun.elapsed()
+    );
+    sleep(Duration::from_secs(1)).await;
+    let (made, seconds) = (made(), begun.elapsed().as_secs() + 1);
+    assert!(made as u64 <= 6 + 10 * seconds, "{made} in {seconds} s");
+    until("the reason is told", async || {
+        let nodes = masters.status().nodes;
+        let error = nodes[0].connection.as_ref().err();
+        error.is_some_and(|error| error.to_string().contains("READONLY"))
+    })
+    .await;
+    until_free(&servers[1..], "a").await;
+    assert!(servers[0].exists("a").await, "the release is owed");
+    proxy.follow(Script::new());
+    until_free(&servers, "a").await;
 }
 
 /// Nobody has to change a configuration for a failover to end.

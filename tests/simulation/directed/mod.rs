@@ -4,6 +4,7 @@
 mod charter;
 mod cleanup;
 mod clocks;
+mod connections;
 mod fences;
 mod forgetting;
 mod handing_on;
