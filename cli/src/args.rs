@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
+use crate::names::{self, Names};
 use crate::say::Voice;
 use crate::values::{duration, policy, quarantine, seconds, signal};
 
@@ -39,7 +40,7 @@ pub(crate) enum Verb {
 impl Args {
     /// As they were given to this process.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = Self::command().try_get_matches().map_err(with_tips)?;
         let mut args = Self::from_arg_matches(&matches)?;
         if let Verb::Charter(charter) = &mut args.verb {
             let given = is_given(&matches, "max_lease");
@@ -51,6 +52,29 @@ impl Args {
         }
         Ok(args)
     }
+}
+
+/// Adds tips of our own. The parser recommends a `--` before an argument with a hyphen, but the program of `run` stands there.
+fn with_tips(mut error: clap::Error) -> clap::Error {
+    let tip = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => {
+            let argument = argument.clone();
+            let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+            let takes_names = usage.is_some_and(|usage| usage.contains("<NAME>"));
+            let is_misspelt = error.get(ContextKind::SuggestedArg).is_some();
+            error.remove(ContextKind::Suggested);
+            (takes_names && !is_misspelt).then(|| names::tip(&argument))
+        }
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) => missing
+            .iter()
+            .any(|argument| argument.contains("<COMMAND>"))
+            .then(|| String::from("the program and its arguments stand after --")),
+        _ => None,
+    };
+    if let Some(tip) = tip {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Whether an option stands on the command line, before the verb or behind it, and not in the environment alone.
@@ -124,14 +148,13 @@ pub(crate) struct MastersArgs {
 /// own, and gets the terminal when it wants it. Before the hold can be lost its processes are sent a signal, and killed at the end of the hold at the latest.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "multilock run [OPTIONS] <NAME[,NAME…]> -- <COMMAND>…",
+    override_usage = "multilock run [OPTIONS] <NAME>... -- <COMMAND>...",
     after_help = AFTER_RUN
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct RunArgs {
-    /// The names to lock, separated by commas: all of them or none
-    #[arg(value_name = "NAME[,NAME…]")]
-    pub(crate) names: String,
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// Do not wait: end with 75 when the lock is held by another
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) try_only: bool,
@@ -188,8 +211,8 @@ pub(crate) struct RunArgs {
 /// Ends with 0, or 69 when too few masters tell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
-    #[arg(required = true, value_name = "NAME")]
-    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// How many masters must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
@@ -201,17 +224,18 @@ pub(crate) struct InspectArgs {
     pub(crate) watch: bool,
 }
 
-/// Tell by the exit code whether a name is held: 0 held, 1 free, 69 nobody can tell
+/// Tell by the exit code whether all of the names are held: 0 held, 1 one of them is free, 69 unknown
 #[derive(Debug, clap::Args)]
 pub(crate) struct HeldArgs {
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) names: Names,
 }
 
 /// Print a line of JSON for each name, and another one whenever something changes
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
-    #[arg(required = true, value_name = "NAME")]
-    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// How many masters must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
@@ -225,8 +249,8 @@ pub(crate) struct WatchArgs {
 /// A holder that lives learns of it at its next renewal; until then it may still work. Ends with 1 when it did not come to that.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForceArgs {
-    #[arg(required = true, value_name = "NAME")]
-    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// Only where the holder, as `inspect` shows it, begins so
     #[arg(long, value_name = "PREFIX")]
     pub(crate) if_holder: Option<String>,

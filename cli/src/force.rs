@@ -9,7 +9,7 @@ use crate::report::describe;
 use crate::say::{Voice, confirmed};
 
 pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
-    let lock = masters.lock(&args.names, Policy::RedLock);
+    let lock = masters.lock(&*args.names, Policy::RedLock);
     let seen = lock.inspect().await?;
     if let Some(prefix) = &args.if_holder
         && let Some(other) = seen.iter().find(|name| !is_held_by(name, prefix))

@@ -36,8 +36,8 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters) -> Result<u8,
 }
 
 pub(crate) async fn held(args: &HeldArgs, masters: &Masters) -> Result<u8, Failure> {
-    let names = look(masters, std::slice::from_ref(&args.name), Policy::RedLock).await?;
-    Ok(match names.first().map_or(State::Unknown, State::of) {
+    let names = look(masters, &args.names, Policy::RedLock).await?;
+    Ok(match State::of_all(&names) {
         State::Held | State::Read | State::Kept => 0,
         State::Free => exit::FREE,
         State::Unknown => exit::NO_QUORUM,

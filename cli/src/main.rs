@@ -7,10 +7,12 @@ mod doctor;
 mod exit;
 mod force;
 mod inspect;
+mod names;
 mod report;
 mod run;
 mod say;
 mod shell;
+mod terminal;
 mod values;
 
 use std::process::ExitCode;

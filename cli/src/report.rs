@@ -50,6 +50,15 @@ impl State {
         }
     }
 
+    /// Several names: free where any of them is, and held where all of them are.
+    pub(crate) fn of_all(names: &[Inspection]) -> Self {
+        let states: Vec<Self> = names.iter().map(Self::of).collect();
+        let open = [Self::Free, Self::Unknown]
+            .into_iter()
+            .find(|state| states.contains(state));
+        open.or(states.first().copied()).unwrap_or(Self::Unknown)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Held => "held",

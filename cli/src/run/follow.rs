@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::child::{Child, LOOKED_FOR, Target};
 use super::signals::{self, Signals};
-use super::terminal::Terminal;
 use crate::exit::{End, Failure};
 use crate::say::{Rough, Voice};
+use crate::terminal::Terminal;
 
 /// KILL is sent so long before the end of the hold: what a machine takes to wake this process and to end another.
 const LEAD: Duration = Duration::from_millis(10);

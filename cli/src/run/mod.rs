@@ -6,13 +6,12 @@ mod processes;
 mod reaper;
 pub(crate) mod signals;
 pub(crate) mod supervisor;
-mod terminal;
 mod wait;
 
 use std::pin::pin;
 use std::time::Duration;
 
-use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Names, UnlockError};
+use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, UnlockError};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -124,8 +123,7 @@ async fn with_masters(
 }
 
 fn lock(args: &RunArgs, masters: &Masters, begun: Instant) -> MultiLock {
-    let names: Names = args.names.split(',').collect();
-    let mut lock = masters.lock(names, args.policy);
+    let mut lock = masters.lock(&*args.names, args.policy);
     if let Some(wait) = args.wait {
         lock = lock.wait(wait.saturating_sub(begun.elapsed()));
     }

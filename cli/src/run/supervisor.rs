@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 use super::child::{LOOKED_FOR, Target};
 use super::reaper::Reaper;
-use super::{signals, terminal};
+use super::signals;
+use crate::terminal;
 
 /// The first argument that makes this process a supervisor.
 const ROLE: &str = "__supervise";

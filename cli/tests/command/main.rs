@@ -5,6 +5,7 @@ mod codes;
 mod crowd;
 mod doctor;
 mod loss;
+mod names;
 mod operator;
 mod pty;
 mod stage;

@@ -9,7 +9,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 
 /// The terminal that controls this process.
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     device: File,
     /// Process group of this process.
     own: Pid,
@@ -20,7 +20,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// `None` where this process has none, as under cron.
-    pub(super) fn of_process() -> Option<Self> {
+    pub(crate) fn of_process() -> Option<Self> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/tty");
         Some(Self {
             device: device.ok()?,
@@ -31,22 +31,22 @@ impl Terminal {
     }
 
     /// Whether this process is in the foreground.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.device) == Ok(self.own)
     }
 
     /// Whether the terminal is the program's from the beginning: a shell has made this process a job of its own, and
     /// no pipe leads to another program, which may be the one that reads keys.
-    pub(super) fn is_for_program(&self) -> bool {
+    pub(crate) fn is_for_program(&self) -> bool {
         self.own == getpid() && io::stdin().is_terminal() && io::stdout().is_terminal() && self.is_ours()
     }
 
-    pub(super) fn is_lent(&self) -> bool {
+    pub(crate) fn is_lent(&self) -> bool {
         self.is_lent
     }
 
     /// Makes a group the foreground.
-    pub(super) fn lend(&mut self, group: Pid) {
+    pub(crate) fn lend(&mut self, group: Pid) {
         if self.modes.is_none() {
             self.modes = tcgetattr(&self.device).ok();
         }
@@ -54,14 +54,14 @@ impl Terminal {
     }
 
     /// Makes the own group the foreground again, if it was before.
-    pub(super) fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self) {
         if std::mem::take(&mut self.is_lent) {
             let _ = tcsetpgrp(&self.device, self.own);
         }
     }
 
     /// Sets it as it was: a program that was killed could not.
-    pub(super) fn restore(&self) {
+    pub(crate) fn restore(&self) {
         if let Some(modes) = &self.modes
             && self.is_ours()
         {
@@ -71,13 +71,13 @@ impl Terminal {
 }
 
 /// Process group of this process. `None` where it was made outside of the container that this is process 1 of.
-pub(super) fn own_group() -> Option<Pid> {
+pub(crate) fn own_group() -> Option<Pid> {
     // The one of rustix panics then.
     Pid::from_raw(getpgrp().as_raw())
 }
 
 /// Gives the terminal of a group that is gone to another one.
-pub(super) fn inherit(from: Pid, to: Pid) {
+pub(crate) fn inherit(from: Pid, to: Pid) {
     if let Ok(device) = File::open("/dev/tty")
         && tcgetpgrp(&device) == Ok(from)
     {

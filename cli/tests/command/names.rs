@@ -1,0 +1,126 @@
+//! Names of locks, which every command takes in the same form.
+
+use multilock_test_support::{connect, held_everywhere, three, until_free};
+
+use crate::stage::{PROGRAM, Said, multilock, run, said, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+/// Those with names for arguments, each with what else it takes to end by itself.
+const VERBS: [(&str, &[&str]); 5] = [
+    ("run", &["--", "true"]),
+    ("inspect", &[]),
+    ("held", &[]),
+    ("watch", &[]),
+    ("force-release", &["--yes"]),
+];
+
+async fn ask(urls: &[String], args: &[&str]) -> Said {
+    said(multilock(urls).args(args).spawn().expect("the command")).await
+}
+
+#[tokio::test]
+async fn what_a_program_is_told_names_its_locks_to_every_command() {
+    let servers = three(ARGS).await;
+    let rows: [(&[&str], &[&str], &str); 5] = [
+        (&["a"], &["a"], "a"),
+        (&["a,b"], &["a", "b"], "a,b"),
+        (&["a", "b"], &["a", "b"], "a,b"),
+        (&["a,b", "c"], &["a", "b", "c"], "a,b,c"),
+        (&[r"\-d", r"x\,y,z\\"], &["-d", "x,y", r"z\"], r"\-d,x\,y,z\\"),
+    ];
+    let script = format!(
+        r#"printf '%s\n' "$MULTILOCK_NAMES"
+        '{PROGRAM}' inspect "$MULTILOCK_NAMES" | grep -c ' held by '
+        '{PROGRAM}' held "$MULTILOCK_NAMES" && '{PROGRAM}' force-release "$MULTILOCK_NAMES" --yes >/dev/null
+        echo $?; '{PROGRAM}' held "$MULTILOCK_NAMES"; echo $?"#
+    );
+    for (args, names, told) in rows {
+        let script = script.as_str();
+        let args = [args, &["-c", "--", script]].concat();
+        let ended = run(multilock(&urls(&servers)), &args).await;
+        let count = names.len();
+        assert_eq!(
+            ended.stdout,
+            format!("{told}\n{count}\n0\n1\n"),
+            "{args:?}: {ended:?}"
+        );
+        for name in names {
+            until_free(&servers, name).await;
+        }
+    }
+}
+
+/// The names are those of the library.
+#[tokio::test]
+async fn a_name_with_a_comma_or_a_hyphen_can_be_named() {
+    let servers = three(ARGS).await;
+    let urls = urls(&servers);
+    let masters = connect(urls.clone()).await;
+    for (name, argument) in [("x,y", r"x\,y"), ("-d", r"\-d"), (r"D\job", r"D\\job")] {
+        let guard = held_everywhere(&masters.red_lock(name)).await;
+        let refused = ask(&urls, &["run", argument, "-n", "--", "true"]).await;
+        assert_eq!(refused.code, Some(75), "{argument}: {refused:?}");
+        assert_eq!(ask(&urls, &["held", argument]).await.code, Some(0), "{argument}");
+        let told = ask(&urls, &["inspect", argument]).await;
+        assert!(told.stdout.starts_with(&format!("{name} held by ")), "{told:?}");
+        let forced = ask(&urls, &["force-release", argument, "--yes"]).await;
+        assert_eq!(forced.code, Some(0), "{argument}: {forced:?}");
+        until_free(&servers, name).await;
+        drop(guard);
+    }
+}
+
+#[tokio::test]
+async fn what_would_be_another_name_than_meant_is_refused() {
+    let servers = three(ARGS).await;
+    let rows: [(&str, &[&str]); 6] = [
+        (
+            "a, b",
+            &["'a, b'", r#"" b" has a blank"#, "allowed: names without one"],
+        ),
+        (
+            " a",
+            &["' a'", r#"" a" has a blank"#, "allowed: names without one"],
+        ),
+        ("a\t", &[r#""a\t" has a blank"#, "allowed: names without one"]),
+        ("a,", &["'a,'", "a name is empty", "allowed: "]),
+        (r"D\job", &[r"'D\job'", r"allowed after a \: "]),
+        ("-d", &["'-d'", r#"to name a lock "-d", write '\-d'"#]),
+    ];
+    for (verb, rest) in VERBS {
+        for (argument, says) in rows {
+            let args = [&[verb, argument], rest].concat();
+            let refused = ask(&urls(&servers), &args).await;
+            assert_eq!(refused.code, Some(64), "{args:?}: {refused:?}");
+            for say in says {
+                assert!(refused.stderr.contains(say), "{args:?}, {say}: {refused:?}");
+            }
+            // Behind it stands the program.
+            assert!(!refused.stderr.contains("'-- "), "{args:?}: {refused:?}");
+        }
+    }
+    let usage = ask(&urls(&servers), &["man", "-d"]).await;
+    assert!(!usage.stderr.contains("to name a lock"), "{usage:?}");
+}
+
+#[tokio::test]
+async fn several_names_are_held_where_all_of_them_are() {
+    let servers = three(ARGS).await;
+    let urls = urls(&servers);
+    let masters = connect(urls.clone()).await;
+    let guard = held_everywhere(&masters.red_lock(["b", "c"])).await;
+    for (args, code) in [
+        (&["held", "b,c"][..], 0),
+        (&["held", "c", "b"], 0),
+        (&["held", "a,b"], 1),
+        (&["held", "b", "c", "d"], 1),
+    ] {
+        assert_eq!(ask(&urls, args).await.code, Some(code), "{args:?}");
+    }
+    // One on which too few masters agree, and one that is free.
+    servers[0].command(&["SADD", "e", "x"]).await;
+    servers[1].kill().await;
+    assert_eq!(ask(&urls, &["held", "b,e"]).await.code, Some(69));
+    assert_eq!(ask(&urls, &["held", "e,f"]).await.code, Some(1));
+    guard.unlock().await.expect("held");
+}
