@@ -72,16 +72,40 @@ impl State {
 
 /// In one line.
 pub(crate) fn describe(name: &Inspection) -> String {
-    let holders = name.agreed.iter().chain(&name.readers).map(ToString::to_string);
-    let holders = holders.collect::<Vec<_>>().join(", ");
     let state = match State::of(name) {
-        State::Held => format!("held by {holders}{}", left(name)),
-        State::Read => format!("read by {holders}{}", left(name)),
+        State::Held => format!("held by {}{}", holders(name), left(name)),
+        State::Read => format!("read by {}{}", holders(name), left(name)),
         State::Kept => format!("kept from being locked, and held by nobody{}", left(name)),
         State::Free => "free".to_owned(),
-        State::Unknown => "too few masters tell".to_owned(),
+        State::Unknown => format!("not known to be held or free ({})", missing(name)),
     };
     format!("{} {state}, {} waiting", name.name, name.waiting)
+}
+
+/// Those that enough masters agree on.
+pub(crate) fn holders(name: &Inspection) -> String {
+    let holders = name.agreed.iter().chain(&name.readers).map(ToString::to_string);
+    holders.collect::<Vec<_>>().join(", ")
+}
+
+/// Why too few masters tell.
+fn missing(name: &Inspection) -> String {
+    let is_silent = |(_, state): &&(_, NodeState)| matches!(state, NodeState::Silent(_));
+    let silent = name.nodes.iter().filter(is_silent).count();
+    let mut reasons = Vec::new();
+    if let Some(longest) = name.quarantined.iter().map(|(_, left)| *left).max() {
+        let (count, longest) = (name.quarantined.len(), Rough(longest));
+        reasons.push(format!("{count} in quarantine, for {longest} more"));
+    }
+    if silent > 0 {
+        reasons.push(format!("{silent} without an answer"));
+    }
+    let all = name.nodes.len();
+    if reasons.is_empty() {
+        format!("the {all} masters differ")
+    } else {
+        format!("of {all} masters {}", reasons.join(", "))
+    }
 }
 
 fn left(name: &Inspection) -> String {

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use crate::exit::Failure;
+use crate::terminal::is_in_foreground;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,9 +37,9 @@ impl Voice {
         }
     }
 
-    /// Whether a line may be redrawn while something is waited for.
+    /// Whether a line may be redrawn now, while something is waited for.
     pub(crate) fn may_redraw(self) -> bool {
-        self >= Self::Normal && io::stderr().is_terminal()
+        self >= Self::Normal && is_in_foreground(&io::stderr())
     }
 }
 
@@ -60,26 +61,44 @@ pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failur
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// One line on the terminal that is drawn over and over. Dropped, it is gone.
+/// One line on the terminal that is drawn over and over, whenever this process is in the foreground. Dropped, it is gone.
 #[derive(Debug)]
-pub(crate) struct LiveLine(anstream::AutoStream<io::Stderr>);
+pub(crate) struct LiveLine {
+    voice: Voice,
+    stderr: anstream::AutoStream<io::Stderr>,
+    is_drawn: bool,
+}
 
 impl LiveLine {
-    pub(crate) fn begin() -> Self {
-        Self(anstream::stderr())
+    pub(crate) fn begin(voice: Voice) -> Self {
+        Self {
+            voice,
+            stderr: anstream::stderr(),
+            is_drawn: false,
+        }
     }
 
     pub(crate) fn draw(&mut self, text: impl fmt::Display) {
-        // Without wrapping, so that a long one stays one.
-        let _ = write!(self.0, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
-        let _ = self.0.flush();
+        if self.voice.may_redraw() {
+            // Without wrapping, so that a long one stays one.
+            let _ = write!(self.stderr, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
+            let _ = self.stderr.flush();
+            self.is_drawn = true;
+        }
+    }
+
+    /// Makes room for a line that stays.
+    pub(crate) fn erase(&mut self) {
+        if std::mem::take(&mut self.is_drawn) && self.voice.may_redraw() {
+            let _ = write!(self.stderr, "\r\x1b[K");
+            let _ = self.stderr.flush();
+        }
     }
 }
 
 impl Drop for LiveLine {
     fn drop(&mut self) {
-        let _ = write!(self.0, "\r\x1b[K");
-        let _ = self.0.flush();
+        self.erase();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
 use nix::unistd::getpgrp;
 use rustix::process::{Pid, getpid};
@@ -74,6 +75,12 @@ impl Terminal {
 pub(crate) fn own_group() -> Option<Pid> {
     // The one of rustix panics then.
     Pid::from_raw(getpgrp().as_raw())
+}
+
+/// Whether a line on this device may be redrawn: it is a terminal, and this process is in its foreground. A job in the
+/// background would draw over the prompt.
+pub(crate) fn is_in_foreground(device: &(impl IsTerminal + AsFd)) -> bool {
+    device.is_terminal() && tcgetpgrp(device).ok() == own_group()
 }
 
 /// Gives the terminal of a group that is gone to another one.

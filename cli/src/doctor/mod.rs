@@ -39,12 +39,8 @@ pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voic
 
 async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> Result<Diagnosis, Failure> {
     let masters = builder.clone().examine().await?;
-    let mut line = voice.may_redraw().then(LiveLine::begin);
-    let waiting = |left| {
-        if let Some(line) = &mut line {
-            line.draw(format_args!("clients are watched for {} more", Rough(left)));
-        }
-    };
+    let mut line = LiveLine::begin(voice);
+    let waiting = |left| line.draw(format_args!("clients are watched for {} more", Rough(left)));
     let watched = watch(&builder, &masters, args.watch_for, waiting).await?;
     drop(line);
     let mut findings = together::findings(&masters);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use self::child::Child;
 use self::follow::{Ended, follow};
 use self::signals::Signals;
-use self::wait::show_who_holds;
+use self::wait::{show_that_masters_are_missing, show_who_holds};
 use crate::args::{MastersArgs, RunArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
@@ -48,7 +48,14 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
         Some(max) => builder.max_lease(max.max(args.lease)),
         None => builder,
     };
-    let masters = match interruptible(&mut signals, connect(builder, patience, voice)).await {
+    let connecting = async {
+        tokio::select! {
+            biased;
+            connected = connect(builder, patience, voice) => connected,
+            () = show_that_masters_are_missing(begun, voice) => unreachable!("it is shown for as long as it is waited"),
+        }
+    };
+    let masters = match interruptible(&mut signals, connecting).await {
         Waited::Done(connected) => connected?,
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };

@@ -1,30 +1,164 @@
-//! What is shown on a terminal while the lock is waited for: who holds it, and for how long, in one line.
+//! Lines on stderr while the lock is waited for: the holder, and how long its lease lasts.
+//!
+//! One line when a wait begins and one a minute stay, also in a log. In the foreground of a terminal another one is redrawn.
 
 use std::time::Duration;
 
-use multilock::MultiLock;
+use multilock::{Inspection, MultiLock};
 use tokio::time::{Instant, sleep};
 
-use crate::report::describe;
+use crate::report::{State, describe, holders};
 use crate::say::{LiveLine, Rough, Voice};
 
-/// A wait that is shorter shows nothing.
+/// A wait that is shorter is not mentioned.
 const AT_FIRST: Duration = Duration::from_millis(300);
+/// The time between two looks.
 const EVERY: Duration = Duration::from_millis(500);
+/// The time between two lines that stay.
+const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Never ends. Dropped, it clears the line.
+/// Never ends. Dropped, it clears the line that is redrawn.
 pub(super) async fn show_who_holds(lock: &MultiLock, begun: Instant, voice: Voice) {
-    if !voice.may_redraw() {
+    show(lock, begun, voice, |line| voice.warn(line)).await;
+}
+
+async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMut(&str)) {
+    if voice == Voice::Quiet {
         return std::future::pending().await;
     }
-    sleep(AT_FIRST).await;
-    let mut line = LiveLine::begin();
+    if voice < Voice::Verbose {
+        sleep(AT_FIRST).await;
+    }
+    let mut live = LiveLine::begin(voice);
+    let (mut due, mut told) = (Instant::now(), Vec::new());
     loop {
-        if let Ok(names) = lock.inspect().await {
-            let names: Vec<String> = names.iter().map(describe).collect();
+        let is_due = Instant::now() >= due;
+        if (is_due || voice == Voice::Verbose || voice.may_redraw())
+            && let Ok(names) = lock.inspect().await
+        {
             let waited = Rough(begun.elapsed());
-            line.draw(format_args!("waiting for {waited}: {}", names.join("; ")));
+            let states: Vec<String> = names.iter().map(describe).collect();
+            let line = format!("waiting for {waited}: {}", states.join("; "));
+            let seen: Vec<_> = names.iter().map(what_counts).collect();
+            if is_due || (voice == Voice::Verbose && seen != told) {
+                live.erase();
+                say(&line);
+                due = Instant::now() + LINE_EVERY;
+                told = seen;
+            }
+            live.draw(line);
         }
         sleep(EVERY).await;
+    }
+}
+
+/// A change of it is worth a line where every step is told.
+fn what_counts(name: &Inspection) -> (State, String) {
+    (State::of(name), holders(name))
+}
+
+/// The same while too few masters are connected, which the first line says. Never ends.
+pub(super) async fn show_that_masters_are_missing(begun: Instant, voice: Voice) {
+    show_missing(begun, |line| voice.warn(line)).await;
+}
+
+async fn show_missing(begun: Instant, mut say: impl FnMut(&str)) {
+    loop {
+        sleep(LINE_EVERY).await;
+        let waited = Rough(begun.elapsed());
+        say(&format!("waiting for {waited}: too few masters are connected"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use multilock::{Masters, MultiLockGuard};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// What was said within so long, while one client after the other holds the lock for half of it.
+    async fn said(voice: Voice, within: Duration) -> Vec<String> {
+        let (_, cluster) = Masters::in_memory(3).await.expect("masters");
+        let mut guards = Vec::new();
+        for label in ["one@host:1", "two@host:2"] {
+            let builder = Masters::builder().client_label(label);
+            let masters = cluster.connect(builder).await.expect("connected");
+            sleep(Duration::from_secs(1)).await;
+            guards.push(masters.red_lock("a"));
+        }
+        let mut lines = Vec::new();
+        let lock = cluster
+            .connect(Masters::builder())
+            .await
+            .expect("connected")
+            .red_lock("a");
+        let holding = async {
+            for lock in &guards {
+                let guard: MultiLockGuard = lock.lock().await.expect("free");
+                sleep(within / 2).await;
+                guard.unlock().await.expect("held");
+            }
+        };
+        let begun = Instant::now();
+        let showing = show(&lock, begun, voice, |line| lines.push(line.to_owned()));
+        let _ = timeout(within, async { tokio::join!(holding, showing) }).await;
+        lines
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_told_at_its_beginning_and_once_a_minute() {
+        let lines = said(Voice::Normal, 3 * MINUTE + Duration::from_secs(30)).await;
+        let starts = [
+            "waiting for 0.3s: a held by one@host:1 for ",
+            "waiting for 1m: a held by one@host:1 for ",
+        ];
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert!(
+            lines.iter().all(|line| line.ends_with(", 0 waiting")),
+            "{lines:?}"
+        );
+        let others = ["waiting for 2m", "waiting for 3m"];
+        for (line, start) in lines.iter().skip(2).zip(others) {
+            assert!(
+                line.starts_with(start) && line.contains(": a held by two@host:2 for "),
+                "{line}"
+            );
+        }
+        assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn masters_that_are_missing_are_told_once_a_minute() {
+        let mut lines = Vec::new();
+        let showing = show_missing(Instant::now(), |line| lines.push(line.to_owned()));
+        let _ = timeout(2 * MINUTE + MINUTE / 2, showing).await;
+        let told = |waited| format!("waiting for {waited}: too few masters are connected");
+        assert_eq!(lines, [told("1m"), told("2m")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_wait_and_a_quiet_one_are_not_told() {
+        assert!(said(Voice::Normal, Duration::from_millis(290)).await.is_empty());
+        assert!(said(Voice::Quiet, 3 * MINUTE).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_verbose_wait_tells_every_change() {
+        let lines = said(Voice::Verbose, Duration::from_secs(20)).await;
+        let states = lines.iter().map(|line| line.split(' ').skip(4).take(3).collect());
+        let states: Vec<Vec<&str>> = states.collect();
+        // Between the two it may be seen free, as it may before the first one.
+        let held: Vec<_> = states.iter().filter(|state| state[0] == "held").collect();
+        assert_eq!(
+            held,
+            [&["held", "by", "one@host:1"], &["held", "by", "two@host:2"]],
+            "{lines:?}"
+        );
+        assert!(lines.len() <= 4, "{lines:?}");
     }
 }

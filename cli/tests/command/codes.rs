@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use multilock_test_support::{Server, connect, three, until, until_free, waiters};
+use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free, waiters};
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 
@@ -141,6 +141,38 @@ async fn held_by_another() {
     let quiet = run(multilock(&urls(&servers)), &["a", "-n", "-q", "--", "true"]).await;
     assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(75), ""));
     guard.unlock().await.expect("held");
+}
+
+/// A log without a terminal says it, too.
+#[tokio::test]
+async fn a_wait_is_told() {
+    let servers = three(ARGS).await;
+    let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
+    let holder = guard.holder().to_string();
+    for (args, lines) in [
+        (&["a,b", "-w", "1.2", "--", "true"][..], 1),
+        (&["a", "-q", "-w", "1.2", "--", "true"], 0),
+        (&["b", "-w", "1.2", "--", "true"], 0),
+        (&["a", "-n", "--", "true"], 0),
+    ] {
+        let ended = run(multilock(&urls(&servers)), args).await;
+        let told = ended.stderr.lines().filter(|line| line.contains("waiting for"));
+        let told: Vec<&str> = told.collect();
+        assert_eq!(told.len(), lines, "{args:?}: {ended:?}");
+        for line in told {
+            assert!(line.starts_with("multilock: waiting for "), "{line}");
+            assert!(line.contains(&format!("a held by {holder} for ")), "{line}");
+            assert!(line.contains("; b free, "), "{line}");
+        }
+    }
+    guard.unlock().await.expect("held");
+    // The masters that are waited for, too.
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    command.env("MULTILOCK_QUARANTINE", "auto");
+    let ended = run(command, &["a", "-w", "1.2", "--", "true"]).await;
+    let told = "a not known to be held or free (of 3 masters 3 in quarantine, for ";
+    assert!(ended.stderr.contains(told), "{ended:?}");
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Programs at a terminal: they get it, stop and continue with the command, and end the script around them.
 
-use multilock_test_support::{Server, connect, three, until, until_free, waiters};
+use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free, waiters};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::sleep;
 
 use crate::pty::{CTRL_C, CTRL_D, CTRL_Z, Pty};
-use crate::stage::{PROGRAM, Witness, multilock, run, urls};
+use crate::stage::{PROGRAM, Witness, ms, multilock, run, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -101,6 +102,37 @@ async fn ctrl_c_ends_the_script_around_a_wait() {
     let screen = pty.screen();
     assert!(!screen.contains("round 2"), "{screen:?}");
     guard.expect("free").unlock().await.expect("held");
+}
+
+/// The line that is redrawn would cover the prompt.
+#[tokio::test]
+async fn a_wait_in_the_background_leaves_the_prompt_alone() {
+    const REDRAWN: &str = "\r\x1b[K\x1b[?7lmultilock: waiting for ";
+    let (servers, mut pty) = before_a_terminal().await;
+    let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
+    pty.line("multilock run a -- sh -c 'echo ran $((20 + 3))' &");
+    pty.until("multilock: waiting for ").await;
+    // Three times as long as until the next look.
+    sleep(ms(1500)).await;
+    let screen = pty.screen();
+    assert!(!screen.contains("\x1b[K"), "{screen:?}");
+    pty.line("fg");
+    pty.until(REDRAWN).await;
+    pty.until(REDRAWN).await;
+    // Nor is it erased there, once it was drawn in the foreground.
+    pty.keys(CTRL_Z);
+    pty.until("Stopped").await;
+    pty.line("bg");
+    pty.until("multilock run a").await;
+    pty.settle().await;
+    let before = pty.screen().len();
+    guard.unlock().await.expect("held");
+    pty.until("ran 23").await;
+    until_free(&servers, "a").await;
+    pty.line("wait; echo over $((20 + 4))");
+    pty.until("over 24").await;
+    let screen = pty.screen();
+    assert!(!screen[before..].contains("\x1b[K"), "{screen:?}");
 }
 
 #[tokio::test]
