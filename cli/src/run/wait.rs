@@ -29,7 +29,7 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
     if voice < Voice::Verbose {
         sleep(AT_FIRST).await;
     }
-    let mut live = LiveLine::begin(voice);
+    let mut redrawn = LiveLine::begin(voice);
     let (mut due, mut told) = (Instant::now(), Vec::new());
     loop {
         let is_due = Instant::now() >= due;
@@ -41,12 +41,12 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
             let line = format!("waiting for {waited}: {}", states.join("; "));
             let seen: Vec<_> = names.iter().map(what_counts).collect();
             if is_due || (voice == Voice::Verbose && seen != told) {
-                live.erase();
+                redrawn.erase();
                 say(&line);
                 due = Instant::now() + LINE_EVERY;
                 told = seen;
             }
-            live.draw(line);
+            redrawn.draw(line);
         }
         sleep(EVERY).await;
     }
