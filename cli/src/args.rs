@@ -189,7 +189,7 @@ pub(crate) struct RunArgs {
     /// Leave the program in the process group of this command; then its own children outlive it
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Have /bin/sh interpret COMMAND, which is one argument
+    /// Have /bin/sh interpret COMMAND, which has to be one argument
     #[arg(short = 'c', long)]
     pub(crate) shell: bool,
     /// Say nothing

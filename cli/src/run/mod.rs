@@ -34,6 +34,7 @@ enum Waited<T> {
 }
 
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
+    check_shell(args)?;
     let notice = notice(args)?;
     let mut signals = Signals::listen()?;
     let begun = Instant::now();
@@ -63,6 +64,17 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
     // What is still on its way to masters gets there.
     masters.close(Closing::Release).await;
     code
+}
+
+/// A shell takes further words for its own arguments, and runs something else than was meant.
+fn check_shell(args: &RunArgs) -> Result<(), Failure> {
+    match args.command.len() {
+        1 => Ok(()),
+        words if args.shell => Err(Failure::usage(format_args!(
+            "--shell: {words} arguments after -- are not allowed; allowed: one, in quotes, such as -c -- 'echo hi there'"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// How long before the end of the hold the child is asked to end.

@@ -79,8 +79,12 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 12] = [
+    let rows: [(&[&str], &str); 13] = [
         (&["a"], "required"),
+        (
+            &["a", "-c", "--", "echo", "hi", "there"],
+            "3 arguments after -- are not allowed; allowed: one, in quotes",
+        ),
         (&["a", "true"], "the program and its arguments stand after --"),
         (&["a", "--no-such-option", "--", "true"], "--no-such-option"),
         (&["a", "-n", "-w", "1s", "--", "true"], "cannot be used with"),
@@ -106,6 +110,7 @@ async fn wrong_usage() {
         let ended = run(multilock(&urls(&servers)), args).await;
         assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
         assert!(ended.stderr.contains(says), "{args:?}: {ended:?}");
+        assert_eq!(ended.stdout, "", "{args:?}");
     }
     let mut nobody = multilock(&urls(&servers));
     nobody.env_remove("MULTILOCK_NODES");
