@@ -1,7 +1,7 @@
 //! The operator's verb that takes names away from whoever holds them.
 //!
-//! It looks first, and names to the masters whom it has seen: what is stuck on its way, and arrives when
-//! somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
+//! It looks first, chooses among the holders that it has seen, and names these to the masters: what is stuck on its way, and
+//! arrives when somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
 //! acquire of his may still be on its way there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +20,13 @@ use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::{Vote, Votes};
 
-/// What [`force_release`](crate::MultiLock::force_release) did.
+/// What [`force_release`](crate::MultiLock::force_release) and
+/// [`force_release_from`](crate::MultiLock::force_release_from) did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forced {
-    /// Whom the names were taken from, other libraries' holders included; empty when they were free.
+    /// Whom the names were taken from, other libraries' holders included; empty when they were free, or held by others than
+    /// was meant.
     pub former: Vec<Holder>,
     /// Keys that are no locks. They were left as they are, so the names are not free there.
     pub spared: Vec<Spared>,
@@ -44,8 +46,13 @@ pub struct Spared {
     pub kind: String,
 }
 
-/// Takes the names away from everybody who is seen to hold one now.
-pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Result<Forced, LockError> {
+/// Takes the names away from all that are meant of those that are seen to hold one now.
+pub(crate) async fn force(
+    pool: &Arc<Pool>,
+    names: &Names,
+    needed: usize,
+    is_meant: impl Fn(&Holder) -> bool,
+) -> Result<Forced, LockError> {
     let sights = look(pool, names).await;
     let mut votes: Vec<Vote> = sights
         .iter()
@@ -57,10 +64,14 @@ pub(crate) async fn force(pool: &Arc<Pool>, names: &Names, needed: usize) -> Res
         return Err(LockError::Unreachable { votes });
     }
     let Seen {
-        holders,
+        mut holders,
         labels,
         spared,
     } = seen(pool, names, &sights);
+    // The scripts touch those alone that are named to them: a hold that comes after the look is not judged by it.
+    for of_name in &mut holders {
+        of_name.retain(|owner| is_meant(&holder(owner, &labels)));
+    }
     let portions = portions(&holders);
     let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
     let asked: Vec<(usize, u64)> = sights.iter().enumerate().filter_map(seen_at).collect();
@@ -180,9 +191,9 @@ fn former(holders: Vec<BTreeSet<Arc<str>>>, labels: &BTreeMap<Arc<str>, Arc<str>
     let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
     former.sort_unstable();
     former.dedup();
-    let holder = |owner: Arc<str>| {
-        let label = labels.get(&owner).cloned();
-        Holder::new(owner, label)
-    };
-    former.into_iter().map(holder).collect()
+    former.iter().map(|owner| holder(owner, labels)).collect()
+}
+
+fn holder(owner: &Arc<str>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Holder {
+    Holder::new(Arc::clone(owner), labels.get(owner).cloned())
 }

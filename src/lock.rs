@@ -8,6 +8,7 @@ use crate::error::{LockError, RunError};
 use crate::events::log;
 use crate::force::Forced;
 use crate::guard::MultiLockGuard;
+use crate::holder::Holder;
 use crate::inspect::Inspection;
 use crate::masters::Masters;
 use crate::mode::{Exclusive, Mode, Shared};
@@ -529,7 +530,41 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
-        self.options.force_release().await
+        self.options.force_release(|_| true).await
+    }
+
+    /// Takes the names away from the holders alone that `is_meant` chooses, by what clients call themselves
+    /// ([`Holder::client_label`]) or by the hold ([`Holder::redacted_owner`]). Others that hold keep what they have, and so does
+    /// a hold that comes between the look and its end, of the same client too: each hold has an owner field of its own, which
+    /// the masters compare. Where a hold was handed on inside of a process, it is one with the hold before.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let invoice = masters.red_lock("invoice:42");
+    /// let guard = invoice.lock().await?;
+    /// let stuck = guard.holder().redacted_owner().to_string();
+    ///
+    /// let is_stuck = |holder: &multilock::Holder| holder.redacted_owner().to_string() == stuck;
+    /// let forced = invoice.force_release_from(is_stuck).await?;
+    /// assert_eq!(forced.former, [guard.holder()]);
+    ///
+    /// let _next = invoice.lock().await?;
+    /// let forced = invoice.force_release_from(is_stuck).await?;
+    /// assert!(forced.former.is_empty(), "another hold has the name now");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`force_release`](Self::force_release).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`force_release`](Self::force_release).
+    pub async fn force_release_from(&self, is_meant: impl Fn(&Holder) -> bool) -> Result<Forced, LockError> {
+        self.options.force_release(is_meant).await
     }
 
     /// As one lock of a set, whatever it gives.

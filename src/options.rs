@@ -13,6 +13,7 @@ use crate::config::in_range;
 use crate::error::{InvalidInput, LockError};
 use crate::events::{AcquireTrace, Label};
 use crate::force::{self, Forced};
+use crate::holder::Holder;
 use crate::inspect::{self, Inspection};
 use crate::masters::Masters;
 use crate::names::Names;
@@ -93,9 +94,12 @@ impl Options {
         Ok(inspect::inspect(pool, &self.names, terms.needed).await)
     }
 
-    pub(crate) async fn force_release(&self) -> Result<Forced, LockError> {
+    pub(crate) async fn force_release(
+        &self,
+        is_meant: impl Fn(&Holder) -> bool,
+    ) -> Result<Forced, LockError> {
         let (pool, terms) = (&self.masters.client.pool, self.terms()?);
-        force::force(pool, &self.names, terms.needed).await
+        force::force(pool, &self.names, terms.needed, is_meant).await
     }
 
     /// The options of a lock that is taken together with others, checked.

@@ -244,16 +244,19 @@ pub(crate) struct WatchArgs {
     pub(crate) every: Duration,
 }
 
-/// Take names away from whoever holds them
+/// Take names away from their holders
 ///
-/// A holder that lives learns of it at its next renewal; until then it may still work. Ends with 1 when it did not come to that.
+/// A holder that lives learns of it at its next renewal; until then it may still work. Ends with 1 when nothing was taken away.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForceArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// Only where the holder, as `inspect` shows it, begins so
-    #[arg(long, value_name = "PREFIX")]
+    /// Only from this holder: its whole label, as `inspect` shows it
+    #[arg(long, value_name = "LABEL")]
     pub(crate) if_holder: Option<String>,
+    /// Only from this hold: its id, as `inspect` shows it and `MULTILOCK_HOLD` names it. A later hold of the same holder has another one
+    #[arg(long, value_name = "ID")]
+    pub(crate) if_hold: Option<String>,
     /// Without asking
     #[arg(long)]
     pub(crate) yes: bool,
@@ -327,7 +330,7 @@ Exit codes:
   126  the program cannot be executed
   127  the program was not found
 
-The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_TOKEN and MULTILOCK_EXPIRES_AT.";
+The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_HOLD, MULTILOCK_TOKEN and MULTILOCK_EXPIRES_AT.";
 
 #[cfg(test)]
 mod tests {

@@ -1,32 +1,33 @@
-//! `multilock force-release`: takes names away from whoever holds them.
+//! `multilock force-release`: takes names away from their holders.
 
-use multilock::{Inspection, Masters, Policy};
+use multilock::{Holder, Inspection, Masters, NodeState, Policy};
 
 use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
-use crate::report::describe;
+use crate::report::{describe, hold_id, shown};
 use crate::say::{Voice, confirmed};
 
 pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     let lock = masters.lock(&*args.names, Policy::RedLock);
     let seen = lock.inspect().await?;
-    if let Some(prefix) = &args.if_holder
-        && let Some(other) = seen.iter().find(|name| !is_held_by(name, prefix))
-    {
-        let state = describe(other);
-        return Err(Failure::new(exit::FREE, format_args!("{state}: not taken away")));
+    let meant = Meant::new(args);
+    // All of the names or none of them. What comes between this look and the end is spared by the masters.
+    if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
+        let (state, holds) = (describe(other), seen_on(other));
+        let message = format_args!("{state}{holds}: nothing was taken away");
+        return Err(Failure::new(exit::FREE, message));
     }
     let told: Vec<String> = seen.iter().map(describe).collect();
-    let question = "Take it away? Whoever holds it learns of it at the next renewal only.";
+    let question = "Take it away? Its holder learns of it at the next renewal only.";
     if !args.yes && !confirmed(&told, question)? {
         return Err(Failure::new(exit::FREE, "nothing was taken away"));
     }
-    let forced = lock.force_release().await?;
+    let forced = lock.force_release_from(|holder| meant.is(holder)).await?;
     let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
     let names = args.names.join(", ");
     if former.is_empty() {
-        print(&format!("{names}: nobody held it\n"))?;
+        print(&format!("{names}: nobody held it, nothing was taken away\n"))?;
     } else {
         print(&format!("{names}: taken away from {}\n", former.join(", ")))?;
     }
@@ -36,10 +37,53 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
             spared.name, spared.kind, spared.node
         ));
     }
-    Ok(if forced.spared.is_empty() { 0 } else { exit::FREE })
+    let is_done = !forced.former.is_empty() && forced.spared.is_empty();
+    Ok(if is_done { 0 } else { exit::FREE })
 }
 
-fn is_held_by(name: &Inspection, prefix: &str) -> bool {
-    let mut holders = name.agreed.iter().chain(&name.readers).peekable();
-    holders.peek().is_some() && holders.all(|holder| holder.to_string().starts_with(prefix))
+/// The holders that are to lose the names.
+struct Meant<'a> {
+    label: Option<&'a str>,
+    hold: Option<String>,
+}
+
+impl<'a> Meant<'a> {
+    fn new(args: &'a ForceArgs) -> Self {
+        Self {
+            label: args.if_holder.as_deref(),
+            // The library's log shows it with this in the middle.
+            hold: args.if_hold.as_ref().map(|hold| hold.replace('…', "")),
+        }
+    }
+
+    fn is(&self, holder: &Holder) -> bool {
+        self.label.is_none_or(|label| holder.to_string() == label)
+            && self.hold.as_ref().is_none_or(|hold| hold_id(holder) == *hold)
+    }
+
+    /// Whether one of them has the name on any master. Without a condition nobody has to.
+    fn has(&self, name: &Inspection) -> bool {
+        (self.label.is_none() && self.hold.is_none()) || holders(name).any(|holder| self.is(holder))
+    }
+}
+
+/// Everybody that has the name on any master.
+fn holders(name: &Inspection) -> impl Iterator<Item = &Holder> {
+    name.nodes.iter().flat_map(|(_, state)| match state {
+        NodeState::Held { holder, .. } | NodeState::Write { holder, .. } => std::slice::from_ref(holder),
+        NodeState::Read { holders, .. } => holders,
+        _ => &[],
+    })
+}
+
+/// Which holds the masters have, where they have any.
+fn seen_on(name: &Inspection) -> String {
+    let mut seen: Vec<String> = holders(name).map(shown).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    if seen.is_empty() {
+        String::new()
+    } else {
+        format!(", by {}", seen.join(", "))
+    }
 }

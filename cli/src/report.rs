@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{Inspection, NodeState, Policy};
+use multilock::{Holder, Inspection, NodeState, Policy};
 use serde_json::{Value, json};
 
 use crate::say::Rough;
@@ -88,6 +88,20 @@ pub(crate) fn holders(name: &Inspection) -> String {
     holders.collect::<Vec<_>>().join(", ")
 }
 
+/// The id of a hold: enough to tell it from every other one, and too little to release it.
+pub(crate) fn hold_id(holder: &Holder) -> String {
+    holder.redacted_owner().to_string().replace('…', "")
+}
+
+/// A holder with its hold.
+pub(crate) fn shown(holder: &Holder) -> String {
+    let id = hold_id(holder);
+    match holder.client_label() {
+        Some(label) => format!("{label} ({id})"),
+        None => id,
+    }
+}
+
 /// Why too few masters tell.
 fn missing(name: &Inspection) -> String {
     let is_silent = |(_, state): &&(_, NodeState)| matches!(state, NodeState::Silent(_));
@@ -130,10 +144,10 @@ fn remaining(state: &NodeState) -> Option<Duration> {
 pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 3] {
     let (word, detail) = match state {
         NodeState::Free => ("free", String::new()),
-        NodeState::Held { holder, .. } => ("held", holder.to_string()),
-        NodeState::Write { holder, .. } => ("written", holder.to_string()),
+        NodeState::Held { holder, .. } => ("held", shown(holder)),
+        NodeState::Write { holder, .. } => ("written", shown(holder)),
         NodeState::Read { holders, .. } => {
-            let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
+            let holders: Vec<String> = holders.iter().map(shown).collect();
             ("read", holders.join(", "))
         }
         NodeState::Foreign { kind, .. } => ("no lock", format!("a {kind}")),
@@ -159,7 +173,9 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         "name": name.name,
         "state": State::of(name).word(),
         "holder": name.agreed.as_ref().map(ToString::to_string),
+        "hold": name.agreed.as_ref().map(hold_id),
         "readers": name.readers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "reading_holds": name.readers.iter().map(hold_id).collect::<Vec<_>>(),
         "waiting": name.waiting,
         "waiting_to_read": name.waiting_to_read,
         "nodes": nodes,
@@ -178,16 +194,19 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
         NodeState::Held { holder, count, .. } => {
             told["state"] = "held".into();
             told["holder"] = holder.to_string().into();
+            told["hold"] = hold_id(holder).into();
             told["count"] = (*count).into();
         }
         NodeState::Write { holder, count, .. } => {
             told["state"] = "written".into();
             told["holder"] = holder.to_string().into();
+            told["hold"] = hold_id(holder).into();
             told["count"] = (*count).into();
         }
         NodeState::Read { holders, .. } => {
             told["state"] = "read".into();
             told["readers"] = holders.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+            told["reading_holds"] = holders.iter().map(hold_id).collect::<Vec<_>>().into();
         }
         NodeState::Foreign { kind, .. } => {
             told["state"] = "foreign".into();

@@ -101,6 +101,69 @@ async fn readers_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_force_takes_from_those_alone_that_are_meant() {
+    let cluster = Cluster::new(3);
+    let one = labelled(&cluster, "one@host:1").await;
+    let longer = labelled(&cluster, "one@host:12").await;
+    let is_one = |holder: &Holder| holder.client_label() == Some("one@host:1");
+    let guard = longer.red_lock("a").try_lock().await.expect("free");
+    let forced = one
+        .red_lock("a")
+        .force_release_from(is_one)
+        .await
+        .expect("all answer");
+    assert!(forced.former.is_empty(), "{forced:?}");
+    guard.extend(ms(20_000)).await.expect("left alone");
+    guard.unlock().await.expect("left alone");
+    // One reader of two, on two names of which it has one.
+    let meant = one.red_lock("b").read().try_lock().await.expect("free");
+    let other = longer.red_lock(["a", "b"]).read().try_lock().await.expect("read");
+    let forcing = one.red_lock(["a", "b"]).write();
+    let forced = forcing.force_release_from(is_one).await.expect("all answer");
+    assert_eq!(forced.former, [meant.holder()]);
+    meant.extend(ms(20_000)).await.expect_err("taken away");
+    other.extend(ms(20_000)).await.expect("left alone");
+    let seen = one.red_lock("b").inspect().await.expect("seen").remove(0);
+    assert_eq!(seen.readers, [other.holder()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_force_spares_what_comes_after_the_hold_that_is_meant() {
+    let cluster = Cluster::new(3);
+    let masters = labelled(&cluster, "billing").await;
+    let lock = masters.red_lock("a");
+    let first = lock.try_lock().await.expect("free");
+    let first_hold = first.holder().redacted_owner().to_string();
+    let is_first = |holder: &Holder| holder.redacted_owner().to_string() == first_hold;
+    first.unlock().await.expect("held");
+    let second = lock.try_lock().await.expect("free");
+    let forced = lock.force_release_from(is_first).await.expect("all answer");
+    assert!(forced.former.is_empty(), "{forced:?}");
+    second.extend(ms(20_000)).await.expect("left alone");
+
+    // Between the look and the script, on every master.
+    let owner = |master: &Master| master.command(&["HKEYS", "a"]).expect("a hash").remove(0);
+    let replace = |_: &Holder| {
+        for master in cluster.iter() {
+            let (client, _) = owner(master)
+                .rsplit_once(':')
+                .map(|(client, n)| (client.to_owned(), n.to_owned()))
+                .expect("an owner");
+            master.command(&["DEL", "a"]).expect("deleted");
+            master
+                .command(&["HSET", "a", &format!("{client}:999"), "1"])
+                .expect("written");
+        }
+        true
+    };
+    lock.force_release_from(replace).await.expect("all answer");
+    for master in cluster.iter() {
+        assert!(owner(master).ends_with(":999"), "the newer hold stands");
+    }
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_label_that_one_master_knows_is_shown() {
     let cluster = Cluster::new(3);
     let billing = labelled(&cluster, "billing").await;

@@ -16,6 +16,7 @@ use super::supervisor::Supervisor;
 use super::{processes, signals};
 use crate::args::RunArgs;
 use crate::exit::{self, Failure};
+use crate::report::hold_id;
 use crate::terminal::Terminal;
 
 /// Jobs outside of the group are looked for so long before they are killed: what a machine with thousands of processes takes
@@ -174,6 +175,7 @@ fn command(args: &RunArgs, guard: &MultiLockGuard) -> Command {
     command
         .env("MULTILOCK_HELD", "1")
         .env("MULTILOCK_NAMES", args.names.to_string())
+        .env("MULTILOCK_HOLD", hold_id(&guard.holder()))
         .env("MULTILOCK_TOKEN", guard.fencing_token().to_string())
         .env("MULTILOCK_EXPIRES_AT", expires_at(guard.expires_at()));
     command

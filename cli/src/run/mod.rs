@@ -22,6 +22,7 @@ use self::wait::{show_that_masters_are_missing, show_who_holds};
 use crate::args::{MastersArgs, RunArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
+use crate::report::hold_id;
 use crate::say::{Rough, Voice};
 
 /// The longest time that a program has by default to end by itself.
@@ -68,13 +69,13 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
 
 /// A shell takes further words for its own arguments, and runs something else than was meant.
 fn check_shell(args: &RunArgs) -> Result<(), Failure> {
-    match args.command.len() {
-        1 => Ok(()),
-        words if args.shell => Err(Failure::usage(format_args!(
+    let words = args.command.len();
+    if args.shell && words > 1 {
+        return Err(Failure::usage(format_args!(
             "--shell: {words} arguments after -- are not allowed; allowed: one, in quotes, such as -c -- 'echo hi there'"
-        ))),
-        _ => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 /// How long before the end of the hold the child is asked to end.
@@ -123,8 +124,9 @@ async fn with_masters(
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     voice.detail(format_args!(
-        "{} granted under token {}, {} of validity, after {}",
+        "{} granted as hold {} under token {}, {} of validity, after {}",
         args.names,
+        hold_id(&guard.holder()),
         guard.fencing_token(),
         Rough(guard.validity()),
         Rough(begun.elapsed())

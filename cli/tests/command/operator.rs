@@ -2,11 +2,12 @@
 
 use std::process::Stdio;
 
+use multilock::{Masters, Quarantine};
 use multilock_test_support::{Server, connect, held_everywhere, three, until_free};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::stage::{Said, ms, multilock, said, urls};
+use crate::stage::{PROGRAM, Said, ms, multilock, said, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -122,7 +123,7 @@ async fn a_change_is_a_line() {
 }
 
 #[tokio::test]
-async fn a_name_is_taken_away_from_whom_it_is_meant_for() {
+async fn a_name_is_taken_away_from_its_holder() {
     let servers = three(ARGS).await;
     let masters = connect(urls(&servers)).await;
     let guard = held_everywhere(&masters.red_lock("a")).await;
@@ -130,28 +131,105 @@ async fn a_name_is_taken_away_from_whom_it_is_meant_for() {
     // Nobody can be asked.
     let told = ask(&servers, &["force-release", "a"]).await;
     assert_eq!(told.code, Some(64), "{told:?}");
-    let told = ask(&servers, &["force-release", "a", "--yes", "--if-holder", "zzzz"]).await;
-    assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.stderr.contains("not taken away"), "{told:?}");
-    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
-    let told = ask(
-        &servers,
-        &["force-release", "a", "--yes", "--if-holder", &holder[..6]],
-    )
-    .await;
+    let told = ask(&servers, &["force-release", "a,b", "--yes"]).await;
     assert_eq!(told.code, Some(0), "{told:?}");
-    assert_eq!(told.stdout, format!("a: taken away from {holder}\n"));
+    assert_eq!(told.stdout, format!("a, b: taken away from {holder}\n"));
     until_free(&servers, "a").await;
-    let told = ask(&servers, &["force-release", "a", "--yes"]).await;
-    assert_eq!(
-        (told.code, told.stdout.as_str()),
-        (Some(0), "a: nobody held it\n")
-    );
+    // A name that nobody holds.
+    for args in [
+        &["force-release", "a", "--yes"][..],
+        &["force-release", "a,b", "--yes"],
+    ] {
+        let told = ask(&servers, args).await;
+        assert_eq!(told.code, Some(1), "{told:?}");
+        assert!(
+            told.stdout
+                .ends_with(": nobody held it, nothing was taken away\n"),
+            "{told:?}"
+        );
+    }
     // What is no lock is left alone.
     servers[0].command(&["SADD", "c", "x"]).await;
     let told = ask(&servers, &["force-release", "c", "--yes"]).await;
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(servers[0].exists("c").await);
+}
+
+#[tokio::test]
+async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
+    let servers = three(ARGS).await;
+    let builder = Masters::builder()
+        .nodes(urls(&servers))
+        .quarantine(Quarantine::Off);
+    let masters = builder.node_timeout(ms(500)).client_label("job@web:12").connect();
+    let masters = masters.await.expect("connected");
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let full = guard.holder().redacted_owner().to_string();
+    let hold = full.replace('…', "");
+    let force = async |condition: &[&str]| {
+        let args = [&["force-release", "a", "--yes"], condition].concat();
+        ask(&servers, &args).await
+    };
+    let later = format!("{hold}0");
+    for condition in [
+        &["--if-holder", "job@web:1"][..],
+        &["--if-holder", "job"],
+        &["--if-holder", "job@web:123"],
+        &["--if-holder", ""],
+        &["--if-hold", "00000000:1"],
+        &["--if-hold", later.as_str()],
+        &["--if-hold", &hold[..8]],
+        &["--if-holder", "job@web:1", "--if-hold", hold.as_str()],
+        &["--if-holder", "job@web:12", "--if-hold", later.as_str()],
+    ] {
+        let told = force(condition).await;
+        assert_eq!(told.code, Some(1), "{condition:?}: {told:?}");
+        let seen = format!(", by job@web:12 ({hold}): nothing was taken away");
+        assert!(told.stderr.contains(&seen), "{condition:?}: {told:?}");
+    }
+    let told = ask(
+        &servers,
+        &["force-release", "a,b", "--yes", "--if-holder", "job@web:12"],
+    )
+    .await;
+    assert_eq!(told.code, Some(1), "it does not hold the other name: {told:?}");
+    guard.extend(ms(20_000)).await.expect("left alone");
+    // The ways in which the hold can be named, each on a hold of its own.
+    let told = force(&["--if-hold", &hold]).await;
+    assert_eq!(
+        (told.code, told.stdout.as_str()),
+        (Some(0), "a: taken away from job@web:12\n")
+    );
+    for way in ["label", "both", "log"] {
+        let guard = held_everywhere(&masters.red_lock("a")).await;
+        let full = guard.holder().redacted_owner().to_string();
+        let hold = full.replace('…', "");
+        let condition = match way {
+            "label" => vec!["--if-holder", "job@web:12"],
+            "both" => vec!["--if-holder", "job@web:12", "--if-hold", &hold],
+            _ => vec!["--if-hold", &full],
+        };
+        let told = force(&condition).await;
+        assert_eq!(told.code, Some(0), "{way}: {told:?}");
+        guard.extend(ms(20_000)).await.expect_err("taken away");
+    }
+    // The same client's next hold is not the one that was meant.
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    assert_eq!(force(&["--if-hold", &hold]).await.code, Some(1));
+    guard.unlock().await.expect("left alone");
+}
+
+/// So that it can be named from outside.
+#[tokio::test]
+async fn a_program_knows_its_hold() {
+    let servers = three(ARGS).await;
+    let script = format!(
+        "{PROGRAM} inspect a | grep -c \"($MULTILOCK_HOLD) \"
+        {PROGRAM} inspect a --json | grep -c '\"hold\": \"'\"$MULTILOCK_HOLD\"
+        {PROGRAM} force-release a --yes --if-hold $MULTILOCK_HOLD >/dev/null; echo $?"
+    );
+    let ended = ask(&servers, &["run", "a", "--policy", "multi", "-c", "--", &script]).await;
+    assert_eq!(ended.stdout, "3\n4\n0\n", "{ended:?}");
 }
 
 #[tokio::test]
