@@ -13,6 +13,13 @@ fn late(took: Option<u32>) -> Vote {
     }
 }
 
+fn quarantined(newly_marked: bool) -> Vote {
+    Vote::Quarantined {
+        remaining: MS,
+        newly_marked,
+    }
+}
+
 fn unreachable(votes: &[Vote]) -> String {
     let nodes: Vec<Arc<str>> = (0..votes.len()).map(|n| format!("m{n}").into()).collect();
     let votes = Votes::new(nodes.iter(), votes);
@@ -63,6 +70,27 @@ fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
         let text = unreachable(&votes);
         assert!(text.starts_with(why), "{text}");
     }
+}
+
+#[test]
+fn a_quarantine_is_told_with_its_cause() {
+    let text = unreachable(&[quarantined(false), quarantined(false)]);
+    assert!(
+        text.contains("as each is that was started less than the longest lease ago"),
+        "{text}"
+    );
+    assert!(!text.contains("marked"), "{text}");
+    let text = unreachable(&[quarantined(true), quarantined(false)]);
+    assert!(
+        text.contains("since their memory was marked for the first time"),
+        "{text}"
+    );
+    assert!(
+        text.contains("m0: in quarantine for 1ms, since its memory was marked"),
+        "{text}"
+    );
+    assert!(text.ends_with("m1: in quarantine for 1ms"), "{text}");
+    assert!(!text.contains("started"), "{text}");
 }
 
 /// What the message of a refusal calls its entry.
@@ -159,7 +187,8 @@ fn every_refusal_names_its_entry_of_the_faq() {
         LockError::from(unchartered).to_string(),
         LockError::Misconfigured { votes: votes() }.to_string(),
         LockError::Unfenced { votes: votes() }.to_string(),
-        unreachable(&[Vote::Quarantined { remaining: MS }]),
+        unreachable(&[quarantined(false)]),
+        unreachable(&[quarantined(true)]),
     ]);
     let mut named: Vec<&str> = Vec::new();
     for message in &messages {

@@ -98,8 +98,12 @@ impl NodeEvents {
         self.changed.notify_one();
     }
 
-    pub(crate) fn in_quarantine(&self, remaining: Duration) {
+    pub(crate) fn in_quarantine(&self, remaining: Duration, newly_marked: bool) {
         let remaining = Rounded(remaining);
+        if newly_marked {
+            tracing::warn!(target: TARGET, node = %self.label, %remaining, "master's memory was marked for the first time and it has no vote yet (strict does so once)");
+            return self.changed.notify_one();
+        }
         tracing::warn!(target: TARGET, node = %self.label, %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
         self.changed.notify_one();
     }

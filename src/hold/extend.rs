@@ -335,7 +335,10 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 /// is small against what is left of the hold there costs no renewal.
 fn vouched(tenure: &Tenure, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
     match (vote, doubt) {
-        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined { remaining },
+        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined {
+            remaining,
+            newly_marked: false,
+        },
         (vote, _) => vote,
     }
 }

@@ -68,6 +68,8 @@ struct Silence {
 pub(super) struct Recollection {
     /// How far it reached back when the connection was set up.
     pub(super) memory: Duration,
+    /// Whether that is since its first mark, and not since its start.
+    pub(super) newly_marked: bool,
     /// What the master's clock showed then, in microseconds since 1970.
     pub(super) clock_us: u64,
     pub(super) clock: MasterClock,
@@ -187,6 +189,16 @@ impl Link {
         }
         let remaining = missing.saturating_sub(now.saturating_duration_since(self.since));
         remaining.max(forgotten)
+    }
+
+    /// Whether it has no vote, at `now`, because its memory was marked for the first time.
+    pub(crate) fn is_newly_marked(&self, now: Instant) -> bool {
+        let Recollection {
+            newly_marked,
+            clock_check,
+            ..
+        } = &self.recollection;
+        *newly_marked && clock_check.amnesia(now).max(clock_check.doubt(now)).is_zero()
     }
 
     /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before

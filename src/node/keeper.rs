@@ -231,10 +231,12 @@ impl Keeper {
         let memory = peer.memory.told;
         let quarantine = reckoning.quarantine().saturating_sub(memory);
         if !quarantine.is_zero() {
-            self.slot.events().in_quarantine(quarantine);
+            let newly_marked = peer.memory.newly_marked;
+            self.slot.events().in_quarantine(quarantine, newly_marked);
         }
         Recollection {
             memory,
+            newly_marked: peer.memory.newly_marked,
             clock_us: peer.clock_us,
             clock: MasterClock::new(peer.clock_us, self.context.clock.now()),
             marker: peer.marker,

@@ -129,6 +129,19 @@ pub(crate) struct Memory {
     /// Whether that can be relied upon. Where it cannot, because it was a replica meanwhile or its uptime may not
     /// be that of its process, it counts for no longer than this client has known it.
     pub(crate) vouched: bool,
+    /// Whether it counts from the first mark on a memory that is older (`strict`).
+    pub(crate) newly_marked: bool,
+}
+
+/// A server that was started gets its mark so soon.
+const MARKED_WITHIN: Duration = Duration::from_secs(10);
+
+impl Memory {
+    /// Takes in that the memory was marked so long ago. Nothing shows that it was not wiped before.
+    pub(crate) fn marked(&mut self, age: Duration) {
+        self.newly_marked = age.saturating_add(MARKED_WITHIN) < self.told;
+        self.told = self.told.min(age);
+    }
 }
 
 /// Tells one run of one server from every other.
@@ -158,5 +171,30 @@ impl Identity {
             && self.run_id == other.run_id
             && self.replication_id == other.replication_id
             && starts.is_some_and(|(one, two)| one.abs_diff(two) <= ROUNDED_OFF_S)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_that_is_much_younger_than_the_server_is_the_first_one() {
+        let seconds = Duration::from_secs;
+        let marked = |started, age| {
+            let mut memory = Memory {
+                told: started,
+                vouched: true,
+                newly_marked: false,
+            };
+            memory.marked(age);
+            (memory.told, memory.newly_marked)
+        };
+        assert_eq!(marked(seconds(60), seconds(5)), (seconds(5), true));
+        assert_eq!(marked(seconds(60), seconds(58)), (seconds(58), false));
+        assert_eq!(marked(seconds(3), seconds(0)), (seconds(0), false));
+        // A clock that was set back since.
+        assert_eq!(marked(seconds(60), seconds(90)), (seconds(60), false));
+        assert_eq!(marked(Duration::MAX, Duration::MAX), (Duration::MAX, false));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     /// Nor will there be one until somebody changes a configuration.
     Unfit(Arc<str>),
     /// Answered, but by a master that has no vote for so long.
-    Quarantined(Duration),
+    Quarantined { remaining: Duration, newly_marked: bool },
     /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
     Unknown(Arc<str>),
     /// Sent, and no answer came within this time. It may come yet; the last one that came late took so long.
@@ -175,7 +175,7 @@ impl Fault {
             Self::Server { class, .. } => Some(*class),
             Self::Unfit(_) => Some(Class::Denied),
             Self::NotSent(_)
-            | Self::Quarantined(_)
+            | Self::Quarantined { .. }
             | Self::Unknown(_)
             | Self::Late { .. }
             | Self::Unheard(_) => None,
@@ -208,8 +208,12 @@ impl Fault {
             Self::NotSent(reason) | Self::Unfit(reason) => Vote::NotSent {
                 reason: Arc::clone(reason),
             },
-            Self::Quarantined(remaining) => Vote::Quarantined {
+            Self::Quarantined {
+                remaining,
+                newly_marked,
+            } => Vote::Quarantined {
                 remaining: *remaining,
+                newly_marked: *newly_marked,
             },
             Self::Late { within, took } => Vote::Late {
                 within: *within,

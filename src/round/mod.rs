@@ -339,14 +339,20 @@ impl Round {
                 _ => None,
             };
             if let Some(remaining) = link.wiped_since(self.sent).or(noticed) {
-                return Err(Fault::Quarantined(remaining));
+                return Err(Fault::Quarantined {
+                    remaining,
+                    newly_marked: false,
+                });
             }
         }
         if let Some(longest) = outdated {
             return Err(Fault::outdated(longest));
         }
         match self.quarantined.as_ref().map(|quarantined| quarantined[node]) {
-            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined(remaining))),
+            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined {
+                remaining,
+                newly_marked: link.is_newly_marked(self.sent),
+            })),
             _ => answer,
         }
     }

@@ -40,6 +40,7 @@ impl Endpoint for Hollow {
             memory: Memory {
                 told: LONG_AGO,
                 vouched: true,
+                newly_marked: false,
             },
             clock_us: CLOCK_US,
             marker: None,

@@ -49,7 +49,7 @@ fn quarantined(error: &LockError) -> Vec<Duration> {
         panic!("unreachable: {error}");
     };
     let remaining = votes.iter().filter_map(|node| match &node.vote {
-        Vote::Quarantined { remaining } => Some(*remaining),
+        Vote::Quarantined { remaining, .. } => Some(*remaining),
         _ => None,
     });
     remaining.collect()

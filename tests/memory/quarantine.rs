@@ -301,3 +301,48 @@ async fn a_waiter_is_not_woken_by_its_own_rollbacks() {
         .await
         .expect("held");
 }
+
+/// The first client that marks the memory of masters which have long been there has to wait, once, and is told why.
+#[tokio::test(start_paused = true)]
+async fn a_first_mark_is_told_as_the_cause_of_a_quarantine() {
+    let cluster = Cluster::new(3);
+    let strict = || builder().strict(true);
+    let refusal = async |masters: &Masters| {
+        let refused = masters.red_lock("a").try_lock().await.expect_err("no vote");
+        assert!(matches!(refused, LockError::Unreachable { .. }), "{refused}");
+        refused.to_string()
+    };
+    let first = cluster.connect(strict()).await.expect("connects");
+    let text = refusal(&first).await;
+    assert!(
+        text.contains("since their memory was marked for the first time"),
+        "{text}"
+    );
+    assert!(!text.contains("started"), "{text}");
+    sleep(QUARANTINE).await;
+    first
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
+    let second = cluster.connect(strict()).await.expect("connects");
+    second
+        .red_lock("a")
+        .try_lock()
+        .await
+        .expect("marked before")
+        .unlock()
+        .await
+        .expect("held");
+    // A mark that comes with a start is not the cause.
+    for node in 0..3 {
+        restart_empty(&cluster, node);
+    }
+    sleep(ms(1_000)).await;
+    let text = refusal(&first).await;
+    assert!(text.contains("started less than the longest lease ago"), "{text}");
+    assert!(!text.contains("marked"), "{text}");
+}

@@ -207,7 +207,7 @@ impl Server {
             let (found, age) = self
                 .mark(pipe, identity.server().unwrap_or("?"), clock_us)
                 .await?;
-            memory.told = memory.told.min(age);
+            memory.marked(age);
             marker = Some(found);
         }
         Ok(Peer {

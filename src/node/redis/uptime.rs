@@ -60,6 +60,7 @@ impl Uptime {
         Memory {
             told: self.told,
             vouched: self.vouched && !promoted,
+            newly_marked: false,
         }
     }
 }

@@ -239,11 +239,15 @@ impl Master {
         let resets = state.resets;
         let clock_ms = self.clock_ms(&state);
         let uptime = |started| Duration::from_millis(clock_ms.saturating_sub(started));
-        let mut memory = state.started.map_or(LONG_AGO, uptime);
+        let mut memory = Memory {
+            told: state.started.map_or(LONG_AGO, uptime),
+            vouched: true,
+            newly_marked: false,
+        };
         let mut marker = None;
         if self.strict {
             let (found, age) = mark(&mut state.store, clock_ms, &identity.run_id);
-            memory = memory.min(age);
+            memory.marked(age);
             marker = Some(found);
         }
         let pipe = Arc::new(Pipe::new(listener));
@@ -252,10 +256,7 @@ impl Master {
         let peer = Peer {
             identity,
             client_ids: vec![client_id],
-            memory: Memory {
-                told: memory,
-                vouched: true,
-            },
+            memory,
             clock_us: clock_ms * 1000,
             marker,
             version: "in memory".into(),

@@ -70,7 +70,7 @@ impl Server {
             let mark = mark_of(pipe, identity.server().unwrap_or("?"), told_us).await;
             // One that has none gets it when a client connects.
             let age = mark.ok().flatten().map_or(Duration::ZERO, |(_, age)| age);
-            memory.told = memory.told.min(age);
+            memory.marked(age);
         }
         let mut facts = by_info(&info, session.resp3);
         (facts.role, facts.capabilities.uptime_known) = (told.role.clone(), uptime.vouched);

@@ -80,6 +80,7 @@ async fn a_plain_server_can_do_everything() {
     let memory = crate::node::Memory {
         told: Duration::from_secs(3600),
         vouched: true,
+        newly_marked: false,
     };
     assert_eq!((peer.memory, peer.client_ids), (memory, vec![7]));
     assert_eq!(peer.identity.started_s, Some(1_794_996_400));

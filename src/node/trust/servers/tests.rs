@@ -10,6 +10,7 @@ const BRIEF: Duration = Duration::from_secs(60);
 const VOUCHED: Memory = Memory {
     told: LONG,
     vouched: true,
+    newly_marked: false,
 };
 
 fn events(label: &Arc<str>) -> Arc<NodeEvents> {
@@ -165,6 +166,7 @@ fn a_run_is_the_same_where_its_ids_and_its_start_are() {
 async fn without_a_vouched_uptime_memory_counts_from_the_first_sight() {
     let unvouched = Memory {
         vouched: false,
+        newly_marked: false,
         ..VOUCHED
     };
     let servers = KnownServers::new(1);
