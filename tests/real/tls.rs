@@ -10,6 +10,8 @@ use multilock::rustls::pki_types::pem::PemObject;
 use multilock::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use multilock::rustls::{ClientConfig, RootCertStore};
 use multilock::{ConnectError, Masters, Node, Unlocked};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::NoSubscriber;
@@ -121,6 +123,53 @@ async fn child() {
     let before_any = expected.starts_with("no authority");
     assert_eq!(matches!(error, ConnectError::Invalid(_)), before_any, "{error:?}");
     assert!(error.to_string().contains(&expected), "{error}");
+}
+
+/// The scheme and the port do not fit each other: the message names that as the cause.
+#[tokio::test]
+async fn a_port_with_tls_is_told_from_one_without() {
+    let ours = Authority::new();
+    let servers = ours.servers(1, "no").await;
+    let server = &servers[0];
+    let to_plain = format!("rediss://localhost:{}", server.port());
+    let secured = Node::url(to_plain).tls(ours.config(false));
+    let plain = Node::url(format!("redis://localhost:{}", server.tls_port()));
+    // One that says nothing, and one that says something else.
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let silent_node = Node::url(format!("rediss://{}", silent.local_addr().expect("bound")));
+    let odd = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let odd_node = Node::url(format!("rediss://{}", odd.local_addr().expect("bound")));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = odd.accept().await {
+            let _ = stream.write_all(b"-ERR unknown command\r\n").await;
+        }
+    });
+    let without = "this port may have no TLS, for which the URL begins with redis://";
+    let with = "this port may expect TLS, for which the URL begins with rediss://";
+    for (node, says) in [
+        (secured, without),
+        (plain, with),
+        (silent_node.tls(ours.config(false)), without),
+        (odd_node.tls(ours.config(false)), without),
+    ] {
+        let connecting = Masters::builder()
+            .nodes([node.clone()])
+            .connect_timeout(Duration::from_secs(1));
+        let error = connecting.connect().await.expect_err("no such port").to_string();
+        assert!(error.contains(says), "{node:?}: {error}");
+    }
+    // A server that is not trusted has TLS.
+    let foreign = Authority::new();
+    let node = Node::url(url(server, "localhost")).tls(foreign.config(false));
+    let error = patient([node])
+        .connect()
+        .await
+        .expect_err("not trusted")
+        .to_string();
+    assert!(
+        error.contains("UnknownIssuer") && !error.contains("this port may"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -76,6 +76,10 @@ impl Address {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
+    pub(crate) fn is_tcp_in_the_clear(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::Tcp(..))
+    }
+
     /// The reason why it is none repeats nothing of the URL.
     fn parse(url: &str) -> Result<Self, &'static str> {
         let Some((scheme, rest)) = url.split_once("://") else {

@@ -166,7 +166,13 @@ impl Server {
         let login = Login::new(self.address.info.redis_settings(), credentials);
         let logging_in = async {
             Ok((
-                log_in(&pipe, &login, &self.connection_name).await?,
+                log_in(
+                    &pipe,
+                    &login,
+                    &self.connection_name,
+                    self.address.is_tcp_in_the_clear(),
+                )
+                .await?,
                 client_id(&pipe).await,
             ))
         };

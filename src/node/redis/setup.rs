@@ -9,12 +9,19 @@ use crate::credentials::Credentials;
 use crate::error::{NodeError, Unfit};
 use crate::protocol::fault::Fault;
 
+const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
+
 /// The user whose password a URL without a user gives.
 const DEFAULT_USER: &str = "default";
 
 /// Logs in, and says by what name `CLIENT LIST` is to show the connection; whether the server speaks RESP3, without which
-/// notices need a connection of their own.
-pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>, connection_name: &str) -> Result<bool, NodeError> {
+/// notices need a connection of their own. `may_need_tls` is for a connection without TLS that could have it.
+pub(super) async fn log_in(
+    pipe: &Pipe,
+    login: &Login<'_>,
+    connection_name: &str,
+    may_need_tls: bool,
+) -> Result<bool, NodeError> {
     let mut needs_auth = login.password.is_some();
     let mut answer = pipe.ask(&login.hello()).await;
     if needs_auth && answer.as_ref().is_err_and(wants_auth_first) {
@@ -24,6 +31,10 @@ pub(super) async fn log_in(pipe: &Pipe, login: &Login<'_>, connection_name: &str
     }
     let resp3 = match answer {
         Err(fault) if speaks_no_resp3(&fault) => false,
+        // A server with TLS takes the first bytes for a broken handshake, and ends the connection or answers with an alert.
+        Err(fault @ Fault::Unknown(_)) if may_need_tls => {
+            return Err(NodeError::Unavailable(format!("{}; {TLS_THERE}", fault.vote())));
+        }
         answer => {
             answer.map_err(|fault| judge(login.without(fault)))?;
             true

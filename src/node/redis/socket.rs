@@ -7,12 +7,26 @@ use redis::ConnectionAddr;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+#[cfg(feature = "rustls")]
+use tokio::time::{Instant, timeout_at};
 
 use super::happy_eyeballs;
 use super::tls::Tls;
 
 /// A peer that has vanished without a word is noticed after this, even when nothing is sent.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// The part of the connect timeout in which a TLS handshake has to be done.
+#[cfg(feature = "rustls")]
+const HANDSHAKE: f64 = 0.9;
+
+/// A handshake that failed as it does where a server speaks no TLS.
+#[cfg(feature = "rustls")]
+pub(super) fn without_tls(reason: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!(
+        "no TLS handshake ({reason}): this port may have no TLS, for which the URL begins with redis://"
+    ))
+}
 
 /// Anything that bytes flow through.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -28,8 +42,13 @@ pub(super) async fn open(
         (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
+            // Before the whole set-up is over, of which nobody knows how far it got.
+            let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
             let stream = tcp(host, *port, timeout).await?;
-            Ok(Box::new(tls.handshake(host, stream).await?))
+            let shaken = timeout_at(end, tls.handshake(host, stream)).await;
+            Ok(Box::new(
+                shaken.unwrap_or_else(|_| Err(without_tls("no answer")))?,
+            ))
         }
         #[cfg(unix)]
         (ConnectionAddr::Unix(path), None) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),

@@ -89,8 +89,9 @@ mod with_rustls {
     use tokio_rustls::rustls::crypto::CryptoProvider;
     use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+    use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+    use super::super::socket::without_tls;
     use super::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
     use crate::error::InvalidInput;
     use crate::events::log;
@@ -132,10 +133,24 @@ mod with_rustls {
         ) -> io::Result<TlsStream<TcpStream>> {
             let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
             let connector = TlsConnector::from(Arc::clone(&self.config));
-            let stream = connector.connect(name, stream).await?;
+            let stream = connector.connect(name, stream).await.map_err(explained)?;
             let kind = stream.get_ref().1.handshake_kind();
             log::tls_established(host, &kind);
             Ok(stream)
+        }
+    }
+
+    /// Tells a server that speaks no TLS from one that is not trusted, or does not trust.
+    fn explained(error: io::Error) -> io::Error {
+        let reason = error.get_ref().and_then(|error| error.downcast_ref());
+        let is_ended = matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+        );
+        match reason {
+            Some(Error::InvalidMessage(_)) => without_tls("the answer is not TLS"),
+            _ if is_ended => without_tls(error),
+            _ => error,
         }
     }
 
