@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::Handle;
 
 use crate::client_label::ClientLabel;
 use crate::config::{Config, Quarantine};
-use crate::error::{ConnectError, InvalidInput, NodeError};
-use crate::events::METERED;
+use crate::connecting::until_connected;
+use crate::error::{ConnectError, InvalidInput};
+use crate::events::{METERED, log};
 use crate::hold::client::Client;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::namespace::Namespace;
-use crate::node::{Address, Endpoint, POOL, Reached, Server, Slot, Tls, TlsFiles};
+use crate::node::{Address, Endpoint, POOL, Server, Tls, TlsFiles};
 use crate::node_options::Node;
 use crate::policy::Policy;
 use crate::round::pool::Pool;
@@ -79,8 +80,8 @@ impl MastersBuilder {
     /// The longest lease that a lock may set; the builder's lease by default.
     ///
     /// More than 30 s, here or as the lease, is agreed upon by all clients of these masters first: it is
-    /// stored on every master, for which all of them must be connected at once. Where they are,
-    /// [`connect`](Self::connect) returns when it is done; until then a lock with such a lease answers
+    /// stored on every master, for which all of them must be connected at once. Where all masters answer in the time that
+    /// [`connect`](Self::connect) gives them, it returns when it is done; until then a lock with such a lease answers
     /// [`LockError::Unchartered`](crate::LockError::Unchartered), or waits. From then on every client waits
     /// out a lease of this length before a master that was started again has a vote.
     ///
@@ -268,9 +269,39 @@ impl MastersBuilder {
         self
     }
 
-    /// Connects to all masters at once, in the background from then on. Succeeds when a majority is
-    /// connected and every other master had its chance, at most the connect timeout; those that
-    /// could not be reached go on being tried.
+    /// Makes [`connect`](Self::connect) refuse a list with any unfit master, and wait the whole connect timeout for each
+    /// master. Off by default: a majority of fit masters is enough.
+    ///
+    /// Even so, a master that is out of reach is no error while a majority is connected.
+    /// [`connect_lazy`](Self::connect_lazy) waits for no master, so the option changes nothing there.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{ConnectError, Masters, Unfit};
+    ///
+    /// cluster.master(2).set_unfit(Some(Unfit::Replica));
+    /// // Two of three will do.
+    /// cluster.connect(Masters::builder()).await?;
+    /// // A deployment check wants to know of the third.
+    /// let refused = cluster.connect(Masters::builder().require_all(true)).await;
+    /// assert!(matches!(refused, Err(ConnectError::Unfit { reason: Unfit::Replica, .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn require_all(mut self, require: bool) -> Self {
+        self.config.require_all = require;
+        self
+    }
+
+    /// Connects to all masters at once, and keeps the connections up in the background.
+    ///
+    /// Succeeds with a majority of fit masters. Once these are connected, the other masters have one
+    /// [`node_timeout`](Self::node_timeout) more. A master that is still missing then, or is unfit, costs one warning in the
+    /// log and has no vote; [`Masters::status`] tells why. It is tried again until it can be used.
+    ///
+    /// Freshly started masters have no vote for 31 s ([`Quarantine`]), so the first lock may wait for that long. One line
+    /// in the log (`INFO`) says so, and [`Masters::ready`] waits for the end of it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -284,9 +315,9 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] before anything is touched; [`ConnectError::Unfit`] as soon as a
-    /// server answers that can never be one of these masters; [`ConnectError::TooFew`] with what
-    /// every node said.
+    /// [`ConnectError::Invalid`] for an option, before a master is asked. [`ConnectError::Unfit`] as soon as too many masters
+    /// are unfit for a majority, or one tells that it belongs to a set of another size. [`ConnectError::TooFew`] without a majority
+    /// at the end of the connect timeout, or once every master has answered.
     ///
     /// # Cancel safety
     ///
@@ -298,10 +329,39 @@ impl MastersBuilder {
     pub async fn connect(self) -> Result<Masters, ConnectError> {
         let config = self.config.clone();
         let connection_name = connection_name(self.nodes.len());
-        let servers = self.servers(connection_name).await?;
-        let endpoint = |server| Box::new(server) as Box<dyn Endpoint>;
-        let nodes = servers.into_iter().map(endpoint).collect();
+        let nodes = endpoints(self.servers(connection_name).await?);
         connect(nodes, config, Clock::Host, Chance::from_host()).await
+    }
+
+    /// Checks the options, and returns before a master is asked: the connections come by themselves.
+    ///
+    /// For a service that is to start while its masters are down. Until enough masters are connected, `lock` waits and
+    /// `try_lock` answers [`LockError::Unreachable`](crate::LockError::Unreachable); [`Masters::ready`] waits for them.
+    /// A master that [`connect`](Self::connect) would refuse has no vote, and [`Masters::status`] tells why. Too many unfit
+    /// masters make a lock answer [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    ///
+    /// Certificate files are read here, which blocks for milliseconds.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::{Masters, NodeError};
+    ///
+    /// let masters = Masters::builder()
+    ///     .nodes(["redis://127.0.0.1:7401", "redis://127.0.0.1:7402", "redis://127.0.0.1:7403"])
+    ///     .connect_lazy()?;
+    /// assert_eq!(masters.status().nodes[0].connection, Err(NodeError::Connecting));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`] names the option that cannot be used, or `runtime` outside a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Masters, InvalidInput> {
+        let config = self.config.clone();
+        let connection_name = connection_name(self.nodes.len());
+        let nodes = endpoints(self.servers_now(&connection_name)?);
+        start_lazily(nodes, config, Clock::Host, Chance::from_host())
     }
 
     /// What it takes to connect to each of them, in their order.
@@ -309,12 +369,32 @@ impl MastersBuilder {
         let addresses = self.addresses()?;
         // Before any master is touched, and not within the time that a connection has.
         let shared = if self.shares_tls(&addresses) {
-            Some(Tls::load(self.tls_files).await?)
+            Some(Tls::load(self.tls_files.clone()).await?)
         } else {
             None
         };
+        Ok(self.servers_at(addresses, shared.as_ref(), &connection_name))
+    }
+
+    /// The same at once: certificates are read on this thread.
+    fn servers_now(self, connection_name: &Arc<str>) -> Result<Vec<Server>, InvalidInput> {
+        let addresses = self.addresses()?;
+        let shared = if self.shares_tls(&addresses) {
+            Some(Tls::read(&self.tls_files)?)
+        } else {
+            None
+        };
+        Ok(self.servers_at(addresses, shared.as_ref(), connection_name))
+    }
+
+    fn servers_at(
+        self,
+        addresses: Vec<Address>,
+        shared: Option<&Tls>,
+        connection_name: &Arc<str>,
+    ) -> Vec<Server> {
         let server = |(node, address): (Node, Address)| {
-            let shared = shared.clone().filter(|_| address.is_tls());
+            let shared = shared.filter(|_| address.is_tls()).cloned();
             Server {
                 address,
                 credentials: node.credentials,
@@ -323,10 +403,10 @@ impl MastersBuilder {
                 allow_eviction: self.config.allow_eviction,
                 allow_unknown: self.config.allow_unknown,
                 strict: self.config.strict,
-                connection_name: Arc::clone(&connection_name),
+                connection_name: Arc::clone(connection_name),
             }
         };
-        Ok(self.nodes.into_iter().zip(addresses).map(server).collect())
+        self.nodes.into_iter().zip(addresses).map(server).collect()
     }
 
     /// Where the masters are: all of them, or which of the options cannot be used.
@@ -380,60 +460,47 @@ fn connection_name(masters: usize) -> Arc<str> {
     format!("{POOL}{}:{masters}", Chance::from_host().uuid()).into()
 }
 
-/// Starts a pool and waits until it can be used.
+fn endpoints(servers: Vec<Server>) -> Vec<Box<dyn Endpoint>> {
+    let endpoint = |server| Box::new(server) as Box<dyn Endpoint>;
+    servers.into_iter().map(endpoint).collect()
+}
+
+/// Starts a client, whose connections come by themselves. Needs a tokio runtime.
+fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, chance: Chance) -> Masters {
+    let client = Arc::new(Client::new(Pool::start(nodes, config, clock, chance)));
+    watchdog::start(&client);
+    if METERED {
+        client.keep_published();
+    }
+    Masters { client }
+}
+
+/// The same, refused where there is no runtime.
+pub(crate) fn start_lazily(
+    nodes: Vec<Box<dyn Endpoint>>,
+    config: Config,
+    clock: Clock,
+    chance: Chance,
+) -> Result<Masters, InvalidInput> {
+    if Handle::try_current().is_err() {
+        let allowed = "a call inside of a tokio runtime, which drives the connections";
+        return Err(InvalidInput::new("runtime", "none", allowed));
+    }
+    Ok(start(nodes, config, clock, chance))
+}
+
+/// Starts a client and waits until it can be used.
 pub(crate) async fn connect(
     nodes: Vec<Box<dyn Endpoint>>,
     config: Config,
     clock: Clock,
     chance: Chance,
 ) -> Result<Masters, ConnectError> {
-    let end = Instant::now() + config.connect_timeout;
-    let pool = Pool::start(nodes, config, clock, chance);
-    let mut reached = 0;
-    let mut nodes = Vec::with_capacity(pool.slots.len());
-    for slot in &pool.slots {
-        let error = match first_word(slot, end).await {
-            Ok(()) => {
-                reached += 1;
-                None
-            }
-            Err(NodeError::Unfit(reason)) => {
-                let node = Arc::clone(slot.label());
-                return Err(ConnectError::Unfit { node, reason });
-            }
-            Err(error) => Some(error),
-        };
-        nodes.push((Arc::clone(slot.label()), error));
+    let masters = start(nodes, config, clock, chance);
+    until_connected(&masters.client.pool).await?;
+    let first_lock = masters.status().ready_in(Policy::RedLock);
+    if let Some(remaining) = first_lock.filter(|remaining| !remaining.is_zero()) {
+        log::first_lock_waits(remaining);
     }
-    let needed = Policy::RedLock.needed(nodes.len());
-    if reached < needed {
-        return Err(ConnectError::TooFew {
-            reached,
-            needed,
-            nodes,
-        });
-    }
-    let client = Arc::new(Client::new(pool));
-    watchdog::start(&client);
-    if METERED {
-        client.keep_published();
-    }
-    Ok(Masters { client })
-}
-
-/// How the first attempt to connect to a master ended, if it did before `end`.
-async fn first_word(slot: &Slot, end: Instant) -> Result<(), NodeError> {
-    let mut status = slot.watch();
-    let heard = timeout_at(
-        end,
-        status.wait_for(|status| !matches!(status, Reached::Connecting)),
-    )
-    .await;
-    match heard {
-        Ok(Ok(status)) => match &*status {
-            Reached::Down(error) => Err(error.clone()),
-            Reached::Up | Reached::Connecting => Ok(()),
-        },
-        _ => Err(NodeError::Unavailable("no answer yet".into())),
-    }
+    Ok(masters)
 }

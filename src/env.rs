@@ -37,7 +37,8 @@ impl Masters {
     /// - `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_NODE_TIMEOUT`,
     ///   `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
     ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
-    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE` and `MULTILOCK_STRICT` (`true` or `false`).
+    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and `MULTILOCK_STRICT`
+    ///   (`true` or `false`).
     ///
     /// ```no_run
     /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -239,6 +240,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         let unknown = &mut config.allow_unknown;
         self.switch("MULTILOCK_ALLOW_UNKNOWN_EVICTION", &mut unknown.eviction)?;
         self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut unknown.role)?;
+        self.switch("MULTILOCK_REQUIRE_ALL", &mut config.require_all)?;
         self.switch("MULTILOCK_STRICT", &mut config.strict)?;
         Ok(())
     }

@@ -10,6 +10,7 @@ mod charter;
 mod client_label;
 mod closing;
 mod config;
+mod connecting;
 mod credentials;
 mod env;
 mod error;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::error::LockError;
 use crate::hold::client::Client;
+use crate::policy::Policy;
 use crate::status::Status;
 
 /// N independent Redis masters, their connections and their background work.
@@ -99,6 +101,49 @@ impl Masters {
     /// ```
     pub fn watch_status(&self) -> watch::Receiver<Status> {
         self.client.watch_status()
+    }
+
+    /// Waits until a lock under this policy can be granted: enough masters are connected and fit, and their quarantine is
+    /// over. It waits for as long as that takes; [`Status::ready_in`] estimates it. It asks no master.
+    ///
+    /// For the start of a service: after [`connect_lazy`](crate::MastersBuilder::connect_lazy), beside masters that were started
+    /// just now, and before a policy that needs more masters than a majority.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::sim::{Cluster, Keep};
+    /// use multilock::{Masters, Policy};
+    ///
+    /// let cluster = Cluster::new(3);
+    /// cluster.iter().for_each(|master| master.restart(Keep::Nothing));
+    /// let masters = cluster.connect_lazy(Masters::builder())?;
+    /// masters.ready(Policy::RedLock).await?;
+    /// // About 31 s later.
+    /// masters.red_lock("a").try_lock().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Invalid`] for a policy that these masters do not allow; [`LockError::Closed`] once the masters are closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left behind: it may be dropped at any time, and called again.
+    pub async fn ready(&self, policy: Policy) -> Result<(), LockError> {
+        policy.checked(self.len())?;
+        let mut status = self.watch_status();
+        let ready = status.wait_for(|status| status.closed || status.is_ready(policy));
+        tokio::select! {
+            biased;
+            // Nobody tells the status any more once the runtime of the connections has ended.
+            () = self.client.pool.closing.cancelled() => Err(LockError::Closed),
+            ready = ready => match ready {
+                Ok(status) if !status.closed => Ok(()),
+                _ => Err(LockError::Closed),
+            },
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::select_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
@@ -165,7 +166,8 @@ impl LockSet {
     /// # Errors
     ///
     /// As [`MultiLock::lock`], with which lock it was: for [`LockError::TimedOut`] the one that would have been in the way
-    /// for longest. [`LockError::Invalid`] as for [`try_lock`](Self::try_lock).
+    /// for longest. [`LockError::Invalid`] as for [`try_lock`](Self::try_lock), also while it waits: a master that two of
+    /// them share may be connected later.
     ///
     /// # Cancel safety
     ///
@@ -180,10 +182,8 @@ impl LockSet {
         let mut last = None;
         let acquired = match self.wait {
             Some(Duration::ZERO) => once(&terms, &mut last).await,
-            Some(wait) => timeout_at(begun + wait, contend_for_all(&terms, &mut last))
-                .await
-                .ok(),
-            None => Some(contend_for_all(&terms, &mut last).await),
+            Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
+            None => Some(contend(&terms, &mut last).await),
         };
         let acquired = acquired.unwrap_or_else(|| {
             let (index, last) = last.unzip();
@@ -250,11 +250,10 @@ impl LockSet {
         }
         let mut all: Vec<Terms> = Vec::with_capacity(self.locks.len());
         for (index, lock) in self.locks.iter().enumerate() {
-            let terms = lock.terms_in_a_set(self.owner.as_ref()).map_err(of_lock(index))?;
-            for (other, before) in all.iter().enumerate() {
-                apart(before, other, &terms).map_err(|invalid| of_lock(index)(invalid.into()))?;
-            }
-            all.push(terms);
+            all.push(lock.terms_in_a_set(self.owner.as_ref()).map_err(of_lock(index))?);
+        }
+        if let Some((index, invalid)) = conflict(&all) {
+            return Err(of_lock(index)(invalid.into()));
         }
         Ok(all)
     }
@@ -279,18 +278,64 @@ fn ended(
     }
 }
 
-/// Whether two of them can be held at once: they want different names, or ask different servers.
-fn apart(before: &Terms, index: usize, terms: &Terms) -> Result<(), InvalidInput> {
-    match terms.names.shared_with(&before.names) {
-        Some(name) if before.client.pool.shares_a_server(&terms.client.pool) => {
-            let allowed = format!(
-                "names that lock {} of the set does not want on the same masters",
-                index + 1
-            );
-            Err(InvalidInput::new("names", name, allowed))
+/// The first lock that cannot be held together with an earlier one: they want the same name of the same server.
+fn conflict(all: &[Terms]) -> Option<Part<InvalidInput>> {
+    for (index, terms) in all.iter().enumerate() {
+        for (other, before) in all[..index].iter().enumerate() {
+            let shared = terms.names.shared_with(&before.names);
+            if let Some(name) = shared.filter(|_| before.client.pool.shares_a_server(&terms.client.pool)) {
+                let allowed = format!(
+                    "names that lock {} of the set does not want on the same masters",
+                    other + 1
+                );
+                return Some((index, InvalidInput::new("names", name, allowed)));
+            }
         }
-        _ => Ok(()),
     }
+    None
+}
+
+/// Waits until all of them are granted, unless two of them turn out to stand in each other's way.
+async fn contend(
+    all: &[Terms],
+    last: &mut Option<Part<LockError>>,
+) -> Result<Vec<OwnedEntry>, Part<LockError>> {
+    tokio::select! {
+        biased;
+        (index, invalid) = overlap(all) => Err((index, invalid.into())),
+        acquired = contend_for_all(all, last) => acquired,
+    }
+}
+
+/// Resolves once two of them are known to want one name on one server. Which server a master is, is known once it is
+/// connected.
+async fn overlap(all: &[Terms]) -> Part<InvalidInput> {
+    if !share_a_name(all) {
+        return std::future::pending().await;
+    }
+    let mut watched: Vec<_> = Vec::new();
+    for terms in all {
+        watched.extend(terms.client.pool.slots.iter().map(|slot| slot.watch()));
+    }
+    loop {
+        if let Some(found) = conflict(all) {
+            return found;
+        }
+        let changes = watched.iter_mut().map(|status| Box::pin(status.changed()));
+        if select_all(changes).await.0.is_err() {
+            // Their client ends.
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Whether two of them want the same name by different clients, which may or may not have a server in common.
+fn share_a_name(all: &[Terms]) -> bool {
+    let share = |one: &Terms, other: &Terms| {
+        one.client.id != other.client.id && one.names.shared_with(&other.names).is_some()
+    };
+    let mut numbered = all.iter().enumerate();
+    numbered.any(|(index, terms)| all[..index].iter().any(|before| share(before, terms)))
 }
 
 /// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.

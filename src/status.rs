@@ -92,14 +92,44 @@ impl Status {
     /// # }
     /// ```
     pub fn is_ready(&self, policy: Policy) -> bool {
-        let Ok(needed) = policy.checked(self.nodes.len()) else {
-            return false;
-        };
-        let remembers = |node: &&NodeStatus| node.quarantine().is_zero();
+        self.ready_in(policy) == Some(Duration::ZERO)
+    }
+
+    /// Time until a lock under this policy can be granted, as far as is known: zero where it can be now, else until the
+    /// quarantine of enough masters has ended. `None` where too few masters are connected and answer, or the client is
+    /// closed, or these masters do not allow the policy.
+    ///
+    /// [`Masters::ready`](crate::Masters::ready) waits for it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Policy;
+    /// use multilock::sim::Keep;
+    ///
+    /// cluster.iter().for_each(|master| master.restart(Keep::Data));
+    /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// let first_lock = masters.status().ready_in(Policy::RedLock).expect("all are connected");
+    /// assert!((29..31).contains(&first_lock.as_secs()), "{first_lock:?}");
+    /// # Ok(()) }
+    /// ```
+    pub fn ready_in(&self, policy: Policy) -> Option<Duration> {
+        let needed = policy.checked(self.nodes.len()).ok().filter(|_| !self.closed)?;
+        let ends = self.nodes.iter().map(NodeStatus::quarantine);
+        let moments = std::iter::once(Duration::ZERO).chain(ends);
+        moments
+            .filter(|after| self.counted(*after, needed) >= needed)
+            .min()
+    }
+
+    /// How many masters count towards so many grants once this much time has passed.
+    fn counted(&self, after: Duration, needed: usize) -> usize {
+        let remembers = |node: &&NodeStatus| node.quarantine() <= after;
         let forgetful = self.nodes.iter().filter(|node| !remembers(node)).count();
         let all_count = forgetful <= forgetful_allowed(needed, self.nodes.len());
         let asked = self.nodes.iter().filter(|node| node.is_there());
-        !self.closed && asked.filter(|node| all_count || remembers(node)).count() >= needed
+        asked.filter(|node| all_count || remembers(node)).count()
     }
 
     /// Whether it tells anything else than `before` that somebody may want to act upon.

@@ -23,7 +23,7 @@ const LAYERS: [&[&str]; 20] = [
     &["round"],
     &["queue"],
     &["hold"],
-    &["owner", "inspect", "force", "masters", "closing"],
+    &["owner", "inspect", "force", "masters", "closing", "connecting"],
     &["mode", "owned_entry"],
     &["guard", "node_options", "builder", "env"],
     &["charter", "examine"],

@@ -30,6 +30,7 @@ fn variables_become_options() {
         ("MULTILOCK_ALLOW_EVICTION", "true"),
         ("MULTILOCK_ALLOW_UNKNOWN_EVICTION", "true"),
         ("MULTILOCK_ALLOW_UNKNOWN_ROLE", "true"),
+        ("MULTILOCK_REQUIRE_ALL", "true"),
     ])
     .expect("all valid");
     assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
@@ -38,6 +39,7 @@ fn variables_become_options() {
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
     let config = builder.config;
     assert!(config.allow_eviction && config.allow_unknown.eviction && config.allow_unknown.role);
+    assert!(config.require_all);
 }
 
 proptest! {
@@ -145,6 +147,10 @@ fn bad_variables_are_named() {
         (
             vec![one, ("MULTILOCK_DRIFT_FACTOR", "1 %")],
             "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01",
+        ),
+        (
+            vec![one, ("MULTILOCK_REQUIRE_ALL", "yes")],
+            "MULTILOCK_REQUIRE_ALL: \"yes\" is not allowed; allowed: true or false",
         ),
         (
             vec![one, (NODE_LABELS, "eu-1,eu-2")],

@@ -95,6 +95,9 @@ pub enum NodeError {
     /// It could not be reached, or is not ready (yet).
     #[error("{0}")]
     Unavailable(String),
+    /// The first attempt to connect is still under way.
+    #[error("not connected yet")]
+    Connecting,
 }
 
 impl NodeError {
@@ -102,7 +105,9 @@ impl NodeError {
     /// moment while it is failed over, and two addresses lead to one while they change places.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Unfit(Unfit::Replica | Unfit::SameServer { .. }) => true,
+            Self::Unavailable(_)
+            | Self::Connecting
+            | Self::Unfit(Unfit::Replica | Unfit::SameServer { .. }) => true,
             Self::Unfit(_) => false,
         }
     }
@@ -120,7 +125,7 @@ impl NodeError {
 ///     Err(ConnectError::Invalid(invalid)) => eprintln!("{}: {}", invalid.field, invalid.allowed),
 ///     Err(ConnectError::Unfit { node, reason: Unfit::Replica }) => eprintln!("{node}: list its master"),
 ///     Err(ConnectError::Unfit { node, reason }) => eprintln!("{node}: {reason}"),
-///     // Worth trying again: fewer than a majority could be reached.
+///     // Worth trying again: fewer than a majority were connected.
 ///     Err(ConnectError::TooFew { nodes, .. }) => {
 ///         for (node, error) in nodes {
 ///             if let Some(NodeError::Unavailable(why)) = error {
@@ -138,16 +143,17 @@ pub enum ConnectError {
     /// An option is out of its range. No master was touched.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// A server answered that can never be one of these masters.
+    /// Too many masters are unfit for a majority of fit ones; with [`require_all`](crate::MastersBuilder::require_all), any
+    /// master is.
     #[error("{node} cannot be used: {reason}")]
     Unfit {
-        /// The node's address.
+        /// The address of the unfit master, or of the first one of several.
         node: Arc<str>,
         /// What is wrong with it.
         reason: Unfit,
     },
-    /// Fewer than a majority could be reached.
-    #[error("only {reached} of {} masters could be reached, {needed} are needed (see FAQ: too few): {}", .nodes.len(), NodeReport(.nodes))]
+    /// Fewer than a majority of the masters are connected. The other masters are out of reach, or unfit.
+    #[error("only {reached} of {} masters can be used, {needed} are needed (see FAQ: too few): {}", .nodes.len(), NodeReport(.nodes))]
     TooFew {
         /// Masters that are connected.
         reached: usize,

@@ -11,6 +11,11 @@ use crate::time::rounded::Rounded;
 use crate::token::FencingToken;
 use crate::votes::Votes;
 
+pub(crate) fn first_lock_waits(remaining: Duration) {
+    let remaining = Rounded(remaining);
+    tracing::info!(target: TARGET, %remaining, "no lock is granted yet: too many masters were started not long ago and may have lost locks; Masters::ready waits for their votes");
+}
+
 pub(crate) fn round_lost(names: &Names, error: &dyn Display) {
     tracing::debug!(target: TARGET, %names, %error, "round lost");
 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::handles::{Counter, Gauge, Histogram, Shared, counter, gauge, histogram};
 use super::kinds::{Op, VoteKind};
 use super::{METERED, TARGET};
+use crate::error::NodeError;
 use crate::time::rounded::Rounded;
 
 /// One master, by its label.
@@ -84,9 +85,15 @@ impl NodeEvents {
     }
 
     /// There is no connection any more; with the reason, where that is new.
-    pub(crate) fn disconnected(&self, news: Option<&str>) {
-        if let Some(reason) = news {
-            tracing::warn!(target: TARGET, node = %self.label, %reason, "master out of reach");
+    pub(crate) fn disconnected(&self, news: Option<&NodeError>) {
+        match news {
+            Some(NodeError::Unfit(reason)) => {
+                tracing::warn!(target: TARGET, node = %self.label, %reason, "master is unfit and has no vote");
+            }
+            Some(reason) => {
+                tracing::warn!(target: TARGET, node = %self.label, %reason, "master out of reach");
+            }
+            None => {}
         }
         self.meters.up.set(0.0);
         self.meters.quarantine.set(0.0);

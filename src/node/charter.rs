@@ -14,14 +14,17 @@ use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reply::parse_agreed;
 use crate::time::backoff::{LONGEST_DELAY, delays};
+use crate::time::rounded::Rounded;
 
 impl Keeper {
     /// Tells the master what clients have agreed upon, before the first question there, and looks whether
-    /// it belongs to the set. Where the answer is late, the questions come behind on the same connection
-    /// all the same.
+    /// it belongs to the set. A master that does not answer within the connect timeout is not used: it may belong to
+    /// another set.
     pub(super) async fn join(&self, link: &Arc<Link>) -> Result<(), NodeError> {
-        let end = Instant::now() + self.context.connect_timeout;
-        let _ = timeout_at(end, self.agree(link, false)).await;
+        let within = self.context.connect_timeout;
+        let end = Instant::now() + within;
+        let agreed = timeout_at(end, self.agree(link, false)).await;
+        agreed.map_err(|_| NodeError::Unavailable(format!("no answer within {}", Rounded(within))))?;
         loop {
             let mut news = pin!(self.context.membership.news());
             news.as_mut().enable();

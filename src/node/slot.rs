@@ -50,7 +50,7 @@ impl Slot {
         let events = Arc::new(events);
         Self {
             node,
-            link: Mutex::new(Err(Fault::NotSent("connecting".into()))),
+            link: Mutex::new(Err(Fault::NotSent(NodeError::Connecting.to_string().into()))),
             status: watch::Sender::new(Reached::Connecting),
             deferrals: Arc::new(Deferrals::new(Arc::clone(relieved), Arc::clone(&events))),
             strays: Mutex::default(),
@@ -166,12 +166,13 @@ impl Slot {
             Fault::Unfit(Arc::clone(&reason))
         };
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
-        let news = match &*self.status.borrow() {
+        let is_new = match &*self.status.borrow() {
             Reached::Down(before) => *before != error,
             _ => true,
         };
+        let news = is_new.then(|| error.clone());
         self.status.send_replace(Reached::Down(error));
-        self.events.disconnected(news.then_some(&reason));
+        self.events.disconnected(news.as_ref());
     }
 
     /// What is known of the master now.
@@ -180,7 +181,7 @@ impl Slot {
             Ok(link) => Ok(link.status(clock)),
             Err(_) => Err(match &*self.status.borrow() {
                 Reached::Down(error) => error.clone(),
-                Reached::Connecting | Reached::Up => NodeError::Unavailable("connecting".into()),
+                Reached::Connecting | Reached::Up => NodeError::Connecting,
             }),
         };
         NodeStatus {

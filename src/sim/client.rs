@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::network::Network;
+use crate::time::random::Chance;
 
 /// A client: which masters it lists, how far from each, what its wall clock shows, and where its chance
 /// comes from.
@@ -85,6 +86,11 @@ impl Client {
     pub fn masters(mut self, nodes: &[usize]) -> Self {
         self.masters = Some(nodes.to_vec());
         self
+    }
+
+    /// What it draws from.
+    pub(super) fn chance(&self) -> Chance {
+        self.seed.map_or_else(Chance::from_host, Chance::from_seed)
     }
 
     /// Sets its wall clock ahead of the masters'.

@@ -38,7 +38,8 @@ pub use network::{Direction, Network};
 pub use observer::{Call, Fate};
 
 use crate::builder::{self, MastersBuilder};
-use crate::error::ConnectError;
+use crate::config::Config;
+use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
 use crate::node::Endpoint;
 use crate::time::clock::Clock;
@@ -205,6 +206,47 @@ impl Cluster {
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
         let config = builder.into_config();
+        let nodes = self.nodes(client, &config)?;
+        builder::connect(nodes, config, self.clock(client), client.chance()).await
+    }
+
+    /// Makes a client whose connections come by themselves, as [`MastersBuilder::connect_lazy`] does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    /// use multilock::sim::{Cluster, Keep};
+    /// use std::time::Duration;
+    ///
+    /// let cluster = Cluster::new(3);
+    /// cluster.iter().for_each(|master| master.crash());
+    /// // The service starts, and its first job waits for the masters.
+    /// let masters = cluster.connect_lazy(Masters::builder())?;
+    /// let job = tokio::spawn(async move { masters.red_lock("a").lock().await.map(drop) });
+    /// tokio::time::sleep(Duration::from_secs(60)).await;
+    /// cluster.iter().for_each(|master| master.restart(Keep::Data));
+    /// job.await??;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`MastersBuilder::connect_lazy`].
+    pub fn connect_lazy(&self, builder: MastersBuilder) -> Result<Masters, InvalidInput> {
+        let (client, config) = (Client::new(), builder.into_config());
+        let nodes = self.nodes(&client, &config)?;
+        builder::start_lazily(nodes, config, self.clock(&client), client.chance())
+    }
+
+    /// The wall clock of a client.
+    fn clock(&self, client: &Client) -> Clock {
+        let wall_us = self.masters.first().map_or(0, Master::wall_us);
+        Clock::tokio(client.skew.apply(wall_us))
+    }
+
+    /// The masters that a client lists, as seen by that client.
+    fn nodes(&self, client: &Client, config: &Config) -> Result<Vec<Box<dyn Endpoint>>, InvalidInput> {
         let all: Vec<_> = (0..self.masters.len()).collect();
         let listed = client.masters.as_ref().unwrap_or(&all);
         config.check(listed.len())?;
@@ -216,9 +258,6 @@ impl Cluster {
                 Box::new(master) as Box<dyn Endpoint>
             })
             .collect();
-        let wall_us = self.masters.first().map_or(0, Master::wall_us);
-        let clock = Clock::tokio(client.skew.apply(wall_us));
-        let chance = client.seed.map_or_else(Chance::from_host, Chance::from_seed);
-        builder::connect(nodes, config, clock, chance).await
+        Ok(nodes)
     }
 }

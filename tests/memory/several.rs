@@ -427,3 +427,33 @@ async fn what_cannot_be_is_told_before_anybody_is_asked() {
     let guard = one().and(here.red_lock("c")).lock().await.expect("free");
     assert_eq!(guard.unlock().await, Ok(vec![Unlocked::Released; 2]));
 }
+
+/// Which servers two clients have in common is known once these are connected.
+#[tokio::test(start_paused = true)]
+async fn two_that_share_a_server_are_told_as_soon_as_it_is_connected() {
+    let cluster = Cluster::new(3);
+    cluster.iter().for_each(Master::crash);
+    let lazy = || {
+        cluster
+            .connect_lazy(Masters::builder())
+            .expect("the options are fine")
+    };
+    let (here, there) = (lazy(), lazy());
+    let set = here
+        .red_lock("a")
+        .and(there.red_lock("b"))
+        .and(there.red_lock("a"));
+    let waiting = tokio::spawn(async move { set.lock().await.map(drop) });
+    sleep(ms(10_000)).await;
+    assert!(!waiting.is_finished(), "nobody knows it yet");
+    cluster
+        .iter()
+        .for_each(|master| master.restart(multilock::sim::Keep::Data));
+    let told = timeout(ms(5000), waiting).await.expect("told").expect("no panic");
+    let LockSetError { index, error, .. } = told.expect_err("it waits for itself");
+    assert_eq!(index, 2);
+    assert!(
+        matches!(&error, LockError::Invalid(invalid) if invalid.field == "names"),
+        "{error}"
+    );
+}

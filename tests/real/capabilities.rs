@@ -34,7 +34,8 @@ impl Met {
     }
 
     async fn refusal(&self, builder: MastersBuilder) -> (Unfit, String) {
-        let error = builder.connect().await.expect_err("must be refused");
+        let error = builder.require_all(true).connect().await;
+        let error = error.expect_err("must be refused");
         let text = error.to_string();
         match error {
             ConnectError::Unfit { node, reason, .. } => {

@@ -64,6 +64,10 @@ impl fmt::Debug for Tls {
 
 #[cfg(not(feature = "rustls"))]
 impl Tls {
+    pub(crate) fn read(_: &TlsFiles) -> Result<Self, InvalidInput> {
+        unreachable!("no URL asks for TLS without the feature")
+    }
+
     #[allow(clippy::unused_async, reason = "called as the one of the feature is")]
     pub(crate) async fn load(_: TlsFiles) -> Result<Self, InvalidInput> {
         unreachable!("no URL asks for TLS without the feature")
@@ -105,18 +109,22 @@ mod with_rustls {
             Self { config }
         }
 
-        /// With what the files hold, and else with the authorities that the platform trusts. Reading them takes
-        /// milliseconds, which are not the runtime's.
+        /// With what the files hold, and else with the authorities that the platform trusts. Blocks for the
+        /// milliseconds that reading takes.
+        pub(crate) fn read(files: &TlsFiles) -> Result<Self, InvalidInput> {
+            Ok(Self::new(Arc::new(configure(files)?)))
+        }
+
+        /// The same, off the runtime's threads.
         pub(crate) async fn load(files: TlsFiles) -> Result<Self, InvalidInput> {
-            let loaded = spawn_blocking(move || configure(&files)).await;
+            let loaded = spawn_blocking(move || Self::read(&files)).await;
             let refuse = |error| {
                 unusable(
                     format!("loading failed: {error}"),
                     "certificates that can be read",
                 )
             };
-            let config = loaded.unwrap_or_else(|error| Err(refuse(error)))?;
-            Ok(Self::new(Arc::new(config)))
+            loaded.unwrap_or_else(|error| Err(refuse(error)))
         }
 
         /// For one master. Sessions are found by the host's name, under which there may be several at different ports.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Keep, Master, State};
+use crate::error::Unfit;
 use crate::sim::store::Store;
 
 impl Master {
@@ -211,6 +212,27 @@ impl Master {
             executed += requests.len();
         }
         executed
+    }
+
+    /// Refuses new connections as a server that cannot be a master, for this reason, until it is undone by `None`.
+    /// Connections that stand are kept: [`reset_connections`](Self::reset_connections) ends them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{NodeError, Unfit};
+    ///
+    /// // A failover has made it a replica.
+    /// cluster.master(2).set_unfit(Some(Unfit::Replica));
+    /// cluster.master(2).reset_connections();
+    /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// let status = masters.status();
+    /// assert_eq!(status.nodes[2].connection, Err(NodeError::Unfit(Unfit::Replica)));
+    /// # Ok(()) }
+    /// ```
+    pub fn set_unfit(&self, reason: Option<Unfit>) {
+        self.change(|state| state.unfit = reason);
     }
 
     /// Denies `CLIENT KILL`, as an ACL may.

@@ -222,6 +222,9 @@ impl Master {
         if !state.up {
             return Err(NodeError::Unavailable("connection refused".into()));
         }
+        if let Some(reason) = state.unfit.clone() {
+            return Err(reason.into());
+        }
         let identity = Identity {
             run_id: format!("{:08}-{}", self.inner.number, state.runs),
             replication_id: String::new(),

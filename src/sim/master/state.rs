@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Weak;
 
+use crate::error::Unfit;
 use crate::sim::connection::{Ask, Pipe};
 use crate::sim::store::Store;
 use crate::sim::weather::Weather;
@@ -28,6 +29,8 @@ pub(super) struct State {
     pub(super) next_client: i64,
     pub(super) weather: Weather,
     pub(super) error: Option<String>,
+    /// Why it refuses new connections.
+    pub(super) unfit: Option<Unfit>,
     pub(super) lost_replies: usize,
     pub(super) reset_at_next: bool,
     pub(super) notices_lost: bool,

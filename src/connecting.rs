@@ -1,0 +1,103 @@
+//! The wait for the first connections: until a majority of fit masters is there, or cannot be had.
+
+use std::sync::Arc;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{ConnectError, NodeError};
+use crate::node::{Reached, Slot};
+use crate::policy::Policy;
+use crate::round::pool::Pool;
+
+/// Waits until a majority of the masters is connected, and the others have had their chance: one node timeout more, or
+/// the whole connect timeout where the client is to require all of them.
+pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
+    let config = &pool.config;
+    let mut said = FirstWords::new(&pool.slots, config.require_all);
+    let words = pool.slots.iter().enumerate();
+    let mut words: FuturesUnordered<_> = words
+        .map(|(node, slot)| async move { (node, first_word(slot).await) })
+        .collect();
+    let mut end = Instant::now() + config.connect_timeout;
+    while let Ok(Some((node, word))) = timeout_at(end, words.next()).await {
+        said.words[node] = word;
+        if let Some(refusal) = said.refusal() {
+            return Err(refusal);
+        }
+        if said.are_enough() && !config.require_all {
+            // The first time counts: each later moment is later by as much.
+            end = end.min(Instant::now() + config.node_timeout);
+        }
+    }
+    if said.are_enough() {
+        return Ok(());
+    }
+    Err(said.too_few())
+}
+
+/// How the first attempt to connect to a master ends.
+async fn first_word(slot: &Slot) -> Result<(), NodeError> {
+    let mut status = slot.watch();
+    let heard = status
+        .wait_for(|status| !matches!(status, Reached::Connecting))
+        .await;
+    match heard.as_deref() {
+        Ok(Reached::Up) => Ok(()),
+        Ok(Reached::Down(error)) => Err(error.clone()),
+        Ok(Reached::Connecting) | Err(_) => Err(NodeError::Connecting),
+    }
+}
+
+/// How the first attempts to connect have ended so far.
+struct FirstWords<'a> {
+    slots: &'a [Arc<Slot>],
+    words: Vec<Result<(), NodeError>>,
+    needed: usize,
+    /// How many masters may be unfit.
+    spare: usize,
+}
+
+impl<'a> FirstWords<'a> {
+    fn new(slots: &'a [Arc<Slot>], require_all: bool) -> Self {
+        let needed = Policy::RedLock.needed(slots.len());
+        Self {
+            slots,
+            words: vec![Err(NodeError::Connecting); slots.len()],
+            needed,
+            spare: if require_all { 0 } else { slots.len() - needed },
+        }
+    }
+
+    fn reached(&self) -> usize {
+        self.words.iter().filter(|word| word.is_ok()).count()
+    }
+
+    fn are_enough(&self) -> bool {
+        self.reached() >= self.needed
+    }
+
+    /// Why no further answer is worth waiting for: too many masters are unfit. Among these are all masters that tell of
+    /// a set of another size: they are refused where no majority tells this client's number (`node/trust/membership.rs`).
+    fn refusal(&self) -> Option<ConnectError> {
+        let words = self.words.iter().zip(self.slots);
+        let mut unfit = words.filter_map(|(word, slot)| match word {
+            Err(NodeError::Unfit(reason)) => Some((slot, reason)),
+            _ => None,
+        });
+        let (slot, reason) = unfit.next().filter(|_| unfit.count() >= self.spare)?;
+        Some(ConnectError::Unfit {
+            node: Arc::clone(slot.label()),
+            reason: reason.clone(),
+        })
+    }
+
+    fn too_few(self) -> ConnectError {
+        let labels = self.slots.iter().map(|slot| Arc::clone(slot.label()));
+        ConnectError::TooFew {
+            reached: self.reached(),
+            needed: self.needed,
+            nodes: labels.zip(self.words.into_iter().map(Result::err)).collect(),
+        }
+    }
+}
