@@ -208,7 +208,7 @@ pub(crate) struct RunArgs {
 
 /// Show what every master says about names
 ///
-/// Ends with 0, or 69 when too few masters tell.
+/// Shows it however few masters answer. Ends with 0, with 69 when too few masters tell, and with 78 when too many are unfit.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
@@ -224,14 +224,19 @@ pub(crate) struct InspectArgs {
     pub(crate) watch: bool,
 }
 
-/// Tell by the exit code whether all of the names are held: 0 held, 1 one of them is free, 69 unknown
+/// Tell by the exit code whether all of the names are held: 0 held, 1 one of them is free, 69 too few masters tell
+///
+/// Where too few masters tell, what they say goes to stderr.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HeldArgs {
     #[command(flatten)]
     pub(crate) names: Names,
 }
 
-/// Print a line of JSON for each name, and another one whenever something changes
+/// Print a line of JSON for each name, and another one whenever a look finds a change
+///
+/// It looks every 500 ms (--every): a hold that begins and ends between two looks is not seen. It goes on while masters are
+/// out of reach, and ends when nobody reads its output any more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]

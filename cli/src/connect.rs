@@ -3,8 +3,8 @@
 use std::env;
 use std::time::Duration;
 
-use multilock::{ConnectError, Masters, MastersBuilder};
-use tokio::time::{Instant, sleep, sleep_until};
+use multilock::{ConnectError, Masters, MastersBuilder, NodeError, Policy, Status};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::MastersArgs;
 use crate::exit::Failure;
@@ -12,6 +12,9 @@ use crate::say::Voice;
 
 /// Between two attempts to connect, each of which takes its own time, too.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The library's defaults, by which a look at the masters waits, too.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl MastersArgs {
     /// A builder with all that is set: by the environment, and before that by an argument.
@@ -51,6 +54,50 @@ impl MastersArgs {
     }
 }
 
+/// Connects for a look at what masters say, however few of them answer: a majority has the connect timeout, and the other
+/// masters one node timeout more. Each master that has failed by then is no longer waited for.
+pub(crate) async fn connect_for_a_look(args: &MastersArgs) -> Result<Masters, Failure> {
+    let masters = args.builder()?.connect_lazy()?;
+    let mut status = masters.watch_status();
+    let enough = |status: &Status| has_majority(status) || all_have_answered(status);
+    let connect_timeout = args.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
+    let _ = timeout(connect_timeout, status.wait_for(enough)).await;
+    let node_timeout = args.node_timeout.unwrap_or(NODE_TIMEOUT);
+    let _ = timeout(node_timeout, status.wait_for(all_have_answered)).await;
+    Ok(masters)
+}
+
+fn has_majority(status: &Status) -> bool {
+    let connected = status.nodes.iter().filter(|node| node.connection.is_ok());
+    connected.count() >= Policy::RedLock.needed(status.nodes.len())
+}
+
+fn all_have_answered(status: &Status) -> bool {
+    let mut nodes = status.nodes.iter();
+    nodes.all(|node| !matches!(node.connection, Err(NodeError::Connecting)))
+}
+
+/// Whether too many masters are unfit for a majority of fit ones.
+pub(crate) fn are_unfit(masters: &Masters) -> bool {
+    let nodes = masters.status().nodes;
+    let unfit = nodes
+        .iter()
+        .filter(|node| matches!(node.connection, Err(NodeError::Unfit(_))));
+    unfit.count() > nodes.len() - Policy::RedLock.needed(nodes.len())
+}
+
+/// Says which masters have no vote: an unfit one always, as somebody has to change something.
+fn warn_of_missing(masters: &Masters, voice: Voice) {
+    for node in masters.status().nodes {
+        let Err(error) = node.connection else { continue };
+        let message = format!("{} has no vote: {error}", node.node);
+        match error {
+            NodeError::Unfit(_) => voice.warn(message),
+            _ => voice.detail(message),
+        }
+    }
+}
+
 /// How long a connection is waited for, beyond the first attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
@@ -70,7 +117,11 @@ pub(crate) async fn connect(
     loop {
         let error = match builder.clone().connect().await {
             Err(error @ ConnectError::TooFew { .. }) => error,
-            settled => return Ok(settled?),
+            settled => {
+                let masters = settled?;
+                warn_of_missing(&masters, voice);
+                return Ok(masters);
+            }
         };
         let over = match patience {
             Patience::None => true,

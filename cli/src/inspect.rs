@@ -1,20 +1,26 @@
 //! `multilock inspect`, `held` and `watch`: who holds what.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use comfy_table::{Table, presets};
-use multilock::{Inspection, Masters, Policy};
+use multilock::{Inspection, Masters, NodeState, Policy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::args::{HeldArgs, InspectArgs, WatchArgs};
+use crate::connect::are_unfit;
 use crate::exit::{self, Failure};
 use crate::report::{State, as_json, describe, row};
+use crate::say::Voice;
 
 const EVERY: Duration = Duration::from_secs(1);
+/// How often a command that prints nothing looks whether it is still read.
+const LOOK: Duration = Duration::from_millis(250);
 
-pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters) -> Result<u8, Failure> {
+pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     loop {
         let names = look(masters, &args.names, args.policy).await?;
         let text = if args.json {
@@ -28,20 +34,55 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters) -> Result<u8,
             return Ok(0);
         }
         if !args.watch {
-            let is_told = names.iter().all(|name| State::of(name) != State::Unknown);
-            return Ok(if is_told { 0 } else { exit::NO_QUORUM });
+            let mut code = 0;
+            for name in names.iter().filter(|name| State::of(name) == State::Unknown) {
+                voice.warn(too_few(name));
+                code = code_of_unknown(masters);
+            }
+            return Ok(code);
         }
-        sleep(EVERY).await;
+        if !is_read_for(EVERY).await {
+            return Ok(0);
+        }
     }
 }
 
-pub(crate) async fn held(args: &HeldArgs, masters: &Masters) -> Result<u8, Failure> {
+pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     let names = look(masters, &args.names, Policy::RedLock).await?;
     Ok(match State::of_all(&names) {
         State::Held | State::Read | State::Kept => 0,
         State::Free => exit::FREE,
-        State::Unknown => exit::NO_QUORUM,
+        State::Unknown => {
+            for name in &names {
+                voice.warn(format_args!("{}\n{}", too_few(name), table(name).trim_end()));
+            }
+            code_of_unknown(masters)
+        }
     })
+}
+
+/// How many masters have said something, where these are too few to tell who holds.
+fn too_few(name: &Inspection) -> String {
+    let silent = |(_, state): &&(_, NodeState)| matches!(state, NodeState::Silent(_));
+    let (all, silent) = (name.nodes.len(), name.nodes.iter().filter(silent).count());
+    let quarantined = match name.quarantined.len() {
+        0 => String::new(),
+        count => format!(", {count} of them in quarantine"),
+    };
+    format!(
+        "{}: {} of {all} masters answered{quarantined}: too few to tell (`multilock doctor` says what is wrong)",
+        name.name,
+        all - silent
+    )
+}
+
+/// Whether waiting may help, or somebody has to change a configuration.
+fn code_of_unknown(masters: &Masters) -> u8 {
+    if are_unfit(masters) {
+        exit::UNFIT
+    } else {
+        exit::NO_QUORUM
+    }
 }
 
 pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Failure> {
@@ -61,8 +102,37 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
                 }
             }
         }
-        sleep(args.every).await;
+        if !is_read_for(args.every).await {
+            return Ok(0);
+        }
     }
+}
+
+/// Waits for so long; false as soon as nobody reads stdout any more, which a write would tell only at the next change.
+async fn is_read_for(time: Duration) -> bool {
+    let end = Instant::now() + time;
+    loop {
+        if is_closed(&io::stdout()) {
+            return false;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        sleep(left.min(LOOK)).await;
+    }
+}
+
+/// Whether the other end of a pipe, a socket or a terminal is closed.
+fn is_closed(output: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(output, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // One that cannot be polled tells by the next write.
+    poll(&mut polled, Some(&at_once)).is_ok()
+        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// What is told when it changes: not what a renewal moves.

@@ -18,7 +18,7 @@ mod values;
 use std::process::ExitCode;
 
 use crate::args::{Args, Verb};
-use crate::connect::{Patience, connect};
+use crate::connect::{Patience, connect, connect_for_a_look};
 use crate::exit::{End, Failure};
 use crate::say::Voice;
 
@@ -74,15 +74,16 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     if let Verb::Charter(charter) = &args.verb {
         return charter::charter(charter, &args.masters, voice).await;
     }
-    let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
+    if let Verb::ForceRelease(force) = &args.verb {
+        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
+        return force::force_release(force, &masters, voice).await;
+    }
+    let masters = connect_for_a_look(&args.masters).await?;
     match &args.verb {
-        Verb::Inspect(args) => inspect::inspect(args, &masters).await,
-        Verb::Held(args) => inspect::held(args, &masters).await,
+        Verb::Inspect(args) => inspect::inspect(args, &masters, voice).await,
+        Verb::Held(args) => inspect::held(args, &masters, voice).await,
         Verb::Watch(args) => inspect::watch(args, &masters).await,
-        Verb::ForceRelease(args) => force::force_release(args, &masters, voice).await,
-        Verb::Run(_) | Verb::Charter(_) | Verb::Doctor(_) | Verb::Completions(_) | Verb::Man(_) => {
-            unreachable!("these connect in their own way, or not at all")
-        }
+        _ => unreachable!("these connect in their own way, or not at all"),
     }
 }
 

@@ -4,6 +4,7 @@ mod charter;
 mod codes;
 mod crowd;
 mod doctor;
+mod incident;
 mod loss;
 mod names;
 mod operator;

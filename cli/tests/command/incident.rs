@@ -1,0 +1,231 @@
+//! Masters that are out while somebody asks who holds, and a reader that leaves.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use multilock_test_support::{Server, connect, held_everywhere, three};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::stage::{Said, ms, multilock, run, said, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+async fn ask(servers: &[Server], args: &[&str]) -> Said {
+    said(multilock(&urls(servers)).args(args).spawn().expect("the command")).await
+}
+
+/// Two of three are frozen: the third one knows who holds.
+#[tokio::test]
+async fn what_one_master_of_three_says_is_shown() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let holder = guard.holder().to_string();
+    for server in &servers[..2] {
+        server.freeze().await;
+    }
+    let told = ask(&servers, &["inspect", "a"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stdout.contains("a too few masters tell"), "{told:?}");
+    assert_eq!(told.stdout.matches(&holder).count(), 1, "{told:?}");
+    assert_eq!(told.stdout.matches("silent").count(), 2, "{told:?}");
+    let few = "a: 1 of 3 masters answered: too few to tell";
+    assert!(told.stderr.contains(few), "{told:?}");
+    let told = ask(&servers, &["inspect", "a", "--json"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    let json: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(json[0]["state"], "unknown");
+    assert_eq!(json[0]["nodes"][2]["holder"], holder.as_str());
+    let told = ask(&servers, &["held", "a"]).await;
+    assert_eq!((told.code, told.stdout.as_str()), (Some(69), ""), "{told:?}");
+    assert!(
+        told.stderr.contains(few) && told.stderr.contains(&holder),
+        "{told:?}"
+    );
+    // None at all: nothing is known, and that is said.
+    servers[2].freeze().await;
+    let told = ask(&servers, &["inspect", "a"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stderr.contains("a: 0 of 3 masters answered"), "{told:?}");
+    for server in &servers {
+        server.thaw().await;
+    }
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
+}
+
+/// What only a change cures has a code of its own, here too.
+#[tokio::test]
+async fn masters_that_are_unfit_are_told_as_such() {
+    let servers = three(ARGS).await;
+    let evict = async |server: &Server| {
+        let policy = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
+        server.command(&policy).await;
+        server.command(&["CONFIG", "SET", "maxmemory", "100mb"]).await;
+    };
+    evict(&servers[0]).await;
+    // One of three: nothing stands still for it.
+    assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(1));
+    let ended = run(multilock(&urls(&servers)), &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let port = servers[0].port();
+    assert_eq!(
+        ended.stderr.lines().count(),
+        1,
+        "one line, about the unfit one: {ended:?}"
+    );
+    assert!(
+        ended
+            .stderr
+            .contains(&format!("127.0.0.1:{port} has no vote: it evicts keys")),
+        "{ended:?}"
+    );
+    let quiet = run(multilock(&urls(&servers)), &["a", "-q", "--", "true"]).await;
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+    let mut all = multilock(&urls(&servers));
+    all.env("MULTILOCK_REQUIRE_ALL", "true");
+    assert_eq!(run(all, &["a", "--", "true"]).await.code, Some(78));
+    // Two of three.
+    evict(&servers[1]).await;
+    for args in [&["inspect", "a"][..], &["held", "a"], &["run", "a", "--", "true"]] {
+        let told = ask(&servers, args).await;
+        assert_eq!(told.code, Some(78), "{args:?}: {told:?}");
+        let text = format!("{}{}", told.stdout, told.stderr);
+        assert!(text.contains("it evicts keys"), "{args:?}: {told:?}");
+    }
+    // And a list of another length than that of the others.
+    let five = [three(ARGS).await, three(ARGS).await].into_iter().flatten();
+    let five: Vec<Server> = five.take(5).collect();
+    let mut services = multilock(&urls(&five));
+    services.env("MULTILOCK_QUARANTINE", "auto").args(["held", "a"]);
+    said(services.spawn().expect("the command")).await;
+    let mut other = multilock(&urls(&five[..3]));
+    other.env("MULTILOCK_QUARANTINE", "auto").args(["inspect", "a"]);
+    let told = said(other.spawn().expect("the command")).await;
+    assert_eq!(told.code, Some(78), "{told:?}");
+    assert!(
+        told.stdout.contains("it belongs to a set of 5 masters"),
+        "{told:?}"
+    );
+}
+
+fn watch(servers: &[Server], args: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command: Command = multilock(&urls(servers));
+    command.arg("watch").args(args).stdout(Stdio::piped());
+    let mut watching = command.spawn().expect("the command");
+    let lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    (watching, lines)
+}
+
+/// The next lines until one tells of this state.
+async fn until_told(lines: &mut Lines<BufReader<ChildStdout>>, state: &str) -> Value {
+    loop {
+        let line = timeout(ms(20_000), lines.next_line()).await.expect("in time");
+        let line = line.expect("text").expect("it goes on");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        if line["state"] == state {
+            return line;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_started_in_an_incident_goes_on() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let holder = guard.holder().to_string();
+    for server in &servers[..2] {
+        server.freeze().await;
+    }
+    let (mut watching, mut lines) = watch(&servers, &["a", "--every", "50ms"]);
+    let line = until_told(&mut lines, "unknown").await;
+    assert_eq!(line["nodes"][2]["holder"], holder.as_str(), "{line}");
+    for server in &servers {
+        server.thaw().await;
+    }
+    until_told(&mut lines, "held").await;
+    // Once more, while it watches.
+    for server in &servers[1..] {
+        server.freeze().await;
+    }
+    until_told(&mut lines, "unknown").await;
+    for server in &servers {
+        server.thaw().await;
+    }
+    until_told(&mut lines, "held").await;
+    guard.unlock().await.expect("held");
+    until_told(&mut lines, "free").await;
+    watching.kill().await.expect("it runs");
+}
+
+/// As in `multilock watch a | head -1`, where nothing changes any more.
+#[tokio::test]
+async fn a_watch_ends_with_its_reader() {
+    let servers = three(ARGS).await;
+    // However seldom it looks.
+    for every in ["500ms", "1h"] {
+        let (mut watching, mut lines) = watch(&servers, &["a", "--every", every]);
+        until_told(&mut lines, "free").await;
+        drop(lines);
+        let ended = timeout(ms(20_000), watching.wait()).await;
+        let ended = ended.expect("it notices").expect("a status");
+        assert_eq!(ended.code(), Some(0));
+    }
+    // One that is read goes on.
+    let (mut watching, mut lines) = watch(&servers, &["a"]);
+    until_told(&mut lines, "free").await;
+    assert!(timeout(ms(1500), watching.wait()).await.is_err(), "it goes on");
+    watching.kill().await.expect("it runs");
+}
+
+/// The least of three times: another program may be in the way of one.
+async fn least(mut command: impl FnMut() -> Command, code: i32) -> Duration {
+    let mut least = Duration::MAX;
+    for _ in 0..3 {
+        let (mut command, begun) = (command(), Instant::now());
+        let ended = said(command.spawn().expect("the command")).await;
+        least = least.min(begun.elapsed());
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+    }
+    least
+}
+
+/// One of three does not answer: the commands wait for it for a node timeout, and not for the connect timeout.
+#[tokio::test]
+async fn a_frozen_minority_costs_a_node_timeout() {
+    let servers = three(ARGS).await;
+    let command = |args: &'static [&'static str]| {
+        let urls = urls(&servers);
+        move || {
+            let mut command = multilock(&urls);
+            let timeouts = [
+                ("MULTILOCK_NODE_TIMEOUT", "50ms"),
+                ("MULTILOCK_CONNECT_TIMEOUT", "5s"),
+            ];
+            command.envs(timeouts).args(args);
+            command
+        }
+    };
+    let rows: [(&[&str], i32); 3] = [
+        (&["run", "a", "--", "true"], 0),
+        (&["held", "a"], 1),
+        (&["inspect", "a"], 0),
+    ];
+    let mut well = Vec::new();
+    for (args, code) in rows {
+        well.push(least(command(args), code).await);
+    }
+    servers[1].freeze().await;
+    for ((args, code), well) in rows.into_iter().zip(well) {
+        let took = least(command(args), code).await;
+        println!("{}: {took:?}, {well:?} with all well", args[0]);
+        assert!(
+            took < well + ms(500),
+            "{args:?}: {took:?}, {well:?} with all well"
+        );
+    }
+    servers[1].thaw().await;
+}
