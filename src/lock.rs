@@ -420,7 +420,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// [`LockError::TimedOut`], which says what stood in the way; [`LockError::Misconfigured`],
+    /// [`LockError::TimedOut`], which always says what stood in the way; [`LockError::Misconfigured`],
     /// [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
     /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
     ///

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::enter::acquire;
+use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
@@ -82,7 +83,7 @@ impl Options {
         let acquired = acquired.unwrap_or_else(|| {
             Err(LockError::TimedOut {
                 waited: begun.elapsed(),
-                last: last.map(Box::new),
+                last: Some(Box::new(in_the_way(&terms, last.as_deref()))),
             })
         });
         terms.ended(acquired.as_ref());
@@ -187,10 +188,10 @@ impl Options {
 }
 
 /// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
-async fn once(terms: &Terms, last: &mut Option<LockError>) -> Option<Result<OwnedEntry, LockError>> {
+async fn once(terms: &Terms, last: &mut Option<Arc<LockError>>) -> Option<Result<OwnedEntry, LockError>> {
     match acquire(terms).await {
         Err(refusal) if refusal.obstacle != Obstacle::Final => {
-            *last = Some(refusal.error);
+            *last = Some(Arc::new(refusal.error));
             None
         }
         settled => Some(settled.map_err(|refusal| refusal.error)),

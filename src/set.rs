@@ -6,6 +6,7 @@ use futures::future::select_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::several::{Part, contend_for_all, try_all};
 use crate::acquire::terms::Terms;
 use crate::config::in_range;
@@ -68,6 +69,67 @@ pub enum RunSetError<T> {
         /// What became of the locks.
         error: UnlockSetError,
     },
+}
+
+impl LockSetError {
+    /// As [`LockError::is_contended`], of the lock that was refused.
+    pub fn is_contended(&self) -> bool {
+        self.error.is_contended()
+    }
+
+    /// As [`LockError::is_unreachable`], of the lock that was refused.
+    pub fn is_unreachable(&self) -> bool {
+        self.error.is_unreachable()
+    }
+
+    /// As [`LockError::is_permanent`], of the lock that was refused.
+    pub fn is_permanent(&self) -> bool {
+        self.error.is_permanent()
+    }
+
+    /// As [`LockError::retry_after`], of the lock that was refused.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.error.retry_after()
+    }
+
+    /// As [`LockError::holder`], of the lock that was refused.
+    pub fn holder(&self) -> Option<&str> {
+        self.error.holder()
+    }
+}
+
+impl<T> RunSetError<T> {
+    /// As [`LockError::is_contended`], of locks that were not acquired.
+    pub fn is_contended(&self) -> bool {
+        self.refusal().is_some_and(LockSetError::is_contended)
+    }
+
+    /// As [`LockError::is_unreachable`], of locks that were not acquired.
+    pub fn is_unreachable(&self) -> bool {
+        self.refusal().is_some_and(LockSetError::is_unreachable)
+    }
+
+    /// As [`LockError::is_permanent`], of locks that were not acquired.
+    pub fn is_permanent(&self) -> bool {
+        self.refusal().is_some_and(LockSetError::is_permanent)
+    }
+
+    /// As [`LockError::retry_after`], of locks that were not acquired.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.refusal().and_then(LockSetError::retry_after)
+    }
+
+    /// As [`LockError::holder`], of locks that were not acquired.
+    pub fn holder(&self) -> Option<&str> {
+        self.refusal().and_then(LockSetError::holder)
+    }
+
+    fn refusal(&self) -> Option<&LockSetError> {
+        match self {
+            Self::Lock(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl<M: Mode> MultiLock<M> {
@@ -186,12 +248,13 @@ impl LockSet {
             None => Some(contend(&terms, &mut last).await),
         };
         let acquired = acquired.unwrap_or_else(|| {
-            let (index, last) = last.unzip();
+            // Where no round has come to its end, the first lock stands for all.
+            let (index, last) = last.unwrap_or_else(|| (0, in_the_way(&terms[0], None)));
             let error = LockError::TimedOut {
                 waited: begun.elapsed(),
-                last: last.map(Box::new),
+                last: Some(Box::new(last)),
             };
-            Err((index.unwrap_or(0), error))
+            Err((index, error))
         });
         ended(&mut terms, acquired)
     }

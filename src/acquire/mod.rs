@@ -2,6 +2,7 @@
 
 mod attempt;
 pub(crate) mod enter;
+pub(crate) mod in_the_way;
 mod line;
 mod pauses;
 mod proposal;

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::pin::pin;
+use std::sync::Arc;
 
 use tokio::time::{sleep, sleep_until};
 
@@ -23,11 +24,14 @@ use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
 use crate::queue::Given;
 
-/// Waits for this process's turn, and then until the masters grant. What stood in the way last is left
-/// in `last`, for the caller whose patience ends.
+/// Waits for this process's turn, and then until the masters grant. What they have told last is left in `last`, for the
+/// caller whose patience ends; nothing where the waiter stands behind another task, which knows more.
 ///
 /// Dropped at any point, it leaves the line and the queues, and rolls back.
-pub(crate) async fn contend(terms: &Terms, last: &mut Option<LockError>) -> Result<OwnedEntry, LockError> {
+pub(crate) async fn contend(
+    terms: &Terms,
+    last: &mut Option<Arc<LockError>>,
+) -> Result<OwnedEntry, LockError> {
     let mut waiting = Waiting::begin(terms);
     loop {
         // Its turn was taken back where its task was not polled in time.
@@ -51,9 +55,10 @@ pub(crate) async fn contend(terms: &Terms, last: &mut Option<LockError>) -> Resu
             Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
-        waiting.seat.refused();
+        let why = Arc::new(refusal.error.clone());
+        waiting.seat.refused(&why);
         waiting.mind_absence();
-        *last = Some(refusal.error.clone());
+        *last = Some(why);
         after(terms, &mut waiting, &refusal, &asked).await?;
     }
 }
@@ -100,13 +105,14 @@ pub(super) async fn after(
 async fn line_up(
     terms: &Terms,
     waiting: &mut Waiting<'_>,
-    last: &mut Option<LockError>,
+    last: &mut Option<Arc<LockError>>,
 ) -> Result<ControlFlow<OwnedEntry>, LockError> {
     loop {
         let got = match waiting.join_line() {
             InLineAs::Front => return Ok(ControlFlow::Continue(())),
             InLineAs::Beside => Some(Got::Open),
             InLineAs::Behind(place) => {
+                *last = None;
                 waiting.mind_absence();
                 let got = unless_closed(terms, turn(terms, waiting, place)).await?;
                 waiting.place.calls.present();
@@ -134,7 +140,7 @@ async fn line_up(
                 match acquire_as(terms, asker, waiting.clocks.take()).await {
                     Ok(guard) => return Ok(ControlFlow::Break(guard)),
                     Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
-                    Err(refusal) => *last = Some(refusal.error),
+                    Err(refusal) => *last = Some(Arc::new(refusal.error)),
                 }
                 // Whoever stands in front has been told the same, or is about to be.
                 terms.client.lines.refused(&terms.wanted());
@@ -146,7 +152,7 @@ async fn line_up(
         match acquire(terms).await {
             Ok(guard) => return Ok(ControlFlow::Break(guard)),
             Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
-            Err(refusal) => *last = Some(refusal.error),
+            Err(refusal) => *last = Some(Arc::new(refusal.error)),
         }
         unless_closed(terms, sleep(waiting.pauses.next(SPLIT))).await?;
     }

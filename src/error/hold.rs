@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{InvalidInput, LockError, Unchartered};
+use super::{InvalidInput, Unchartered};
 use crate::time::rounded::Rounded;
 use crate::votes::Votes;
 
@@ -36,46 +36,6 @@ pub struct Loss {
     pub cause: LossCause,
     /// What every master answered last.
     pub votes: Votes,
-}
-
-/// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
-/// body returned.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
-/// use multilock::{LossCause, RunError};
-///
-/// let report = masters.red_lock("report");
-/// let job = report.run(async |_guard| {
-///     cluster.iter().for_each(|master| master.freeze());
-///     // The work. It is dropped here when the hold is lost.
-///     std::future::pending::<()>().await;
-/// });
-/// match job.await {
-///     Err(RunError::Lost(loss)) => assert_eq!(loss.cause, LossCause::Expired),
-///     ended => panic!("{ended:?}"),
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError<T> {
-    /// The lock was not acquired; the body did not begin.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The hold was lost and the body was dropped at its next await.
-    #[error(transparent)]
-    Lost(Loss),
-    /// The body came to its end, but the hold had been lost by then or its release is not confirmed.
-    #[error("the body has ended, but {error}")]
-    Unlock {
-        /// What the body returned.
-        output: T,
-        /// What became of the lock.
-        error: UnlockError,
-    },
 }
 
 /// What [`MultiLockGuard::extend`](crate::MultiLockGuard::extend) may answer.

@@ -82,6 +82,31 @@ impl fmt::Display for Awaited<'_> {
 /// assert!(charge(&masters).await?);
 /// # Ok(()) }
 /// ```
+///
+/// Every error is of one of three classes: [`is_contended`](Self::is_contended),
+/// [`is_unreachable`](Self::is_unreachable), [`is_permanent`](Self::is_permanent). A wait that timed out is of the class of
+/// its cause. In a handler of HTTP requests:
+///
+/// ```
+/// use multilock::LockError;
+///
+/// /// The status, and the seconds for the header `Retry-After`.
+/// fn status(error: &LockError) -> (u16, Option<u64>) {
+///     let seconds = error.retry_after().map(|left| left.as_secs() + 1);
+///     if error.is_contended() {
+///         if let Some(holder) = error.holder() {
+///             println!("held by {holder}");
+///         }
+///         (409, seconds) // Another request is at work: a conflict, and no outage.
+///     } else if error.is_unreachable() {
+///         (503, seconds)
+///     } else {
+///         assert!(error.is_permanent());
+///         (500, None)
+///     }
+/// }
+/// assert_eq!(status(&LockError::Closed), (500, None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -152,7 +177,9 @@ pub enum LockError {
     TimedOut {
         /// How long the call waited.
         waited: Duration,
-        /// What stood in the way on the last round that was completed, if one was.
+        /// The cause; there always is one. Behind another task of this process: [`Contended`](Self::Contended) by this client's own
+        /// label while that task holds, else the last refusal of that task. Otherwise the refusal by the last round that was
+        /// completed, or [`Unreachable`](Self::Unreachable) if none was.
         last: Option<Box<LockError>>,
     },
 }
@@ -178,4 +205,67 @@ impl LockError {
             Self::TimedOut { last, .. } => last.as_ref().and_then(|last| last.votes()),
         }
     }
+
+    /// Whether another one holds the names or was in between. Nothing is wrong with the masters; a later call can succeed.
+    pub fn is_contended(&self) -> bool {
+        self.class() == Class::Contended
+    }
+
+    /// Whether the masters could not decide: too few of them answered in time, have a vote, are set up as is needed, or
+    /// have agreed to the lease. A later call can succeed, once they do.
+    pub fn is_unreachable(&self) -> bool {
+        self.class() == Class::Unreachable
+    }
+
+    /// Whether a later call ends in the same way as long as the program does not change: an option is out of its range,
+    /// the owner asks to write what it reads, or the masters were closed.
+    pub fn is_permanent(&self) -> bool {
+        self.class() == Class::Permanent
+    }
+
+    /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if nothing is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.cause() {
+            Self::Contended { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+
+    /// The [`client_label`](crate::MastersBuilder::client_label) of the client that holds, if a master has told it. It is this
+    /// client's own label where a task of this process holds.
+    pub fn holder(&self) -> Option<&str> {
+        match self.cause() {
+            Self::Contended { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The error behind a wait that timed out.
+    fn cause(&self) -> &Self {
+        match self {
+            Self::TimedOut { last: Some(last), .. } => last.cause(),
+            other => other,
+        }
+    }
+
+    fn class(&self) -> Class {
+        match self.cause() {
+            Self::Contended { .. } => Class::Contended,
+            Self::Unreachable { .. }
+            | Self::Unfenced { .. }
+            | Self::Misconfigured { .. }
+            | Self::TooLate { .. }
+            | Self::Unchartered(_)
+            | Self::TimedOut { .. } => Class::Unreachable,
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => Class::Permanent,
+        }
+    }
+}
+
+/// The answer to the question of a caller: now, later, or never?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Contended,
+    Unreachable,
+    Permanent,
 }

@@ -5,6 +5,7 @@ mod hold;
 mod lateness;
 mod lock;
 mod reset;
+mod run;
 #[cfg(test)]
 mod tests;
 mod voteless;
@@ -12,9 +13,10 @@ mod voteless;
 use std::fmt;
 
 pub use self::connect::{ConnectError, NodeError, Unfit};
-pub use self::hold::{ExtendError, Loss, LossCause, Lost, RunError, UnlockError};
+pub use self::hold::{ExtendError, Loss, LossCause, Lost, UnlockError};
 pub use self::lock::{LockError, Unchartered};
 pub use self::reset::{Objection, ResetError};
+pub use self::run::RunError;
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

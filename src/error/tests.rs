@@ -93,6 +93,69 @@ fn a_quarantine_is_told_with_its_cause() {
     assert!(!text.contains("started"), "{text}");
 }
 
+/// One error of each kind, with its class. A new kind has to be added to the list, which the match below is there for.
+#[test]
+fn every_error_is_now_later_or_never() {
+    let (votes, unchartered) = (
+        Votes::default,
+        Unchartered {
+            lease: MS,
+            unconfirmed: Vec::new(),
+        },
+    );
+    let contended = || LockError::Contended {
+        holder: Some("web-1".into()),
+        retry_after: 7 * MS,
+        votes: votes(),
+    };
+    let timed_out = |last: LockError| LockError::TimedOut {
+        waited: MS,
+        last: Some(Box::new(last)),
+    };
+    let all = [
+        contended(),
+        timed_out(contended()),
+        LockError::Unreachable { votes: votes() },
+        LockError::Unfenced { votes: votes() },
+        LockError::Misconfigured { votes: votes() },
+        LockError::TooLate {
+            validity: MS,
+            votes: votes(),
+        },
+        LockError::Unchartered(unchartered),
+        timed_out(LockError::Unreachable { votes: votes() }),
+        LockError::TimedOut {
+            waited: MS,
+            last: None,
+        },
+        LockError::Upgrade { held: "a".into() },
+        LockError::Closed,
+        LockError::Invalid(InvalidInput::new("wait", 1, "more")),
+    ];
+    for error in &all {
+        let class = match error {
+            LockError::Contended { .. } => 0,
+            LockError::Unreachable { .. }
+            | LockError::Unfenced { .. }
+            | LockError::Misconfigured { .. }
+            | LockError::TooLate { .. }
+            | LockError::Unchartered(_)
+            | LockError::TimedOut { last: None, .. } => 1,
+            LockError::TimedOut { last: Some(last), .. } => u8::from(!last.is_contended()),
+            LockError::Upgrade { .. } | LockError::Closed | LockError::Invalid(_) => 2,
+        };
+        let classes = [error.is_contended(), error.is_unreachable(), error.is_permanent()];
+        assert_eq!(classes, [class == 0, class == 1, class == 2], "{error}");
+        let told = (error.holder(), error.retry_after());
+        let expected = if class == 0 {
+            (Some("web-1"), Some(7 * MS))
+        } else {
+            (None, None)
+        };
+        assert_eq!(told, expected, "{error}");
+    }
+}
+
 /// What the message of a refusal calls its entry.
 fn entry_of(message: &str) -> Option<&str> {
     message.split_once("see FAQ: ")?.1.split(')').next()

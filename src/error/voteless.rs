@@ -50,7 +50,7 @@ impl fmt::Display for Voteless<'_> {
             }
             (true, _, None) => f.write_str("too few masters answered"),
             (true, _, Some(_)) => f.write_str("too few masters answered that are not in quarantine"),
-            (false, false, None) => f.write_str("too few masters had a vote"),
+            (false, false, None) => f.write_str("too few masters have answered by now"),
         }
     }
 }

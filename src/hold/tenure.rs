@@ -25,7 +25,7 @@ use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
 use crate::protocol::kind::Kind;
 use crate::protocol::reply::Behind;
-use crate::queue::{LineRef, Successor, Turn, Wanted};
+use crate::queue::{Holding, LineRef, Successor, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::token::{Block, FencingToken};
 use crate::votes::Vote;
@@ -330,6 +330,16 @@ impl Tenure {
     }
 }
 
+impl Holding for Tenure {
+    fn left(&self) -> Duration {
+        self.left()
+    }
+
+    fn votes(&self) -> Vec<Vote> {
+        self.votes()
+    }
+}
+
 impl Hold {
     /// The first hold of a tenure, which nobody has entered yet.
     pub(crate) fn first(tenure: Tenure) -> Self {
@@ -419,6 +429,7 @@ impl Hold {
 
     /// Keeps this process's turn until the tenure ends.
     pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
+        turn.line().held_by(Arc::<Tenure>::downgrade(&self.tenure));
         self.tenure.keep_turn(turn);
     }
 

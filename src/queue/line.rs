@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::ahead::{Ahead, Holding, InFront};
+use crate::error::LockError;
 use crate::names::Names;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::node::waiters::Calls;
@@ -73,6 +75,8 @@ struct Line<T> {
     wanted: Wanted,
     /// Whether its front one has been refused, so that nobody else has to ask.
     is_shut: AtomicBool,
+    /// What those behind are told of the one that has the turn.
+    ahead: Ahead,
     /// Behind the one that has the turn, the next one first.
     behind: Mutex<Behind<T>>,
 }
@@ -192,6 +196,7 @@ impl<T> Lines<T> {
             let line = Arc::new(Line {
                 wanted: wanted.clone(),
                 is_shut: AtomicBool::new(false),
+                ahead: Ahead::default(),
                 behind: Mutex::new(BTreeMap::new()),
             });
             let turn = Turn(at(&line));
@@ -230,6 +235,15 @@ impl<T> Lines<T> {
         }
     }
 
+    /// What is known of the task in front of those who want the same.
+    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront> {
+        let line = self
+            .lines()
+            .get(wanted)
+            .map(|LineByWanted(line)| Arc::clone(line));
+        line.and_then(|line| line.ahead.get())
+    }
+
     fn lines(&self) -> MutexGuard<'_, HashSet<LineByWanted<T>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,6 +256,11 @@ impl<T> Line<T> {
 }
 
 impl<T> LineRef<T> {
+    /// The one that has the turn holds.
+    pub(crate) fn held_by(&self, holding: Weak<dyn Holding>) {
+        self.line.ahead.set(Some(InFront::Holds(holding)));
+    }
+
     /// The next one, to be taken along by the release of these names: one that wants the same, and has a ticket to stand
     /// in their queues with.
     pub(crate) fn next(&self, names: &Names) -> Option<InLine> {
@@ -300,10 +319,11 @@ impl<T> Seat<T> {
         matches!(*self.given(), Some(Given::Turn(_)))
     }
 
-    /// The one that has the turn was refused, so those that come stand behind it.
-    pub(crate) fn refused(&self) {
+    /// The one that has the turn was refused, so those that come stand behind it, and are told why.
+    pub(crate) fn refused(&self, why: &Arc<LockError>) {
         if let Some(Given::Turn(turn)) = &*self.given() {
             turn.0.line.is_shut.store(true, Ordering::Relaxed);
+            turn.0.line.ahead.set(Some(InFront::Refused(Arc::clone(why))));
         }
     }
 
@@ -376,6 +396,7 @@ impl<T> Turn<T> {
         let LineRef { lines, line } = self.0.clone();
         let lines = lines.lines();
         line.is_shut.store(false, Ordering::Relaxed);
+        line.ahead.set(None);
         let mut behind = line.behind();
         let next = behind.pop_first();
         let others = std::mem::take(&mut *behind).into_values();

@@ -12,8 +12,10 @@
 //! Tasks on different terms have lines of their own: one that cannot win, for want of a master or because it wants
 //! more than there is, is in nobody's way who could; and what passes on was granted on the terms of who gets it.
 
+pub(crate) mod ahead;
 pub(crate) mod line;
 pub(crate) mod place;
 pub(crate) mod subscription;
 
+pub(crate) use self::ahead::{Holding, InFront};
 pub(crate) use self::line::{Given, InLine, Joined, LineRef, Lines, Seat, Standing, Successor, Turn, Wanted};

@@ -31,5 +31,6 @@ mod spans;
 mod status;
 mod support;
 mod taking_no_writes;
+mod timing_out;
 mod waiting;
 mod waiting_through;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Cluster, PATIENT, WITHIN, all_executed, connect, held_everywhere, until_free, within};
 use futures::future::join_all;
-use multilock::{LockError, Masters, MultiLock, Policy};
+use multilock::{LockError, Masters, MultiLock, Policy, Vote};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -173,8 +173,9 @@ async fn a_short_wait_ends_in_time_and_says_why() {
                 assert!(votes.granted() == 0 && error.votes() == Some(votes), "{error}");
             }
             // On a busy machine not even one round may have come to its end.
-            None => {}
-            Some(other) => panic!("{other}"),
+            Some(LockError::Unreachable { votes }) if votes.iter().all(|node| node.vote == Vote::Pending) => {
+            }
+            other => panic!("{other:?}"),
         }
     }
     assert!(guard.is_valid());
@@ -207,7 +208,7 @@ async fn a_wait_ends_in_the_middle_of_a_round() {
         .expect_err("one of three");
     let took = begun.elapsed();
     assert!((WAIT..PATIENT).contains(&took), "{took:?}");
-    assert!(matches!(error, LockError::TimedOut { last: None, .. }), "{error}");
+    assert!(error.is_unreachable() && error.votes().is_some(), "{error}");
     for server in &cluster.servers()[..2] {
         server.thaw().await;
     }

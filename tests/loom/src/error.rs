@@ -6,3 +6,7 @@ pub(crate) enum LossCause {
     Expired,
     Closed,
 }
+
+/// Why a lock was refused, which no model looks at.
+#[derive(Debug)]
+pub(crate) struct LockError;

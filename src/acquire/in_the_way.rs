@@ -1,0 +1,60 @@
+//! Why a wait goes on: for the error of one whose time is over, and for the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::acquire::terms::Terms;
+use crate::error::LockError;
+use crate::node::Slot;
+use crate::queue::InFront;
+use crate::round::pool::Pool;
+use crate::votes::Vote;
+
+/// What keeps a waiter waiting: what masters have told it last, else the task of this process in front of it, else masters
+/// that have not answered yet.
+pub(crate) fn in_the_way(terms: &Terms, told: Option<&LockError>) -> LockError {
+    if let Some(told) = told {
+        return told.clone();
+    }
+    match terms.client.lines.in_front(&terms.wanted()) {
+        Some(InFront::Refused(why)) => (*why).clone(),
+        Some(InFront::Holds(hold)) => {
+            let hold = hold.upgrade();
+            let left = hold.as_ref().map_or(Duration::ZERO, |hold| hold.left());
+            let votes = hold.map_or_else(|| unanswered(&terms.client.pool), |hold| hold.votes());
+            of_this_process(terms, left, &votes)
+        }
+        None => LockError::Unreachable {
+            votes: terms.client.pool.evidence(&unanswered(&terms.client.pool)),
+        },
+    }
+}
+
+/// A task of this process holds. Where its hold has just ended, the next one is about to.
+fn of_this_process(terms: &Terms, left: Duration, votes: &[Vote]) -> LockError {
+    let pool = &terms.client.pool;
+    LockError::Contended {
+        holder: Some(Arc::clone(&pool.label)),
+        retry_after: if left.is_zero() {
+            pool.config.node_timeout
+        } else {
+            left
+        },
+        votes: pool.evidence(votes),
+    }
+}
+
+/// What is known of the masters before any of them has answered.
+fn unanswered(pool: &Pool) -> Vec<Vote> {
+    let now = Instant::now();
+    let vote = |slot: &Arc<Slot>| match slot.link() {
+        Err(fault) => fault.vote(),
+        Ok(link) => match link.quarantine(now) {
+            Duration::ZERO => Vote::Pending,
+            remaining => Vote::Quarantined { remaining },
+        },
+    };
+    pool.slots.iter().map(vote).collect()
+}

@@ -1,0 +1,45 @@
+//! What keeps the tasks of a line waiting: what is known of the task in front.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::error::LockError;
+use crate::votes::Vote;
+
+/// What those behind are told of the task in front of their line, when their time is over before their turn comes.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(Mutex<Option<InFront>>);
+
+/// What the task in front has come to.
+#[derive(Clone, Debug)]
+pub(crate) enum InFront {
+    /// It asks the masters, which refused it last for this reason.
+    Refused(Arc<LockError>),
+    /// It holds, or has held until a moment ago.
+    Holds(Weak<dyn Holding>),
+}
+
+/// A hold, as far as those behind it are told of it.
+pub(crate) trait Holding: fmt::Debug + Send + Sync {
+    /// Validity that is left; zero where it has ended.
+    fn left(&self) -> Duration;
+
+    /// What every master answered to it last.
+    fn votes(&self) -> Vec<Vote>;
+}
+
+impl Ahead {
+    pub(super) fn set(&self, in_front: Option<InFront>) {
+        let before = std::mem::replace(
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            in_front,
+        );
+        // What falls may be large.
+        drop(before);
+    }
+
+    pub(super) fn get(&self) -> Option<InFront> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
