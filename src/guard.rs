@@ -21,6 +21,9 @@ use crate::votes::Votes;
 /// A process that is paused *after* it looked at the validity goes on unaware; only a resource that
 /// checks for itself who comes first can catch that.
 ///
+/// A guard has to be bound to a name: `let _ = lock.lock().await?;` drops it at once, and neither the compiler nor clippy
+/// warns. Write `let _guard = …` where nothing is asked of it.
+///
 /// Dropping the guard gives the hold up in the background: the drop does not block and works outside
 /// a runtime, but it does not wait either, so the name may still be held for a moment afterwards.
 /// Call [`unlock`](Self::unlock) to know that it is free, or handed on. If the runtime is gone by then, the lease

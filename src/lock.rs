@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::acquire::enter::acquire;
-use crate::error::{LockError, RunError};
+use crate::error::{LockError, RunError, UnlockError};
 use crate::events::log;
 use crate::force::Forced;
 use crate::guard::MultiLockGuard;
@@ -202,6 +202,9 @@ impl MultiLock {
     /// masters.red_lock("scheduler").lead(async |guard| serve(guard.fencing_token()).await).await
     /// # }
     /// ```
+    ///
+    /// Work that the body has spawned goes on when the term ends, unless it takes the
+    /// [`cancellation_token`](MultiLockGuard::cancellation_token), as at [`run`](Self::run).
     ///
     /// In a task that is spawned the body has to be `async move` and to own what it uses, without references: otherwise the
     /// compiler cannot tell that it may go from thread to thread.
@@ -445,11 +448,30 @@ impl<M: Mode> MultiLock<M> {
     /// # Ok(()) }
     /// ```
     ///
+    /// Work that the body has spawned goes on when the body is dropped: tasks, and closures of `spawn_blocking`. It takes the
+    /// token that tells of the loss.
+    ///
+    /// ```
+    /// # async fn copy_rows() {}
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let import = masters.red_lock("import");
+    /// let copied = import.run(async |guard| {
+    ///     let lost = guard.cancellation_token();
+    ///     tokio::spawn(async move { lost.run_until_cancelled(copy_rows()).await }).await
+    /// });
+    /// assert!(copied.await??.is_some(), "it was cancelled");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The output of a body that came to its end is never lost by the release. A release that too few masters confirm is told by
+    /// the log and by `multilock_unlocks_total`; the masters are told again, and the lease frees the names at the latest.
+    ///
     /// # Errors
     ///
     /// [`RunError::Lock`] when the body never began, as always outside of a tokio runtime, [`RunError::Lost`] when it was dropped,
-    /// [`RunError::Unlock`] with what it returned when it came to its end but the lock did not last
-    /// or its release is not confirmed.
+    /// [`RunError::Overlapped`] with its output when it came to its end but the lock did not last.
     ///
     /// # Cancel safety
     ///
@@ -464,7 +486,11 @@ impl<M: Mode> MultiLock<M> {
         };
         match guard.unlock().await {
             Ok(_) => Ok(output),
-            Err(error) => Err(RunError::Unlock { output, error }),
+            Err(UnlockError::Unconfirmed { free_within, votes }) => {
+                self.options.warn_of_unconfirmed(free_within, &votes);
+                Ok(output)
+            }
+            Err(UnlockError::WasLost { votes }) => Err(RunError::Overlapped { output, votes }),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{InvalidInput, LockError};
-use crate::events::{AcquireTrace, Label};
+use crate::events::{AcquireTrace, Label, log};
 use crate::force::{self, Forced};
 use crate::holder::Holder;
 use crate::inspect::{self, Inspection};
@@ -23,6 +23,7 @@ use crate::owner::Owner;
 use crate::policy::Policy;
 use crate::protocol::kind::Kind;
 use crate::protocol::tally::Obstacle;
+use crate::votes::Votes;
 
 /// Longer than any process waits or holds.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -88,6 +89,11 @@ impl Options {
         });
         terms.ended(acquired.as_ref());
         acquired
+    }
+
+    /// The hold of a body that has ended was released, and too few masters have confirmed it.
+    pub(crate) fn warn_of_unconfirmed(&self, free_within: Duration, votes: &Votes) {
+        log::release_unconfirmed(&self.names, free_within, votes);
     }
 
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {

@@ -1,5 +1,6 @@
 //! Several locks that are taken together: [`LockSet`].
 
+use std::fmt;
 use std::time::Duration;
 
 use futures::future::select_all;
@@ -10,7 +11,7 @@ use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::several::{Part, contend_for_all, try_all};
 use crate::acquire::terms::Terms;
 use crate::config::in_range;
-use crate::error::{InvalidInput, LockError};
+use crate::error::{InvalidInput, LockError, UnlockError};
 use crate::lock::MultiLock;
 use crate::mode::Mode;
 use crate::options::{MAX_WAIT, Options};
@@ -52,7 +53,7 @@ pub struct LockSetError {
 }
 
 /// What [`LockSet::run`] may answer: the fate of the locks, apart from what the body returned.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunSetError<T> {
     /// The locks were not acquired; the body did not begin.
@@ -61,10 +62,11 @@ pub enum RunSetError<T> {
     /// One of the holds was lost, and the body was dropped at its next await.
     #[error(transparent)]
     Lost(SetLoss),
-    /// The body came to its end, but a hold had been lost by then or its release is not confirmed.
-    #[error("the body has ended, but {error}")]
-    Unlock {
-        /// What the body returned.
+    /// The body came to its end, but one of its holds had ended before: another holder may have been at work at the same
+    /// time. The work is done, so a retry does it again.
+    #[error("the body has ended, and another holder may have been at work meanwhile: {error}")]
+    Overlapped {
+        /// The output of the body; see [`into_output`](Self::into_output).
         output: T,
         /// What became of the locks.
         error: UnlockSetError,
@@ -99,6 +101,14 @@ impl LockSetError {
 }
 
 impl<T> RunSetError<T> {
+    /// The output of the body, if it came to its end.
+    pub fn into_output(self) -> Option<T> {
+        match self {
+            Self::Overlapped { output, .. } => Some(output),
+            Self::Lock(_) | Self::Lost(_) => None,
+        }
+    }
+
     /// As [`LockError::is_contended`], of locks that were not acquired.
     pub fn is_contended(&self) -> bool {
         self.refusal().is_some_and(LockSetError::is_contended)
@@ -128,6 +138,20 @@ impl<T> RunSetError<T> {
         match self {
             Self::Lock(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunSetError<T> {
+    /// Without the output, of any type.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),
+            Self::Lost(loss) => f.debug_tuple("Lost").field(loss).finish(),
+            Self::Overlapped { error, .. } => f
+                .debug_struct("Overlapped")
+                .field("error", error)
+                .finish_non_exhaustive(),
         }
     }
 }
@@ -260,7 +284,7 @@ impl LockSet {
     }
 
     /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
-    /// dropped at its next await.
+    /// dropped at its next await. Work that the body has spawned goes on, as with [`MultiLock::run`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -281,8 +305,9 @@ impl LockSet {
     ///
     /// # Errors
     ///
-    /// [`RunSetError::Lock`] when the body never began, [`RunSetError::Lost`] when it was dropped, [`RunSetError::Unlock`] with
-    /// what it returned when it came to its end but one of the locks did not last or its release is not confirmed.
+    /// [`RunSetError::Lock`] when the body never began, [`RunSetError::Lost`] when it was dropped, [`RunSetError::Overlapped`]
+    /// with its output when it came to its end but one of the locks did not last. A release that too few masters confirm is no
+    /// error, as with [`MultiLock::run`].
     ///
     /// # Cancel safety
     ///
@@ -295,10 +320,19 @@ impl LockSet {
             loss = guard.lost() => return Err(RunSetError::Lost(loss)),
             output = body(&guard) => output,
         };
-        match guard.unlock().await {
-            Ok(_) => Ok(output),
-            Err(error) => Err(RunSetError::Unlock { output, error }),
+        let Err(error) = guard.unlock().await else {
+            return Ok(output);
+        };
+        for (lock, outcome) in self.locks.iter().zip(&error.outcomes) {
+            match outcome {
+                Err(UnlockError::Unconfirmed { free_within, votes }) => {
+                    lock.warn_of_unconfirmed(*free_within, votes);
+                }
+                Err(UnlockError::WasLost { .. }) => return Err(RunSetError::Overlapped { output, error }),
+                Ok(_) => {}
+            }
         }
+        Ok(output)
     }
 
     /// The options of all of them, checked. No master has been asked yet.

@@ -1,8 +1,10 @@
 //! Outcomes of a body that runs under a lock.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::{LockError, Loss, UnlockError};
+use super::{LockError, Loss};
+use crate::votes::Votes;
 
 /// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
 /// body returned.
@@ -21,11 +23,16 @@ use super::{LockError, Loss, UnlockError};
 /// });
 /// match job.await {
 ///     Err(RunError::Lost(loss)) => assert_eq!(loss.cause, LossCause::Expired),
-///     ended => panic!("{ended:?}"),
+///     // The body has ended all the same: look at its output before the job is done again.
+///     Err(error) => {
+///         eprintln!("{error}");
+///         println!("output: {:?}", error.into_output());
+///     }
+///     Ok(()) => println!("done"),
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<T> {
     /// The lock was not acquired; the body did not begin.
@@ -34,17 +41,28 @@ pub enum RunError<T> {
     /// The hold was lost and the body was dropped at its next await.
     #[error(transparent)]
     Lost(Loss),
-    /// The body came to its end, but the hold had been lost by then or its release is not confirmed.
-    #[error("the body has ended, but {error}")]
-    Unlock {
-        /// What the body returned.
+    /// The body came to its end, but its hold had ended before: another holder may have been at work at the same time.
+    /// The work is done, so a retry does it again.
+    #[error(
+        "the body has ended, but its hold was lost before that, and another holder may have been at work meanwhile: {votes}"
+    )]
+    Overlapped {
+        /// The output of the body; see [`into_output`](Self::into_output).
         output: T,
-        /// What became of the lock.
-        error: UnlockError,
+        /// What every master answered last.
+        votes: Votes,
     },
 }
 
 impl<T> RunError<T> {
+    /// The output of the body, if it came to its end.
+    pub fn into_output(self) -> Option<T> {
+        match self {
+            Self::Overlapped { output, .. } => Some(output),
+            Self::Lock(_) | Self::Lost(_) => None,
+        }
+    }
+
     /// As [`LockError::is_contended`], of a lock that was not acquired.
     pub fn is_contended(&self) -> bool {
         self.refusal().is_some_and(LockError::is_contended)
@@ -74,6 +92,20 @@ impl<T> RunError<T> {
         match self {
             Self::Lock(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RunError<T> {
+    /// Without the output, of any type.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),
+            Self::Lost(loss) => f.debug_tuple("Lost").field(loss).finish(),
+            Self::Overlapped { votes, .. } => f
+                .debug_struct("Overlapped")
+                .field("votes", votes)
+                .finish_non_exhaustive(),
         }
     }
 }

@@ -61,6 +61,11 @@ pub(crate) fn hold_lost(names: &Names, votes: &Votes) {
     tracing::warn!(target: TARGET, %names, %votes, "hold lost");
 }
 
+pub(crate) fn release_unconfirmed(names: &Names, free_within: Duration, votes: &Votes) {
+    let free_within = Rounded(free_within);
+    tracing::warn!(target: TARGET, %names, %free_within, %votes, "release not confirmed");
+}
+
 pub(crate) fn retaken(names: &Names, node: &str) {
     tracing::debug!(target: TARGET, %names, node, "taking a hold again where it was forgotten");
 }

@@ -1,5 +1,6 @@
 //! What needs no servers: locks on masters in memory, which run the real Lua files, in time that costs nothing.
 
+mod bodies;
 mod cancellation;
 mod chaos_checker;
 mod charter;
@@ -14,6 +15,7 @@ mod fair_lock;
 mod fencing;
 mod handing_on;
 mod jobs;
+mod journal;
 mod late_masters;
 mod late_messages;
 mod log;

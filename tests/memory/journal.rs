@@ -1,0 +1,91 @@
+//! The log lines that a test's thread writes, as a subscriber gets them.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) level: Level,
+    pub(crate) message: String,
+    pub(crate) fields: BTreeMap<&'static str, String>,
+    /// Since the journal was begun, in tokio's time.
+    pub(crate) after: Duration,
+}
+
+/// All lines so far, of the level `INFO` and above.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    lines: Arc<Mutex<Vec<Line>>>,
+    begun: Instant,
+}
+
+struct Fields<'a>(&'a mut BTreeMap<&'static str, String>);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}
+
+impl Journal {
+    /// Begins to take down the lines of this thread.
+    pub(crate) fn begin() -> (Self, DefaultGuard) {
+        // While there is just one subscriber, what another thread meets first is switched off for all by the want of one
+        // there.
+        static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+        LazyLock::force(&OTHER);
+        let journal = Self {
+            lines: Arc::default(),
+            begun: Instant::now(),
+        };
+        let layer = journal.clone().with_filter(LevelFilter::INFO);
+        let installed = tracing::subscriber::set_default(Registry::default().with(layer));
+        (journal, installed)
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        self.lines.lock().expect("no panic").clone()
+    }
+
+    /// Those with this message, of any level.
+    pub(crate) fn of(&self, message: &str) -> Vec<Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.message == message);
+        lines
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.level == Level::WARN);
+        lines
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = BTreeMap::new();
+        event.record(&mut Fields(&mut fields));
+        let line = Line {
+            level: *event.metadata().level(),
+            message: fields.remove("message").unwrap_or_default(),
+            fields,
+            after: self.begun.elapsed(),
+        };
+        self.lines.lock().expect("no panic").push(line);
+    }
+}
