@@ -12,7 +12,7 @@ use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
 use crate::config::in_range;
 use crate::error::{InvalidInput, LockError};
-use crate::events::{AcquireTrace, Label, log};
+use crate::events::{AcquireTrace, Label};
 use crate::force::{self, Forced};
 use crate::holder::Holder;
 use crate::inspect::{self, Inspection};
@@ -93,7 +93,8 @@ impl Options {
 
     /// The hold of a body that has ended was released, and too few masters have confirmed it.
     pub(crate) fn warn_of_unconfirmed(&self, free_within: Duration, votes: &Votes) {
-        log::release_unconfirmed(&self.names, free_within, votes);
+        let bounds = &self.masters.client.pool.bounds;
+        bounds.release_unconfirmed(&self.names, free_within, votes);
     }
 
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {

@@ -4,6 +4,7 @@ mod attempt;
 pub(crate) mod enter;
 pub(crate) mod in_the_way;
 mod line;
+mod patience;
 mod pauses;
 mod proposal;
 mod refusal;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
+use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::terms::Terms;
@@ -53,6 +54,7 @@ pub(crate) async fn contend_for_all(
     last: &mut Option<Part<LockError>>,
 ) -> Result<Vec<OwnedEntry>, Part<LockError>> {
     let mut members: Vec<Member<'_>> = all.iter().map(Member::begin).collect();
+    let mut patience = Patience::of_a_wait_since(Instant::now());
     let mut blocked: Option<Blocked> = None;
     let agreed = agree(&mut members);
     loop {
@@ -78,6 +80,9 @@ pub(crate) async fn contend_for_all(
             Round::Lost(refused) => refused,
         };
         *last = longest(&refused);
+        if let Some((index, error)) = last {
+            patience.mind(members[*index].terms, Some(error));
+        }
         let is_split = refused.iter().any(Option::is_none);
         // The same one, unless it was had this time.
         let still = blocked.filter(|blocked| refused[blocked.by].is_some());

@@ -12,13 +12,14 @@ use tokio::time::{sleep, sleep_until};
 use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::line::{Got, LinePlace};
+use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rest::rest;
 use crate::acquire::terms::Terms;
 use crate::acquire::waiting::{Asked, InLineAs, Waiting};
 use crate::error::LockError;
-use crate::events::{WokenBy, log};
+use crate::events::WokenBy;
 use crate::owned_entry::OwnedEntry;
 use crate::owner::Standing;
 use crate::protocol::tally::Obstacle;
@@ -33,10 +34,11 @@ pub(crate) async fn contend(
     last: &mut Option<Arc<LockError>>,
 ) -> Result<OwnedEntry, LockError> {
     let mut waiting = Waiting::begin(terms);
+    let mut patience = Patience::of_a_wait_since(waiting.since);
     loop {
         // Its turn was taken back where its task was not polled in time.
         if !waiting.seat.has_turn()
-            && let ControlFlow::Break(guard) = line_up(terms, &mut waiting, last).await?
+            && let ControlFlow::Break(guard) = line_up(terms, &mut waiting, &mut patience, last).await?
         {
             return Ok(guard);
         }
@@ -58,6 +60,7 @@ pub(crate) async fn contend(
         let why = Arc::new(refusal.error.clone());
         waiting.seat.refused(&why);
         waiting.mind_absence();
+        patience.mind(terms, Some(&why));
         *last = Some(why);
         after(terms, &mut waiting, &refusal, &asked).await?;
     }
@@ -81,7 +84,8 @@ pub(super) async fn after(
     asked: &Asked,
 ) -> Result<(), LockError> {
     if refusal.obstacle == Obstacle::Unreachable {
-        log::still_waiting(&terms.names, &refusal.error);
+        let bounds = &terms.client.pool.bounds;
+        bounds.still_waiting(&terms.names, &refusal.error);
     }
     waiting.refused(refusal);
     if !asked.stood && waiting.may_stand() {
@@ -105,6 +109,7 @@ pub(super) async fn after(
 async fn line_up(
     terms: &Terms,
     waiting: &mut Waiting<'_>,
+    patience: &mut Patience,
     last: &mut Option<Arc<LockError>>,
 ) -> Result<ControlFlow<OwnedEntry>, LockError> {
     loop {
@@ -114,7 +119,7 @@ async fn line_up(
             InLineAs::Behind(place) => {
                 *last = None;
                 waiting.mind_absence();
-                let got = unless_closed(terms, turn(terms, waiting, place)).await?;
+                let got = unless_closed(terms, turn(terms, waiting, place, patience)).await?;
                 waiting.place.calls.present();
                 if got.is_some() {
                     terms.client.pool.events.woken(WokenBy::HandOn);
@@ -170,13 +175,27 @@ async fn unless_closed<T>(terms: &Terms, waiting: impl Future<Output = T>) -> Re
 
 /// This process's turn, or the hold of the one ahead; `None` when another task of the same owner has got a hold
 /// meanwhile, which is then entered instead.
-async fn turn(terms: &Terms, waiting: &mut Waiting<'_>, mut place: LinePlace<'_>) -> Option<Got> {
+async fn turn(
+    terms: &Terms,
+    waiting: &mut Waiting<'_>,
+    mut place: LinePlace<'_>,
+    patience: &mut Patience,
+) -> Option<Got> {
     let ticket = place.standing.ticket();
-    tokio::select! {
-        biased;
-        () = inside(terms) => None,
-        got = place.wait() => Some(got),
-        () = waiting.draw_late(|drawn| ticket.set(drawn)) => None,
+    let mut turn = pin!(async {
+        tokio::select! {
+            biased;
+            () = inside(terms) => None,
+            got = place.wait() => Some(got),
+            () = waiting.draw_late(|drawn| ticket.set(drawn)) => None,
+        }
+    });
+    loop {
+        tokio::select! {
+            biased;
+            got = &mut turn => return got,
+            () = patience.over() => patience.mind(terms, None),
+        }
     }
 }
 

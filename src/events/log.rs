@@ -32,8 +32,15 @@ pub(crate) fn taken_over(names: &Names) {
     tracing::debug!(target: TARGET, %names, "hold taken over");
 }
 
-pub(crate) fn still_waiting(names: &Names, error: &dyn Display) {
-    tracing::warn!(target: TARGET, %names, %error, "still waiting for a lock");
+pub(crate) fn waits_long(names: &Names, waited: Duration, error: &dyn Display) {
+    let waited = Rounded(waited);
+    tracing::warn!(target: TARGET, %names, %waited, %error, "waiting long for a lock");
+}
+
+/// Perhaps for the same task, which would wait for ever.
+pub(crate) fn waits_for_this_process(names: &Names, waited: Duration, error: &dyn Display) {
+    let waited = Rounded(waited);
+    tracing::warn!(target: TARGET, %names, %waited, %error, "waiting long for a lock that this process holds itself");
 }
 
 pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
@@ -59,11 +66,6 @@ pub(crate) fn not_polled(names: &Names) {
 
 pub(crate) fn hold_lost(names: &Names, votes: &Votes) {
     tracing::warn!(target: TARGET, %names, %votes, "hold lost");
-}
-
-pub(crate) fn release_unconfirmed(names: &Names, free_within: Duration, votes: &Votes) {
-    let free_within = Rounded(free_within);
-    tracing::warn!(target: TARGET, %names, %free_within, %votes, "release not confirmed");
 }
 
 pub(crate) fn retaken(names: &Names, node: &str) {

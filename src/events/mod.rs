@@ -8,6 +8,7 @@
 //! Neither names of locks nor owner fields are ever labels, and an owner field is in no span or event.
 
 mod acquire;
+mod bounded;
 #[cfg(feature = "metrics")]
 mod buckets;
 #[cfg(feature = "metrics")]
@@ -27,6 +28,7 @@ mod no_handles;
 use no_handles as handles;
 
 pub(crate) use self::acquire::AcquireTrace;
+pub(crate) use self::bounded::Bounds;
 #[cfg(feature = "metrics")]
 pub use self::buckets::metrics_buckets;
 pub(crate) use self::hold::HoldTrace;

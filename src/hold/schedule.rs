@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::events::log;
 use crate::hold::Upkeep;
 use crate::hold::tenure::Tenure;
+use crate::names::Names;
 use crate::protocol::field::Field;
 
 /// Moments over which the renewals of one period are spread.
@@ -105,6 +106,13 @@ impl Schedule {
             .chain(state.in_flight.values())
             .cloned()
             .collect()
+    }
+
+    /// Whether one of them holds any of the names.
+    pub(crate) fn is_held(&self, names: &Names) -> bool {
+        let state = self.state();
+        let mut all = state.due.values().chain(state.in_flight.values());
+        all.any(|tenure| tenure.names.shared_with(names).is_some() && tenure.is_held())
     }
 
     /// How many of them are held.

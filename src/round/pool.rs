@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::error::Unchartered;
-use crate::events::{Events, NodeEvents};
+use crate::events::{Bounds, Events, NodeEvents};
 use crate::node::channels::Topics;
 use crate::node::label;
 use crate::node::trust::membership::Membership;
@@ -38,6 +38,8 @@ pub(crate) struct Pool {
     pub(crate) label: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
     pub(crate) events: Events,
+    /// Of the log.
+    pub(crate) bounds: Bounds,
     /// Rings when what is known of a master may have changed.
     pub(crate) changed: Arc<Notify>,
     pub(crate) topics: Arc<Topics>,
@@ -126,6 +128,7 @@ impl Pool {
             label,
             slots,
             events: Events::new(),
+            bounds: Bounds::new(),
             changed,
             topics,
             config,

@@ -19,6 +19,7 @@ mod journal;
 mod late_masters;
 mod late_messages;
 mod log;
+mod log_lines;
 mod logged_out;
 mod metrics;
 mod namespace;

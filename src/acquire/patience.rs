@@ -1,0 +1,73 @@
+//! A wait that lasts long is told by the log, however it is refused: what is waited for, and who holds.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::acquire::in_the_way::in_the_way;
+use crate::acquire::terms::Terms;
+use crate::error::LockError;
+use crate::events::log;
+
+/// After so long a wait is told; from the last mark on, each time as much again has passed.
+const MARKS: [Duration; 4] = [
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    LAST,
+];
+const LAST: Duration = Duration::from_secs(15 * 60);
+
+/// How far a wait has come.
+#[derive(Debug)]
+pub(super) struct Patience {
+    begun: Instant,
+    /// After so long it is told next.
+    next: Duration,
+}
+
+impl Patience {
+    pub(super) fn of_a_wait_since(begun: Instant) -> Self {
+        Self {
+            begun,
+            next: MARKS[0],
+        }
+    }
+
+    /// Resolves when it is to be told.
+    pub(super) async fn over(&self) {
+        sleep_until(self.begun + self.next).await;
+    }
+
+    /// Tells of the wait where that is due, with what masters have told it last.
+    pub(super) fn mind(&mut self, terms: &Terms, told: Option<&LockError>) {
+        let waited = self.begun.elapsed();
+        if waited < self.next {
+            return;
+        }
+        while self.next <= waited {
+            let later = MARKS.iter().find(|mark| **mark > self.next);
+            self.next = later.copied().unwrap_or(self.next + LAST);
+        }
+        let (client, why) = (&terms.client, in_the_way(terms, told));
+        if !why.is_contended() {
+            // So it is for all that wait for these masters.
+            client.pool.bounds.still_waiting(&terms.names, &why);
+        } else if client.schedule.is_held(&terms.names) {
+            log::waits_for_this_process(&terms.names, waited, &why);
+        } else {
+            log::waits_long(&terms.names, waited, &why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_grow_to_a_quarter_of_an_hour() {
+        assert!(MARKS.is_sorted());
+        assert_eq!(MARKS[3], LAST);
+    }
+}

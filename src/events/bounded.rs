@@ -1,0 +1,91 @@
+//! Warnings that recur for as long as something is wrong: one line in ten seconds for each cause, with a count of the
+//! lines that were left out.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::TARGET;
+use super::kinds::AcquireOutcome;
+use crate::error::LockError;
+use crate::names::Names;
+use crate::time::rounded::Rounded;
+use crate::votes::Votes;
+
+/// Between two lines of one cause.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The recurring warnings of one client.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// By the kind of error, as are the next.
+    waits: [Bound; AcquireOutcome::COUNT],
+    releases: Bound,
+}
+
+#[derive(Debug, Default)]
+struct Bound(Mutex<Written>);
+
+/// When the last line was written, and how many were left out since.
+#[derive(Debug, Default)]
+struct Written {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+impl Bounds {
+    pub(crate) fn new() -> Self {
+        Self {
+            waits: AcquireOutcome::each(|_| Bound::default()),
+            releases: Bound::default(),
+        }
+    }
+
+    /// Masters could not decide about a lock that is waited for.
+    pub(crate) fn still_waiting(&self, names: &Names, error: &LockError) {
+        if let Some(left_out) = self.waits[AcquireOutcome::of_error(error) as usize].admit() {
+            tracing::warn!(target: TARGET, %names, %error, left_out, "still waiting for a lock");
+        }
+    }
+
+    /// The hold of a body that has ended was released, and too few masters have confirmed it.
+    pub(crate) fn release_unconfirmed(&self, names: &Names, free_within: Duration, votes: &Votes) {
+        if let Some(left_out) = self.releases.admit() {
+            let free_within = Rounded(free_within);
+            tracing::warn!(target: TARGET, %names, %free_within, %votes, left_out, "release not confirmed");
+        }
+    }
+}
+
+impl Bound {
+    /// Whether a line may be written now; how many were left out before it.
+    fn admit(&self) -> Option<u64> {
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if written.last.is_some_and(|last| now - last < INTERVAL) {
+            written.left_out += 1;
+            return None;
+        }
+        written.last = Some(now);
+        Some(std::mem::take(&mut written.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_in_ten_seconds_and_the_count_of_the_others() {
+        let bound = Bound::default();
+        assert_eq!(bound.admit(), Some(0));
+        assert_eq!((bound.admit(), bound.admit()), (None, None));
+        tokio::time::advance(Duration::from_millis(9999)).await;
+        assert_eq!(bound.admit(), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!((bound.admit(), bound.admit()), (Some(3), None));
+        tokio::time::advance(INTERVAL * 100).await;
+        assert_eq!(bound.admit(), Some(1));
+    }
+}

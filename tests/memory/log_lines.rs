@@ -1,0 +1,147 @@
+//! The log of what lasts long: bounded in an outage, and not silent where tasks wait for each other.
+
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Keep, Master};
+use multilock::{Masters, Owner, Quarantine};
+use tokio::time::{sleep, timeout};
+use tracing::Level;
+
+use crate::journal::{Journal, Line};
+use crate::support::{connect, ms, settle};
+
+const WAITING: &str = "waiting long for a lock";
+const OF_THIS_PROCESS: &str = "waiting long for a lock that this process holds itself";
+const UNDECIDED: &str = "still waiting for a lock";
+
+const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+/// Each of the lines was written within the time that a waiter sleeps, after one of these moments.
+#[track_caller]
+fn assert_written(lines: &[Line], moments: &[Duration]) {
+    let after: Vec<_> = lines.iter().map(|line| line.after).collect();
+    assert_eq!(after.len(), moments.len(), "{lines:#?}");
+    for (after, moment) in after.iter().zip(moments) {
+        assert!(
+            (*moment..=*moment + ms(5100)).contains(after),
+            "{moment:?}: {lines:#?}"
+        );
+    }
+}
+
+/// 200 waiters, each for a name of its own, wrote 25,797 lines in this minute.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_told_once_in_ten_seconds_however_many_wait() {
+    let (journal, _installed) = Journal::begin();
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.iter().take(2).for_each(Master::crash);
+    settle().await;
+    let before = journal.warnings().len();
+    assert!(before <= 4, "two of each master: {:#?}", journal.warnings());
+    let waits: Vec<_> = (0..200)
+        .map(|n| {
+            let lock = masters.red_lock(format!("n{n}")).wait(minutes(1));
+            tokio::spawn(async move { lock.lock().await.map(drop) })
+        })
+        .collect();
+    for wait in waits {
+        let error = wait.await.expect("no panic").expect_err("a majority is down");
+        assert!(error.is_unreachable(), "{error}");
+    }
+    let lines = journal.of(UNDECIDED);
+    assert!((6..=7).contains(&lines.len()), "{} lines", lines.len());
+    assert_eq!(journal.warnings().len(), before + lines.len(), "and no others");
+    let left_out = |line: &Line| line.fields["left_out"].parse::<u64>().expect("a number");
+    assert_eq!(left_out(&lines[0]), 0);
+    let others: u64 = lines.iter().map(left_out).sum();
+    assert!(others > 10_000, "all were counted: {others}");
+    // Another cause is told by itself, at once.
+    cluster
+        .iter()
+        .take(2)
+        .for_each(|master| master.restart(Keep::Data));
+    let strict = cluster.connect(Masters::builder()).await.expect("connects");
+    let quarantined = strict.red_lock("a").wait(ms(500)).lock().await.map(drop);
+    assert!(quarantined.expect_err("no vote yet").is_unreachable());
+    assert_eq!(journal.of(UNDECIDED).len(), lines.len() + 1, "another client");
+}
+
+/// A task that locks a name twice waits for itself for ever.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_itself_is_told() {
+    for other_terms in [false, true] {
+        let cluster = Cluster::new(3);
+        let builder = Masters::builder()
+            .quarantine(Quarantine::Off)
+            .client_label("web-1");
+        let masters = cluster.connect(builder).await.expect("connects");
+        let lock = masters.red_lock(["a", "b"]);
+        let _held = lock.lock().await.expect("free");
+        let again = if other_terms { lock.fenced(false) } else { lock };
+        let (journal, _installed) = Journal::begin();
+        timeout(minutes(50), again.lock())
+            .await
+            .expect_err("it holds it itself");
+        let lines = journal.warnings();
+        let marks = [
+            ms(30_000),
+            minutes(1),
+            minutes(5),
+            minutes(15),
+            minutes(30),
+            minutes(45),
+        ];
+        assert_written(&lines, &marks);
+        for line in &lines {
+            assert_eq!((line.level, &*line.message), (Level::WARN, OF_THIS_PROCESS));
+            assert_eq!(line.fields["names"], "a+b");
+            assert!(line.fields["error"].starts_with("held by web-1, "), "{line:?}");
+        }
+        let waited: Vec<_> = lines.iter().map(|line| &*line.fields["waited"]).collect();
+        if !other_terms {
+            assert_eq!(waited, ["30s", "1m", "5m", "15m", "30m", "45m"]);
+        }
+    }
+}
+
+/// Each waiter is told, in front of the line and behind, of a set as well; one that enters again waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn every_long_wait_is_told_with_who_holds() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .client_label("web-2");
+    let (masters, others) = (
+        connect(&cluster).await,
+        cluster.connect(builder).await.expect("connects"),
+    );
+    let me = Owner::new();
+    let held = others.red_lock("a").lock().await.expect("free");
+    let mine = masters.red_lock("b").owner(&me).lock().await.expect("free");
+    let (journal, _installed) = Journal::begin();
+    let wait = |lock: multilock::MultiLock| tokio::spawn(async move { lock.lock().await.map(drop) });
+    let set = masters.red_lock("a").and(masters.red_lock("c"));
+    let waits = [
+        wait(masters.red_lock("a")),
+        wait(masters.red_lock("a")),
+        tokio::spawn(async move { set.lock().await.map(drop).map_err(|error| error.error) }),
+    ];
+    let inner = masters.red_lock("b").owner(&me).lock().await.expect("inside");
+    sleep(ms(29_900)).await;
+    assert!(journal.warnings().is_empty(), "{:#?}", journal.warnings());
+    sleep(ms(5300)).await;
+    let lines = journal.of(WAITING);
+    assert_written(&lines, &[ms(30_000); 3]);
+    assert_eq!(journal.warnings().len(), 3, "{:#?}", journal.warnings());
+    for line in lines {
+        assert_eq!(line.fields["names"], "a");
+        assert!(line.fields["error"].starts_with("held by web-2, "), "{line:?}");
+    }
+    drop((held, mine, inner));
+    for wait in waits {
+        wait.await.expect("no panic").expect("free");
+    }
+}
