@@ -10,7 +10,7 @@ use multilock::{
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
-use crate::log::Log;
+use crate::journal::Journal;
 use crate::support::{connect_by_default, ms, settle};
 
 /// The defaults of a builder.
@@ -169,15 +169,20 @@ async fn the_others_have_one_node_timeout_more() {
     assert_eq!(begun.elapsed(), ms(30));
 }
 
+/// The lines of one level, with their fields.
+fn texts(log: &Journal, level: Level) -> Vec<String> {
+    log.at(level).iter().map(ToString::to_string).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_master_that_is_missing_costs_one_warning() {
     let cluster = Cluster::new(7);
     cluster.master(0).set_unfit(Some(Unfit::Replica));
     cluster.master(1).crash();
     cluster.master(2).freeze();
-    let (log, _installed) = Log::install();
+    let (log, _installed) = Journal::begin();
     let _masters = connect_by_default(&cluster).await;
-    let warned = log.at(Level::WARN);
+    let warned = texts(&log, Level::WARN);
     assert_eq!(
         warned,
         [
@@ -187,7 +192,7 @@ async fn each_master_that_is_missing_costs_one_warning() {
     );
     // The third line comes once it is known.
     sleep(ms(60_000)).await;
-    let warned = log.at(Level::WARN);
+    let warned = texts(&log, Level::WARN);
     assert_eq!(warned.len(), 3, "{warned:#?}");
     assert_eq!(
         warned[2],
@@ -441,9 +446,9 @@ fn a_lazy_client_needs_a_runtime() {
 async fn ready_waits_for_the_first_vote_of_fresh_masters() {
     let cluster = Cluster::new(3);
     cluster.iter().for_each(|master| master.restart(Keep::Nothing));
-    let (log, _installed) = Log::install();
+    let (log, _installed) = Journal::begin();
     let masters = connect_by_default(&cluster).await;
-    let told = log.at(Level::INFO);
+    let told = texts(&log, Level::INFO);
     let told: Vec<_> = told
         .iter()
         .filter(|line| !line.contains("master connected"))

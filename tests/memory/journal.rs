@@ -1,7 +1,7 @@
 //! The log lines that a test's thread writes, as a subscriber gets them.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,15 @@ pub(crate) struct Line {
     pub(crate) fields: BTreeMap<&'static str, String>,
     /// Since the journal was begun, in tokio's time.
     pub(crate) after: Duration,
+}
+
+/// The message, then each field as `name=value`.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        let mut fields = self.fields.iter();
+        fields.try_for_each(|(name, value)| write!(f, " {name}={value}"))
+    }
 }
 
 /// All lines so far, of the level `INFO` and above.
@@ -70,8 +79,12 @@ impl Journal {
     }
 
     pub(crate) fn warnings(&self) -> Vec<Line> {
+        self.at(Level::WARN)
+    }
+
+    pub(crate) fn at(&self, level: Level) -> Vec<Line> {
         let mut lines = self.lines();
-        lines.retain(|line| line.level == Level::WARN);
+        lines.retain(|line| line.level == level);
         lines
     }
 }

@@ -18,7 +18,6 @@ mod jobs;
 mod journal;
 mod late_masters;
 mod late_messages;
-mod log;
 mod log_lines;
 mod logged_out;
 mod metrics;
