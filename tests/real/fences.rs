@@ -62,7 +62,10 @@ async fn nothing_is_left_of_names_that_are_used_no_more() {
     });
     pairs.buffer_unordered(64).collect::<Vec<()>>().await;
     // A master that is late is sent nothing for a while.
-    until("a majority has a fence of each", async || fences().await >= 2 * NAMES).await;
+    until("a majority has a fence of each", async || {
+        fences().await >= 2 * NAMES
+    })
+    .await;
     for server in &servers {
         clock::set(server, 11 * 60).expect("a clock");
     }
