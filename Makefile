@@ -7,7 +7,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
-.PHONY: powerset deny advisories minimal-versions msrv semver package
+.PHONY: powerset deny advisories minimal-versions msrv platforms semver package
 .PHONY: alerts monitoring test-build run-on-servers run-builds run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
@@ -151,6 +151,9 @@ minimal-versions: need-cargo ## Unit tests with the oldest dependencies that Car
 
 msrv: need-cargo ## The oldest Rust that Cargo.toml names, installed by rustup
 	@scripts/msrv.sh
+
+platforms: need-cargo ## Whether it compiles for Windows, macOS, FreeBSD, musl on ARM and 32-bit Linux (ONLY="x86_64-unknown-freebsd")
+	@scripts/platforms.sh $(ONLY)
 
 semver: need-cargo ## Public items against the last release, or a commit (SINCE=v0.1.0)
 	@scripts/semver.sh $(SINCE)

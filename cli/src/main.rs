@@ -1,27 +1,52 @@
 //! The command `multilock`: runs a program under a lock over N independent Redis masters, and looks after such locks.
 
+#[cfg(unix)]
 mod args;
+#[cfg(unix)]
 mod charter;
+#[cfg(unix)]
 mod connect;
+#[cfg(unix)]
 mod doctor;
+#[cfg(unix)]
 mod exit;
+#[cfg(unix)]
 mod force;
+#[cfg(unix)]
 mod inspect;
 mod names;
+#[cfg(unix)]
 mod report;
+#[cfg(unix)]
 mod run;
+#[cfg(unix)]
 mod say;
+#[cfg(unix)]
 mod shell;
 mod terminal;
+#[cfg(unix)]
 mod values;
 
+#[cfg(unix)]
 use std::process::ExitCode;
 
+#[cfg(unix)]
 use crate::args::{Args, Verb};
 use crate::connect::{Patience, connect, connect_for_a_look};
+#[cfg(unix)]
 use crate::exit::{End, Failure};
+#[cfg(unix)]
 use crate::say::Voice;
 
+/// Programs run in process groups, get signals, and may have a terminal.
+#[cfg(not(unix))]
+fn main() {
+    compile_error!(
+        "the command needs Unix: process groups, signals and terminals; the library needs none of them"
+    );
+}
+
+#[cfg(unix)]
 fn main() -> ExitCode {
     if let Some(code) = run::supervisor::main() {
         return code;
@@ -44,6 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(unix)]
 fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
     match &args.verb {
         Verb::Completions(args) => return shell::completions(args).map(End::Code),
@@ -67,6 +93,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
 }
 
 /// The commands for operators.
+#[cfg(unix)]
 async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     if let Verb::Doctor(doctor) = &args.verb {
         return doctor::doctor(doctor, &args.masters, voice).await;
@@ -88,7 +115,7 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
 }
 
 /// `rediss://` needs one, which a library leaves to its application.
-#[cfg(feature = "tls")]
+#[cfg(all(unix, feature = "tls"))]
 fn install_crypto_provider() -> Result<(), Failure> {
     rustls::crypto::ring::default_provider()
         .install_default()

@@ -1,6 +1,6 @@
 //! Time that goes on while the host sleeps.
 //!
-//! `std::time::Instant` stands still while a machine is suspended; the lease on a server does not.
+//! On Linux `std::time::Instant` stands still while a machine is suspended; the lease on a server does not.
 //! A hold must never look valid for longer than the servers keep it, so elapsed time is the larger
 //! of two differences: `CLOCK_BOOTTIME`, which counts suspension, and `CLOCK_MONOTONIC_RAW`, which
 //! no NTP daemon slews.
@@ -94,12 +94,13 @@ fn host_now() -> Moment {
     }
 }
 
-/// Elsewhere on Unix the monotonic clock is the best there is (on macOS it counts suspension).
+/// Elsewhere on Unix the monotonic clock is the best there is. On macOS it counts suspension; on FreeBSD no clock does.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn host_now() -> Moment {
     Moment::at(Duration::from_nanos(read(rustix::time::ClockId::Monotonic)))
 }
 
+/// On Windows this is `QueryPerformanceCounter`, which counts suspension.
 #[cfg(not(unix))]
 fn host_now() -> Moment {
     use std::sync::OnceLock;
