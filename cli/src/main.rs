@@ -14,6 +14,7 @@ mod exit;
 mod force;
 #[cfg(unix)]
 mod inspect;
+#[cfg(unix)]
 mod names;
 #[cfg(unix)]
 mod report;
@@ -23,6 +24,7 @@ mod run;
 mod say;
 #[cfg(unix)]
 mod shell;
+#[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
 mod values;
@@ -32,6 +34,7 @@ use std::process::ExitCode;
 
 #[cfg(unix)]
 use crate::args::{Args, Verb};
+#[cfg(unix)]
 use crate::connect::{Patience, connect, connect_for_a_look};
 #[cfg(unix)]
 use crate::exit::{End, Failure};
