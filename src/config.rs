@@ -74,8 +74,9 @@ pub enum Quarantine {
     /// This long, which must not be less; longer once another client has longer leases.
     For(Duration),
     /// None, for masters that keep every acknowledged write through every restart, and for clusters
-    /// that are thrown away. Such a client takes no part in what others agree upon: it may ask for any
-    /// lease at once, stores nothing about it, and is refused by nobody for not knowing of longer ones.
+    /// that are thrown away. Such a client takes no part in what others agree upon about leases: it may ask for any
+    /// lease at once, stores nothing about it, and is refused by nobody for not knowing of longer ones. The number of
+    /// masters in its list has to be that of the others all the same.
     Off,
 }
 

@@ -130,7 +130,7 @@ fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError
             .find(|(met, _)| identity.server() == Some(met.as_str()));
         let twin = twin.map(|(_, label)| Arc::clone(label));
         let elsewhere = match membership.of(node) {
-            Belonging::Elsewhere(masters) if reckoning.takes_part() => Some(masters),
+            Belonging::Elsewhere(masters) => Some(masters),
             _ => None,
         };
         let refusal = among_others(twin, elsewhere, servers.len());

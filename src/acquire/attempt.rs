@@ -15,12 +15,12 @@ use crate::error::LockError;
 use crate::events::{VoteKind, log};
 use crate::hold::ends::Ends;
 use crate::hold::tenure::{Granted, Hold, Tenure};
-use crate::hold::vote_record::NodeSet;
 use crate::owned_entry::OwnedEntry;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::field::Field;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::obstruction::Obstruction;
 use crate::protocol::reply::{Behind, Reply};
 use crate::protocol::tally::{Obstacle, Outcome, Tally};
@@ -106,10 +106,7 @@ impl<'a> Acquisition<'a> {
         // Before anything is sent.
         let reckoned = pool.reckoning.longest_lease();
         let precedence = match asking {
-            Asker::Waiter(waiting) => {
-                waiting.calls.stand();
-                Precedence::Queued(waiting.waiter)
-            }
+            Asker::Waiter(waiting) => Precedence::Queued(waiting.waiter),
             Asker::Beside(ticket) => Precedence::Ticketed(ticket),
             Asker::Try => Precedence::Tried,
         };
@@ -132,8 +129,7 @@ impl<'a> Acquisition<'a> {
             kind: terms.kind,
             fence: FencingToken::NONE,
         };
-        let in_queues = waiting.clone().map(|InLine { waiter, calls }| (waiter, calls));
-        let mut rollback = Rollback::new(pool, claim, in_queues);
+        let mut rollback = Rollback::new(pool, claim, waiting.clone());
         for (node, vote) in proposal.objections() {
             tally.count(&Reply::from(vote.clone()));
             rollback.votes[node] = vote;
@@ -141,6 +137,9 @@ impl<'a> Acquisition<'a> {
         let asked = |node: usize| rollback.votes[node] == Vote::Pending;
         let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), asked);
         let round = terms.trace.asking(ask).wake_after(terms.needed);
+        if let Some(waiting) = &waiting {
+            waiting.calls.stand(round.sent_to());
+        }
         Self {
             terms,
             field,
@@ -278,8 +277,12 @@ impl<'a> Acquisition<'a> {
             .begin(&terms.trace, false, &terms.names, hold.token());
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
-            waiting.leave(pool, &terms.names, |node| is_queued(&votes[node]));
-            waiting.calls.left();
+            let places = waiting.calls.left();
+            // A grant took it out of the queues there, and whoever has not answered yet is heard below.
+            let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending);
+            waiting.leave(pool, &terms.names, |node| {
+                places.contains(node) && !is_out(&votes[node])
+            });
         }
         hear_stragglers(pool, self.round, &hold.tenure, self.reckoned, self.waiting);
         log::acquired(&terms.names, self.tally.granted(), || guard.validity());
@@ -320,13 +323,9 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Whether a waiter stands in a queue after this answer.
-fn is_queued(vote: &Vote) -> bool {
-    matches!(vote, Vote::Refused { .. })
-}
-
 /// Takes in what the rest of the masters answers. One that grants adds an end of its own, unless more is
-/// known of others' leases than its vote was judged by. One that refuses has put the waiter into a queue.
+/// known of others' leases than its vote was judged by. Where it does not grant, the waiter may stand in a queue since
+/// this round or an earlier one.
 fn hear_stragglers(
     pool: &Arc<Pool>,
     round: Round,
@@ -342,7 +341,7 @@ fn hear_stragglers(
         if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
             tenure.confirm(node, begun);
         }
-        if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| is_queued(&vote)) {
+        if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
             waiting.leave(pool, &tenure.names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);

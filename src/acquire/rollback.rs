@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::hold::release::Release;
-use crate::node::waiters::Calls;
 use crate::protocol::claim::Claim;
-use crate::protocol::waiter::Waiter;
+use crate::queue::InLine;
 use crate::round::pool::Pool;
 use crate::votes::Vote;
 
@@ -18,7 +17,7 @@ pub(crate) struct Rollback {
     pool: Arc<Pool>,
     claim: Claim,
     /// Who waits, and is put back into the queues.
-    waiting: Option<(Waiter, Arc<Calls>)>,
+    waiting: Option<InLine>,
     pub(crate) votes: Vec<Vote>,
     settled: bool,
     /// Closing waits for the outcome.
@@ -26,7 +25,7 @@ pub(crate) struct Rollback {
 }
 
 impl Rollback {
-    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, waiting: Option<(Waiter, Arc<Calls>)>) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, waiting: Option<InLine>) -> Self {
         Self {
             pool: Arc::clone(pool),
             claim,
@@ -87,7 +86,7 @@ impl Drop for Rollback {
         if (0..votes.len()).any(touched) {
             // Who has left the queues is not to stand there, nor to keep the next one from being called.
             let waiting = self.waiting.take();
-            let waiting = waiting.filter(|(_, calls)| calls.stands() && !calls.is_over());
+            let waiting = waiting.filter(|InLine { calls, .. }| calls.stands() && !calls.is_over());
             Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);
         }
     }

@@ -15,12 +15,11 @@ use crate::acquire::terms::Terms;
 use crate::events::log;
 use crate::hold::client::NEAR_US;
 use crate::hold::tenure::Hold;
-use crate::hold::vote_record::NodeSet;
 use crate::names::Names;
 use crate::node::waiters::Heard;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
-use crate::queue::place;
 use crate::queue::subscription::{self, NoticeCounts, Subscription};
 use crate::queue::{Given, InLine, Joined, Seat, Successor};
 use crate::round::clocks::Clocks;
@@ -144,10 +143,8 @@ impl<'a> Waiting<'a> {
         calls.on_absence(waiter.comes_within, move |calls| {
             log::not_polled(&names);
             line::give_up(&client, seat.take());
-            if calls.stands() {
-                calls.left();
-                place::leave(&client.pool, &names, &waiter, |_| true);
-            }
+            let calls = Arc::clone(calls);
+            InLine { waiter, calls }.leave_all(&client.pool, &names);
         });
     }
 
@@ -311,9 +308,7 @@ impl<'a> Waiting<'a> {
         if self.place.calls.stands() {
             // It puts the waiter back.
             self.finish_rollback();
-            self.place.calls.left();
-            self.place
-                .leave(&self.terms.client.pool, &self.terms.names, |_| true);
+            self.place.leave_all(&self.terms.client.pool, &self.terms.names);
         }
     }
 }
@@ -325,10 +320,9 @@ impl Drop for Waiting<'_> {
         let pool = &self.terms.client.pool;
         self.terms.trace.label().waited();
         pool.topics.waiters.leave(self.place.calls.number);
-        let stands = self.place.calls.end();
+        let places = self.place.calls.end();
         self.finish_rollback();
-        if stands {
-            self.place.leave(pool, &self.terms.names, |_| true);
-        }
+        self.place
+            .leave(pool, &self.terms.names, |node| places.contains(node));
     }
 }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hold::vote_record::NodeSet;
+use crate::protocol::node_set::NodeSet;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{Validity, ns};

@@ -11,13 +11,12 @@ use redis::Value;
 use tokio::time::Instant;
 
 use crate::events::VoteKind;
-use crate::node::waiters::Calls;
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
-use crate::protocol::waiter::Waiter;
+use crate::queue::InLine;
 use crate::queue::place::Next;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
@@ -39,7 +38,7 @@ struct ReleaseRecord {
     /// them there would let others in before.
     is_kept: bool,
     /// The waiter whose attempt is rolled back.
-    waiting: Option<Arc<Calls>>,
+    waiting: Option<InLine>,
     sent: Instant,
 }
 
@@ -52,23 +51,22 @@ impl Release {
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         pool.topics.courtesy.released(&claim.names, &pool.chance);
-        let here = next.as_ref().map(Next::waiter);
-        let release = Self::send(pool, claim, here, None, asked);
+        let round = Self::send(pool, &claim, next.as_ref().map(Next::place), asked);
         if let Some(next) = next {
-            next.sent(pool, &release.record.claim.names);
+            next.sent(pool, &claim.names, round.sent_to());
         }
-        release
+        Self::of(pool, round, claim, false, None)
     }
 
     /// Releases what an attempt may have taken, and puts its waiter back into the queues.
     pub(crate) fn roll_back(
         pool: &Arc<Pool>,
         claim: Claim,
-        waiting: Option<(Waiter, Arc<Calls>)>,
+        waiting: Option<InLine>,
         asked: impl Fn(usize) -> bool,
     ) {
-        let (here, waiting) = waiting.unzip();
-        drop(Self::send(pool, claim, here, waiting, asked));
+        let round = Self::send(pool, &claim, waiting.as_ref(), asked);
+        drop(Self::of(pool, round, claim, false, waiting));
     }
 
     /// Has the names kept for so much longer by the clock here, in place of a release.
@@ -83,19 +81,17 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    fn send(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        here: Option<Waiter>,
-        waiting: Option<Arc<Calls>>,
-        asked: impl Fn(usize) -> bool,
-    ) -> Self {
-        let request = calls::release(&claim, here);
+    /// Sends it, with a waiter that is to stand in the queues.
+    fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&InLine>, asked: impl Fn(usize) -> bool) -> Round {
+        let request = calls::release(claim, here.map(|place| place.waiter));
         let round = Round::release(pool, &request, claim.clone(), asked);
-        Self::of(pool, round, claim, false, waiting)
+        match here {
+            None => round,
+            Some(place) => place.followed(round, pool, &claim.names),
+        }
     }
 
-    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<Arc<Calls>>) -> Self {
+    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<InLine>) -> Self {
         let sent = round.sent();
         Self {
             round: Some(round),
@@ -158,7 +154,7 @@ impl ReleaseRecord {
                 courtesy.heard(&self.claim.names, node, others_listen, self.sent, chance);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
-                    waiting.open(node);
+                    waiting.calls.open(node);
                 }
                 return Vote::Granted;
             }

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ends::Ends;
-use super::vote_record::{NodeSet, VoteRecord};
+use super::vote_record::VoteRecord;
 use crate::error::LossCause;
 use crate::protocol::kind::Kind;
+use crate::protocol::node_set::NodeSet;
 use crate::queue::Successor;
 use crate::time::clock::Moment;
 use crate::votes::Vote;

@@ -1,42 +1,8 @@
 //! The votes on one hold, kept small: a process may hold very many, and nearly all of their masters
 //! granted.
 
+use crate::protocol::node_set::NodeSet;
 use crate::votes::Vote;
-
-/// A set of masters by their index in the pool, of which there are at most 64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeSet(u64);
-
-impl NodeSet {
-    /// Those whose vote passes.
-    pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
-        let mut set = Self::default();
-        for (node, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {
-            set.insert(node);
-        }
-        set
-    }
-
-    pub(crate) fn insert(&mut self, node: usize) {
-        self.0 |= 1 << node;
-    }
-
-    fn remove(&mut self, node: usize) {
-        self.0 &= !(1 << node);
-    }
-
-    pub(crate) fn contains(self, node: usize) -> bool {
-        self.0 & (1 << node) != 0
-    }
-
-    pub(crate) fn len(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |node| self.contains(*node))
-    }
-}
 
 /// What every master answered last.
 #[derive(Debug)]

@@ -11,18 +11,15 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::connection::Recollection;
+use super::leaving::Leaving;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::waiters::Stray;
-use super::{By, Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
+use super::{Connection, Endpoint, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
-use crate::names::Names;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::protocol::calls;
 use crate::protocol::reckoning::Reckoning;
-use crate::protocol::waiter::Waiter;
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Chance;
@@ -168,24 +165,6 @@ impl Keeper {
         self.context.topics.announce_interruption();
     }
 
-    /// Takes waiters that do not wait any more out of the queues whose heads they are.
-    fn leave(&self, link: &Link, strays: Vec<Stray>) {
-        let comes_within = Waiter::comes_within(self.context.node_timeout);
-        for Stray { number, reads, name } in strays {
-            let waiter = Waiter {
-                number,
-                ticket: 0,
-                comes_within,
-                only: None,
-                reads,
-            };
-            let request = calls::leave(&Names::from(name), self.context.client, &waiter.text());
-            let (_, reply) = Inbox::single();
-            // Nobody hears the answer, so it must not be that the script is unknown.
-            link.call(&request, By::Source, reply);
-        }
-    }
-
     /// Uses one connection until it ends or is to be replaced. Returns how long it was in use.
     async fn serve(
         &self,
@@ -250,17 +229,26 @@ impl Keeper {
     async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> String {
         let deferrals = self.slot.deferrals();
         let mut agreeing = pin!(join(self.keep_agreed(link), self.keep_labelled(link)));
-        let mut pace = Pace::new(&self.context.chance, self.context.node_timeout);
+        let (client, node_timeout, chance) = (
+            self.context.client,
+            self.context.node_timeout,
+            &self.context.chance,
+        );
+        let mut pace = Pace::new(chance, node_timeout);
+        let mut leaving = Leaving::new(&self.slot, link, client, node_timeout, chance);
         loop {
             let next = pace.send(deferrals, link);
-            let silent_until = pace.overdue.map(|since| since + self.context.node_timeout);
+            let silent_until = pace.overdue.map(|since| since + node_timeout);
             tokio::select! {
                 biased;
                 _ = &mut *driver => return "connection closed by the server".into(),
                 reason = link.replacement_wanted() => return format!("{reason}; connection is being replaced"),
                 _ = &mut agreeing => {}
                 () = deferrals.news() => {}
-                strays = self.slot.strayed() => self.leave(link, strays),
+                () = self.slot.strayed() => leaving.strayed(),
+                () = sleep_until(leaving.again_at.unwrap_or_else(Instant::now)), if leaving.again_at.is_some() => {
+                    leaving.tell();
+                }
                 () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
                 () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
                     pace.listen(link);

@@ -14,6 +14,7 @@ mod deferred;
 mod inbox;
 mod keeper;
 pub(crate) mod label;
+mod leaving;
 mod pace;
 mod redis;
 mod slot;

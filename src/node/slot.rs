@@ -2,7 +2,7 @@
 //! master. A caller never waits for any of it.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -17,7 +17,7 @@ use crate::protocol::fault::Fault;
 use crate::status::NodeStatus;
 use crate::time::clock::Clock;
 
-/// Waiters that are called in vain are kept up to so many, to be answered: the others' places end by themselves.
+/// Number of waiters that are kept, to be taken out of a queue. The places of the others end by themselves.
 const STRAYS: usize = 1024;
 
 /// How often is looked whether a connection still waits for answers, by who closes it.
@@ -39,8 +39,23 @@ pub(crate) struct Slot {
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Reached>,
     deferrals: Arc<Deferrals>,
-    strays: Mutex<Vec<Stray>>,
+    strays: Mutex<Strays>,
     strayed: Notify,
+}
+
+/// Waiters that the master is to be told of.
+#[derive(Debug, Default)]
+struct Strays {
+    waiting: Vec<Stray>,
+    again: bool,
+}
+
+impl Strays {
+    fn keep(&mut self, stray: Stray) {
+        if self.waiting.len() < STRAYS && !self.waiting.contains(&stray) {
+            self.waiting.push(stray);
+        }
+    }
 }
 
 impl Slot {
@@ -136,20 +151,38 @@ impl Slot {
         self.deferrals.owed().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
-    /// Notes that the master has called somebody who does not wait any more: it is to be told so.
-    pub(super) fn stray(&self, stray: Stray) {
-        let mut strays = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
-        if strays.len() < STRAYS && !strays.contains(&stray) {
-            strays.push(stray);
-        }
+    /// The master is to be told that a waiter has left a queue: it has called the waiter in vain, or could not be told.
+    pub(crate) fn stray(&self, stray: Stray) {
+        self.strays().keep(stray);
+        self.strayed.notify_one();
+    }
+
+    /// The master is to be told again, after a pause: it did not do it.
+    pub(super) fn stray_again(&self, stray: Stray) {
+        let mut strays = self.strays();
+        strays.keep(stray);
+        strays.again = true;
         drop(strays);
         self.strayed.notify_one();
     }
 
     /// Waits until there are some.
-    pub(super) async fn strayed(&self) -> Vec<Stray> {
+    pub(super) async fn strayed(&self) {
         self.strayed.notified().await;
-        std::mem::take(&mut *self.strays.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether some are to be told again; said once.
+    pub(super) fn is_told_again(&self) -> bool {
+        std::mem::take(&mut self.strays().again)
+    }
+
+    /// Those that the master is to be told of.
+    pub(super) fn take_strays(&self) -> Vec<Stray> {
+        std::mem::take(&mut self.strays().waiting)
+    }
+
+    fn strays(&self) -> MutexGuard<'_, Strays> {
+        self.strays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {

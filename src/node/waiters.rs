@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
-use crate::protocol::waiter::Call;
+use crate::protocol::node_set::NodeSet;
+use crate::protocol::waiter::{Call, Waiter};
 
 /// All that wait.
 #[derive(Debug, Default)]
@@ -41,8 +42,8 @@ pub(crate) struct Calls {
     /// Times that listening was interrupted, so that calls may have been missed.
     interruptions: AtomicU32,
     bell: Notify,
-    /// Whether it may stand in a queue on some master.
-    stands: AtomicBool,
+    /// Masters where it may be found in a queue, as the bits of a [`NodeSet`].
+    places: AtomicU64,
     /// Whether it has given up, or has got what it wanted.
     is_over: AtomicBool,
     absence: Mutex<Absence>,
@@ -59,9 +60,9 @@ struct Absence {
     handler: Option<Arc<AbsenceHandler>>,
 }
 
-type AbsenceHandler = dyn Fn(&Calls) + Send + Sync;
+type AbsenceHandler = dyn Fn(&Arc<Calls>) + Send + Sync;
 
-/// Somebody was called who does not wait here any more.
+/// A waiter that does not wait any more, and is to leave the queue of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stray {
     pub(crate) number: u64,
@@ -76,6 +77,17 @@ pub(crate) struct Heard {
     interruptions: u32,
 }
 
+impl Stray {
+    /// One that has ended its wait, and may be found in the queue of a name.
+    pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
+        Self {
+            number: waiter.number,
+            reads: waiter.reads,
+            name: name.into(),
+        }
+    }
+}
+
 impl Waiters {
     /// A waiter with a number that was never used before.
     pub(crate) fn join(&self, nodes: usize) -> Arc<Calls> {
@@ -87,7 +99,7 @@ impl Waiters {
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
             bell: Notify::new(),
-            stands: AtomicBool::new(false),
+            places: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             absence: Mutex::default(),
             woken: Arc::clone(&self.woken),
@@ -224,7 +236,7 @@ impl Calls {
 
     /// From here on `handler` is called once it was woken, and its task was not polled within `allowed`. The time is the
     /// same for all waiters of a client.
-    pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Self) + Send + Sync + 'static) {
+    pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Arc<Self>) + Send + Sync + 'static) {
         let mut absence = lock(&self.absence);
         absence.allowed = Some(allowed);
         absence.handler = Some(Arc::new(handler));
@@ -257,7 +269,7 @@ impl Calls {
     }
 
     /// Its task was not polled in time.
-    pub(crate) fn is_absent(&self) {
+    pub(crate) fn is_absent(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         absence.until = None;
         let handler = absence.handler.clone();
@@ -268,27 +280,39 @@ impl Calls {
         }
     }
 
-    /// From here on it may stand in a queue on some master.
-    pub(crate) fn stand(&self) {
-        self.stands.store(true, Ordering::SeqCst);
+    /// From here on it may be found in the queues there.
+    pub(crate) fn stand(&self, places: NodeSet) {
+        self.places.fetch_or(places.bits(), Ordering::SeqCst);
     }
 
+    /// Whether it may be found in a queue.
     pub(crate) fn stands(&self) -> bool {
-        self.stands.load(Ordering::SeqCst)
+        self.places.load(Ordering::SeqCst) != 0
     }
 
-    /// Ends the wait; whether it may still stand somewhere.
-    pub(crate) fn end(&self) -> bool {
+    /// Ends the wait. Returns the masters where it may still be found in a queue.
+    pub(crate) fn end(&self) -> NodeSet {
         // It holds what waiters hold.
         let absence = std::mem::take(&mut *lock(&self.absence));
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
-        self.stands.load(Ordering::SeqCst)
+        self.left()
     }
 
-    /// It stands nowhere any more.
-    pub(crate) fn left(&self) {
-        self.stands.store(false, Ordering::SeqCst);
+    /// It is about to leave all queues. Returns the masters where it may be found in one.
+    pub(crate) fn left(&self) -> NodeSet {
+        NodeSet::from_bits(self.places.swap(0, Ordering::SeqCst))
+    }
+
+    /// A master was not told that the waiter leaves, or was told before something that puts it into a queue. Returns whether
+    /// the caller has to tell it: the wait is over.
+    pub(crate) fn still_stands(&self, node: usize) -> bool {
+        let mut place = NodeSet::default();
+        place.insert(node);
+        // First the place, then the look: whoever ends the wait meanwhile sees to it.
+        self.stand(place);
+        let is_over = self.is_over();
+        is_over && self.places.fetch_and(!place.bits(), Ordering::SeqCst) & place.bits() != 0
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -341,11 +365,13 @@ mod tests {
 
     #[test]
     fn whoever_leaves_last_knows_whether_it_stands() {
-        let calls = Waiters::default().join(1);
-        assert!(!calls.is_over() && !calls.end());
-        calls.stand();
-        assert!(calls.is_over() && calls.end());
-        calls.left();
-        assert!(!calls.end());
+        let calls = Waiters::default().join(2);
+        let first = NodeSet::from_bits(1);
+        assert!(!calls.still_stands(0), "whoever ends it sees to it");
+        assert!(!calls.is_over() && calls.end() == first);
+        assert!(calls.still_stands(0) && calls.left() == NodeSet::default());
+        calls.stand(first);
+        assert!(calls.is_over() && calls.end() == first);
+        assert_eq!(calls.end(), NodeSet::default());
     }
 }

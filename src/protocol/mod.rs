@@ -7,6 +7,7 @@ pub(crate) mod fault;
 pub(crate) mod field;
 pub(crate) mod keys;
 pub(crate) mod kind;
+pub(crate) mod node_set;
 pub(crate) mod obstruction;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;

@@ -112,7 +112,7 @@ impl Reckoning {
         }
     }
 
-    /// Whether this client agrees with others at all, or its masters are thrown away.
+    /// Whether this client agrees with others on leases. Its masters keep everything otherwise, or are thrown away.
     pub(crate) fn takes_part(&self) -> bool {
         self.quarantine != Quarantine::Off
     }
@@ -129,11 +129,17 @@ impl Reckoning {
         self.charter().stored[node].is_some_and(|stored| stored.longest >= lease)
     }
 
-    /// What a master is to store, where that is more than it has.
+    /// What a master is to store, where that is more than it has, or where it has not told what it has. A client that takes no
+    /// part asks for no lease to be stored.
     pub(crate) fn missing(&self, node: usize) -> Option<Agreed> {
         let charter = self.charter();
-        let stored = charter.stored[node].is_some_and(|stored| stored.covers(charter.agreed));
-        (self.takes_part() && !stored).then_some(charter.agreed)
+        let agreed = if self.takes_part() {
+            charter.agreed
+        } else {
+            Agreed::default()
+        };
+        let is_stored = charter.stored[node].is_some_and(|stored| stored.covers(agreed));
+        (!is_stored).then_some(agreed)
     }
 
     /// Takes in what a master has stored.

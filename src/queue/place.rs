@@ -3,48 +3,67 @@
 use std::sync::Arc;
 
 use crate::names::Names;
+use crate::node::waiters::Stray;
 use crate::protocol::calls;
-use crate::protocol::waiter::Waiter;
+use crate::protocol::node_set::NodeSet;
 use crate::queue::InLine;
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
 
 impl InLine {
-    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. What does not get
-    /// there is made up for: its ticket ends, or it is called and its process tells so.
-    pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
-        leave(pool, names, &self.waiter, asked);
+    /// Has the waiter leave the queues again where a request that puts it there is sent once more after its wait: that comes
+    /// behind what it has sent when it left.
+    pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
+        let (place, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
+        round.when_sent_again(move |node| {
+            if place.calls.still_stands(node) {
+                place.leave(&pool, &names, |other| other == node);
+            }
+        })
     }
-}
 
-/// The same of a waiter whose task may be gone.
-pub(crate) fn leave(pool: &Arc<Pool>, names: &Names, waiter: &Waiter, asked: impl Fn(usize) -> bool) {
-    if !(0..pool.slots.len()).any(&asked) {
-        return;
+    /// Takes the waiter out of all queues in which it may be found, in the background.
+    pub(crate) fn leave_all(&self, pool: &Arc<Pool>, names: &Names) {
+        let places = self.calls.left();
+        self.leave(pool, names, |node| places.contains(node));
     }
-    let request = calls::leave(names, pool.id, &waiter.text());
-    let round = Round::begin(pool, &request, Trust::All, asked);
-    round.leave(Forgotten::SentAgain, |_, _| None);
+
+    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. A master that could not be
+    /// told is told by its keeper, once the wait is over.
+    pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
+        if !(0..pool.slots.len()).any(&asked) {
+            return;
+        }
+        let request = calls::leave(names, pool.id, &self.waiter.text());
+        let (place, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
+        let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
+            if place.calls.still_stands(node) {
+                for name in all.iter() {
+                    slots[node].stray(Stray::of(&place.waiter, name));
+                }
+            }
+        });
+        round.leave(Forgotten::SentAgain, |_, _| None);
+    }
 }
 
 /// The next of a process's line, which a release takes along into the queues.
 pub(crate) struct Next(InLine);
 
 impl Next {
-    /// From here on it may stand there, although it has not asked yet.
     pub(crate) fn new(next: InLine) -> Self {
-        next.calls.stand();
         Self(next)
     }
 
-    pub(crate) fn waiter(&self) -> Waiter {
-        self.0.waiter
+    pub(crate) fn place(&self) -> &InLine {
+        &self.0
     }
 
-    /// The release has been sent. Whoever gave up just before may have left the queues before it came to stand there.
-    pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names) {
+    /// The release has been sent there. Whoever gave up just before may have left the queues before it came to stand there.
+    pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
+        self.0.calls.stand(places);
         if self.0.calls.is_over() {
-            self.0.leave(pool, names, |_| true);
+            self.0.leave_all(pool, names);
         }
     }
 }

@@ -14,13 +14,14 @@ use redis::Value;
 use tokio::time::{Instant, timeout};
 
 use crate::events::{METERED, RoundTrace, VoteKind};
-use crate::node::{By, DeferredRelease, Inbox, Link, Links};
+use crate::node::{self, By, DeferredRelease, Inbox, Link, Links};
 use crate::policy::{Policy, forgetful_allowed};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Heading;
-use crate::round::overdue::Overdue;
+use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
 use crate::round::stragglers::Rest;
 use crate::time::alarms::Alarm;
@@ -54,6 +55,10 @@ pub(crate) struct Round {
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
+    /// Masters to which it was sent.
+    sent_to: NodeSet,
+    sent_again: Option<Hook>,
+    untold: Option<Hook>,
 }
 
 /// What is done for a master that has forgotten the script.
@@ -150,6 +155,9 @@ impl Round {
             deadline: sent + pool.config.node_timeout,
             alarm: None,
             trace: RoundTrace::begin(&pool.events, request.script.name, trust.needed()),
+            sent_to: NodeSet::default(),
+            sent_again: None,
+            untold: None,
         };
         if round.release.is_some() {
             round.trace.needs(Policy::RedLock.needed(round.links.len()));
@@ -157,6 +165,9 @@ impl Round {
         for node in (0..round.links.len()).filter(|node| asked(*node)) {
             round.send(node, By::Sha);
             round.outstanding += 1;
+            if round.links[node].is_ok() {
+                round.sent_to.insert(node);
+            }
         }
         round
     }
@@ -177,6 +188,24 @@ impl Round {
         let link = self.links[node].as_ref().ok()?;
         let standing = || Some(link.doubt(self.sent)).filter(|left| !left.is_zero());
         link.doubted_since(self.sent).or_else(standing)
+    }
+
+    /// Masters to which it was sent.
+    pub(crate) fn sent_to(&self) -> NodeSet {
+        self.sent_to
+    }
+
+    /// Has `hook` called once the request was sent again, with its text, to a master that had forgotten the script. What
+    /// `hook` sends comes behind it.
+    pub(crate) fn when_sent_again(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.sent_again = Some(Arc::new(hook));
+        self
+    }
+
+    /// Has `hook` called for a master that did not execute the request, or may not have.
+    pub(crate) fn when_untold(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.untold = Some(Arc::new(hook));
+        self
     }
 
     /// When everything was sent.
@@ -291,6 +320,9 @@ impl Round {
                 match forgotten {
                     Forgotten::SentAgain => {
                         self.send(node, By::Source);
+                        if let Some(hook) = &self.sent_again {
+                            hook(node);
+                        }
                         continue;
                     }
                     Forgotten::Loaded => {
@@ -304,6 +336,13 @@ impl Round {
             }
             self.outstanding -= 1;
             self.heard = true;
+            // What has no answer yet may still get one.
+            if let Some(hook) = &self.untold
+                && !node::is_done(&answer)
+                && !answer.as_ref().is_err_and(Fault::is_late)
+            {
+                hook(node);
+            }
             return Poll::Ready(Some((node, self.weigh(node, answer))));
         }
     }
@@ -389,6 +428,7 @@ impl Round {
             op: self.trace.op(),
             sent: self.sent,
             release: self.release.clone().map(owed),
+            untold: self.untold.clone(),
         });
         let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::ms;
-use multilock::sim::{Cluster, Keep};
+use multilock::sim::{Client, Cluster, Keep};
 use multilock::{ExtendError, LockError, Masters, MastersBuilder, Quarantine};
 use tokio::time::{Instant, sleep};
 
@@ -266,16 +266,26 @@ async fn a_master_from_elsewhere_waits_for_the_others() {
     drop(masters);
 }
 
+/// A client without quarantine counts on no master to forget, and still needs quorums that meet those of others.
 #[tokio::test(start_paused = true)]
-async fn masters_that_are_thrown_away_belong_to_no_set() {
-    let cluster = Cluster::new(3);
-    let off = || Masters::builder().quarantine(Quarantine::Off);
-    let masters = cluster.connect(off()).await.expect("connects");
-    assert_eq!(set_of(&cluster), Vec::<String>::new());
-    for place in 0..3 {
-        belongs_to(&cluster, place, "5");
+async fn without_quarantine_lists_of_another_length_are_refused() {
+    for (first, second) in [
+        (Quarantine::Off, Quarantine::Off),
+        (Quarantine::Off, Quarantine::Auto),
+        (Quarantine::Auto, Quarantine::Off),
+    ] {
+        let cluster = Cluster::new(5);
+        let some = Client::new().masters(&[0, 1, 2]);
+        let three = cluster
+            .connect_as(&some, Masters::builder().quarantine(first))
+            .await;
+        let three = three.expect("connects");
+        assert_eq!(set_of(&cluster), ["3"; 3]);
+        let five = cluster.connect(Masters::builder().quarantine(second)).await;
+        let error = five.map(drop).expect_err("another list").to_string();
+        let told = "it belongs to a set of 3 masters, and 5 are listed here";
+        assert!(error.contains(told), "{first:?}, {second:?}: {error}");
+        assert_eq!(stands(&cluster)[..3], vec![Vec::<String>::new(); 3]);
+        drop(three);
     }
-    let others = cluster.connect(off()).await.expect("not asked");
-    drop((masters, others));
-    assert_eq!(set_of(&cluster), ["5"; 3]);
 }

@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 /// A waiter that has heard nothing for so long asks again.
 const FALLBACK: Duration = Duration::from_secs(5);
@@ -409,6 +410,82 @@ async fn waiters_dropped_anywhere_leave_nothing() {
     unlock(guard).await;
     unlock(granted(FALLBACK + SLACK, waiting).await).await;
     until_nothing_is_left(cluster.servers()).await;
+}
+
+/// Far less than the 15 s after which a place ends by itself.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Does something to the servers again and again.
+fn again_and_again(cluster: &Arc<Cluster>, command: &'static [&'static str]) -> AbortOnDropHandle<()> {
+    let cluster = Arc::clone(cluster);
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            for server in cluster.servers() {
+                // Nobody may be there to be killed.
+                let _ = server.try_command(command).await;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    }))
+}
+
+/// Nobody stands in a queue, by the end of a time in which no place ends by itself.
+async fn nobody_waits(cluster: &Cluster, what: &str) {
+    let leaving = async {
+        for server in cluster.servers() {
+            until("the queues are empty", async || {
+                let keys = server.keys().await;
+                !keys.iter().any(|key| key.starts_with("multilock_queue"))
+            })
+            .await;
+        }
+    };
+    assert!(
+        timeout(SOON, leaving).await.is_ok(),
+        "somebody stands in a queue: {what}"
+    );
+}
+
+/// Each master forgets its scripts all the time, so nearly every call is sent again.
+#[tokio::test]
+async fn waits_that_are_dropped_while_scripts_are_forgotten_leave_no_place() {
+    let cluster = Arc::new(Cluster::start(3).await);
+    let masters = connect(cluster.urls()).await;
+    let forgetting = again_and_again(&cluster, &["SCRIPT", "FLUSH"]);
+    for number in 0..200_u64 {
+        let lock = masters.red_lock(format!("free-{number}"));
+        let _ = timeout(Duration::from_micros(number * 7919 % 3000), lock.lock()).await;
+    }
+    drop(forgetting);
+    nobody_waits(&cluster, "after waits for free names").await;
+}
+
+/// All connections of the waiter are killed again and again, until it has got the lock, or has been dropped.
+#[tokio::test]
+async fn waits_whose_connections_are_killed_leave_no_place() {
+    let cluster = Arc::new(Cluster::start(3).await);
+    for number in 0..10_u64 {
+        let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
+        let guard = holder.red_lock("a").try_lock().await.expect("free");
+        heard_from_all(&guard).await;
+        let waiting = wait_for(waiter.red_lock("a"));
+        until_waited_for(cluster.servers(), "a", 1).await;
+        let killing = again_and_again(&cluster, &["CLIENT", "KILL", "TYPE", "pubsub"]);
+        sleep(Duration::from_millis(number * 3)).await;
+        if number % 2 == 0 {
+            drop(guard);
+            let guard = granted(FALLBACK + SLACK, waiting).await;
+            drop(killing);
+            drop(guard);
+        } else {
+            waiting.abort();
+            drop(waiting.await);
+            drop(killing);
+            drop(guard);
+        }
+        nobody_waits(&cluster, &format!("after wait {number}")).await;
+        until_free(cluster.servers(), "a").await;
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,13 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
         "after the faults",
         orphans.map(|(master, key, owner)| format!("{key} of {owner} on m{master}")),
     );
+    if !orphans_allowed(plan.class) {
+        left(
+            world,
+            "in the queues while nobody waits",
+            world.waiters().into_iter(),
+        );
+    }
     let quarantine = plan.max_lease.mul_f64(1.01) + Duration::from_secs(2);
     sleep(quarantine).await;
     let patience = plan.max_lease + Duration::from_secs(20);
@@ -133,6 +140,11 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     }))
     .await;
     sleep(Duration::from_secs(1)).await;
+    left(
+        world,
+        "in the queues once all had all",
+        world.waiters().into_iter(),
+    );
     let channels = world.cluster.iter().flat_map(multilock::sim::Master::channels);
     // A client keeps the channel on which it is called.
     let others = channels.filter(|channel| !channel.starts_with("multilock:"));

@@ -45,6 +45,12 @@ fn readers(master: &Master, name: &str) -> Vec<(String, Duration, Duration)> {
     listed.chunks_exact(2).filter_map(reader).collect()
 }
 
+/// Those that stand in the queue for a name.
+pub(crate) fn waiters(master: &Master, name: &str) -> Vec<String> {
+    let queue = format!("multilock_queue:{{{name}}}");
+    master.command(&["ZRANGE", &queue, "0", "-1"]).unwrap_or_default()
+}
+
 /// All of a name at the moment, `now` since the run began.
 pub(crate) fn stored(master: &Master, name: &str, now: Duration) -> Stored {
     let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);

@@ -70,10 +70,18 @@ fn what_is_in_force_elsewhere_is_in_force() {
 }
 
 #[test]
-fn masters_that_are_thrown_away_store_nothing() {
+fn masters_that_are_thrown_away_store_no_lease() {
     let reckoning = reckoning(300, Quarantine::Off);
     assert_eq!(reckoning.quarantine(), Duration::ZERO);
     assert_eq!(reckoning.outlived(), Duration::from_millis(304_002));
     assert!(reckoning.allows(seconds(300)));
-    assert_eq!((reckoning.missing(0), reckoning.told()), (None, MAX_LEASE));
+    assert_eq!(reckoning.told(), MAX_LEASE);
+    // They are asked once on each connection for the number of masters.
+    assert_eq!(reckoning.missing(0), Some(Agreed::default()));
+    reckoning.stored(0, Agreed::default());
+    assert_eq!(reckoning.missing(0), None);
+    reckoning.learn(seconds(600));
+    assert_eq!(reckoning.missing(0), None);
+    reckoning.out_of_sight(0);
+    assert_eq!(reckoning.missing(0), Some(Agreed::default()));
 }

@@ -1,5 +1,8 @@
 //! What the files need of the protocol.
 
+#[path = "../../../src/protocol/node_set.rs"]
+pub(crate) mod node_set;
+
 pub(crate) mod fault {
     use std::sync::Arc;
 

@@ -9,6 +9,7 @@ mod fences;
 mod forgetting;
 mod handing_on;
 mod jobs;
+mod leaving;
 mod queue;
 mod read_write;
 mod read_write_calls;

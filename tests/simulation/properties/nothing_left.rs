@@ -1,6 +1,7 @@
-//! While nobody wants anything, nobody listens and nothing is sent; after closing no task is left.
+//! While nobody wants anything, nobody listens or stands in a queue, and nothing is sent; after closing no task is left.
 //!
-//! Source: the crate's documentation of waiting and of `close`. Needs nothing.
+//! Source: the crate's documentation of waiting and of `close`. Needs nothing but, of queues, sockets that deliver nothing
+//! once they are abandoned.
 
 use super::Case;
 use crate::history::Kind;

@@ -1,0 +1,111 @@
+//! Tells a master of waiters that do not wait any more, until it has taken them out of its queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::waiters::Stray;
+use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
+use crate::names::Names;
+use crate::protocol::calls;
+use crate::protocol::command::Request;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::waiter::Waiter;
+use crate::time::backoff::{LONGEST_DELAY, delays};
+use crate::time::random::Chance;
+
+/// What a keeper tells over one connection.
+pub(super) struct Leaving<'a> {
+    slot: &'a Arc<Slot>,
+    link: &'a Arc<Link>,
+    client: Uuid,
+    comes_within: Duration,
+    delays: Box<dyn Iterator<Item = Duration> + Send>,
+    /// After an answer by which the master did not take somebody out: when it is told again.
+    pub(super) again_at: Option<Instant>,
+}
+
+impl<'a> Leaving<'a> {
+    /// Begins with those of whom the connection before could not tell.
+    pub(super) fn new(
+        slot: &'a Arc<Slot>,
+        link: &'a Arc<Link>,
+        client: Uuid,
+        node_timeout: Duration,
+        chance: &Chance,
+    ) -> Self {
+        let mut leaving = Self {
+            slot,
+            link,
+            client,
+            comes_within: Waiter::comes_within(node_timeout),
+            delays: Box::new(delays(chance)),
+            again_at: None,
+        };
+        slot.is_told_again();
+        leaving.tell();
+        leaving
+    }
+
+    /// There are some: it tells of them at once, or after a pause where the master is told again.
+    pub(super) fn strayed(&mut self) {
+        if self.slot.is_told_again() {
+            let pause = self.delays.next().unwrap_or(LONGEST_DELAY);
+            self.again_at.get_or_insert(Instant::now() + pause);
+        } else if self.again_at.is_none() {
+            self.tell();
+        }
+    }
+
+    /// Tells of all there are.
+    pub(super) fn tell(&mut self) {
+        self.again_at = None;
+        for stray in self.slot.take_strays() {
+            let waiter = Waiter {
+                number: stray.number,
+                ticket: 0,
+                comes_within: self.comes_within,
+                only: None,
+                reads: stray.reads,
+            };
+            let names = Names::from(&*stray.name);
+            let request = calls::leave(&names, self.client, &waiter.text());
+            let told = Told {
+                slot: Arc::clone(self.slot),
+                link: Arc::clone(self.link),
+                stray,
+                request: Arc::clone(&request),
+                with_source: AtomicBool::new(false),
+            };
+            self.link
+                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(told), 0));
+        }
+    }
+}
+
+/// One of whom the master was told. Where it did not take the waiter out, it is told again.
+#[derive(Debug)]
+struct Told {
+    slot: Arc<Slot>,
+    link: Arc<Link>,
+    stray: Stray,
+    request: Arc<Request>,
+    with_source: AtomicBool,
+}
+
+impl Late for Told {
+    fn answered(self: Arc<Self>, _: usize, answer: Answer) {
+        let class = answer.as_ref().err().and_then(Fault::class);
+        if class == Some(Class::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
+            let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
+            return self.link.call(&self.request, By::Source, reply);
+        }
+        self.link.heed(&answer);
+        if !is_done(&answer) {
+            self.slot.stray_again(self.stray.clone());
+        }
+    }
+}
