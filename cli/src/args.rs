@@ -198,7 +198,7 @@ pub(crate) struct RunArgs {
     /// Say what is done
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Fail when the release is not confirmed, or the hold was found lost at the end
+    /// End with 125 when too few masters have confirmed the release
     #[arg(long)]
     pub(crate) strict: bool,
     /// The program and its arguments
@@ -329,8 +329,8 @@ Exit codes:
    64  wrong usage
    69  too few masters have a vote
    75  held by another, or waited for in vain (-E)
-   78  masters that are unfit or misconfigured
-  124  the hold was lost, and the program ended for it
+   78  masters that are unfit or misconfigured, or a password file that cannot be read
+  124  the lock was lost or came to its end while the program ran
   125  this command failed
   126  the program cannot be executed
   127  the program was not found

@@ -7,6 +7,8 @@ use multilock::{ConnectError, InvalidInput, LockError, NodeError, Objection, Res
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::translation::option;
+
 /// The name is free, or was not taken away: what was asked is answered with no.
 pub(crate) const FREE: u8 = 1;
 /// Something was found that `--strict` does not let pass.
@@ -17,9 +19,9 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const NO_QUORUM: u8 = 69;
 /// Held by another, or waited for in vain.
 pub(crate) const HELD: u8 = 75;
-/// Masters that cannot be used until somebody changes their configuration or ours.
+/// Masters or a password file that cannot be used until somebody changes the configuration, theirs or ours.
 pub(crate) const UNFIT: u8 = 78;
-/// The hold was lost, and the child ended for it.
+/// The hold was lost or came to its end while the child ran.
 pub(crate) const LOST: u8 = 124;
 /// The command itself failed.
 pub(crate) const OWN: u8 = 125;
@@ -34,6 +36,16 @@ pub(crate) enum End {
     Code(u8),
     /// By a signal, so that a shell around it ends, too.
     Signal(Signal),
+}
+
+/// As a program ended.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "its exit code was {code}"),
+            Self::Signal(signal) => write!(f, "signal {} ended it", signal.as_raw()),
+        }
+    }
 }
 
 impl End {
@@ -91,14 +103,16 @@ impl From<io::Error> for Failure {
 
 impl From<InvalidInput> for Failure {
     fn from(error: InvalidInput) -> Self {
-        Self::usage(error)
+        let told = error.to_string();
+        let rest = told.strip_prefix(error.field).unwrap_or(&told);
+        Self::usage(format_args!("{}{rest}", option(error.field)))
     }
 }
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
-        let code = match &error {
-            ConnectError::Invalid(_) => USAGE,
+        let code = match error {
+            ConnectError::Invalid(invalid) => return invalid.into(),
             ConnectError::Unfit { .. } => UNFIT,
             ConnectError::TooFew { .. } => NO_QUORUM,
             _ => OWN,
@@ -144,7 +158,10 @@ fn against(objection: &Objection) -> u8 {
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
-        Self::new(code(&error), error)
+        match error {
+            LockError::Invalid(invalid) => invalid.into(),
+            error => Self::new(code(&error), error),
+        }
     }
 }
 

@@ -17,6 +17,8 @@ mod inspect;
 #[cfg(unix)]
 mod names;
 #[cfg(unix)]
+mod password_file;
+#[cfg(unix)]
 mod report;
 #[cfg(unix)]
 mod run;
@@ -26,6 +28,8 @@ mod say;
 mod shell;
 #[cfg(unix)]
 mod terminal;
+#[cfg(unix)]
+mod translation;
 #[cfg(unix)]
 mod values;
 
@@ -80,6 +84,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
         Verb::Run(_) => run::signals::block_stops()?,
         _ => {}
     }
+    password_file::check()?;
     #[cfg(feature = "tls")]
     install_crypto_provider()?;
     // A thread for the renewals: what is written to a terminal may block the other one.

@@ -6,6 +6,7 @@ use multilock::{Holder, Inspection, NodeState, Policy};
 use serde_json::{Value, json};
 
 use crate::say::Rough;
+use crate::translation::translated;
 
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +152,7 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
             ("read", holders.join(", "))
         }
         NodeState::Foreign { kind, .. } => ("no lock", format!("a {kind}")),
-        NodeState::Silent(vote) => ("silent", vote.to_string()),
+        NodeState::Silent(vote) => ("silent", translated(vote)),
         _ => ("unknown", String::new()),
     };
     let quarantined = name.quarantined.iter().find(|(label, _)| **label == *node);
@@ -214,7 +215,7 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
         }
         NodeState::Silent(vote) => {
             told["state"] = "silent".into();
-            told["reason"] = vote.to_string().into();
+            told["reason"] = translated(vote).into();
         }
         _ => told["state"] = "unknown".into(),
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exit::Failure;
 use crate::terminal::is_in_foreground;
+use crate::translation::translated;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +34,7 @@ impl Voice {
 
     fn tell(self, least: Self, message: &dyn fmt::Display) {
         if self >= least {
-            let _ = writeln!(anstream::stderr(), "multilock: {message}");
+            let _ = writeln!(anstream::stderr(), "multilock: {}", translated(message));
         }
     }
 

@@ -1,5 +1,6 @@
 //! What may become of a hold: its loss, its extension, its end.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::{InvalidInput, Unchartered};
@@ -12,7 +13,7 @@ use crate::votes::Votes;
 #[non_exhaustive]
 pub struct Lost;
 
-/// Why a hold was lost.
+/// Why a hold was lost. Its text is that for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
@@ -27,14 +28,27 @@ pub enum LossCause {
     Closed,
 }
 
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its validity ended before enough masters had confirmed a renewal",
+            Self::TakenAway => {
+                "it was taken away by force, or too many masters have the names for another holder"
+            }
+            Self::Forgotten => "too many masters have forgotten it",
+            Self::Closed => "its client was closed",
+        })
+    }
+}
+
 /// The loss of a hold, as [`MultiLockGuard::lost`](crate::MultiLockGuard::lost) reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hold was lost ({cause:?}): {votes}")]
+#[error("the hold was lost: {cause}")]
 #[non_exhaustive]
 pub struct Loss {
     /// Why.
     pub cause: LossCause,
-    /// What every master answered last.
+    /// What every master answered last, which may be of another time than the loss.
     pub votes: Votes,
 }
 

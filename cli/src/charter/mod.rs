@@ -25,7 +25,7 @@ pub(crate) async fn charter(args: &CharterArgs, masters: &MastersArgs, voice: Vo
     let is_thrown_away = masters.quarantine == Some(Quarantine::Off);
     let charter = match args.agree {
         Some(_) if is_thrown_away => {
-            let error = "quarantine: off is not allowed; allowed: auto or a duration, where a longer lease is to be agreed upon";
+            let error = "--quarantine: off is not allowed; allowed: auto or a duration, where a longer lease is to be agreed upon";
             return Err(Failure::usage(error));
         }
         Some(lease) => agree(args, builder, lease, voice).await?,

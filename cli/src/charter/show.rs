@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::report::ms;
 use crate::say::Rough;
+use crate::translation::translated;
 
 /// In one line.
 pub(super) fn describe(charter: &Charter) -> String {
@@ -49,7 +50,7 @@ pub(super) fn table(charter: &Charter) -> String {
 fn row(told: &Result<NodeCharter, NodeError>) -> [String; 4] {
     let stored = match told {
         Ok(stored) => stored,
-        Err(error) => return ["silent".into(), String::new(), String::new(), error.to_string()],
+        Err(error) => return ["silent".into(), String::new(), String::new(), translated(error)],
     };
     let lease = |lease: Duration| {
         if lease.is_zero() {
@@ -78,7 +79,7 @@ pub(super) fn as_json(charter: &Charter) -> Value {
             "masters": stored.masters,
             "raised_by": stored.raised_by.as_deref(),
         }),
-        Err(error) => json!({ "node": &**node, "error": error.to_string() }),
+        Err(error) => json!({ "node": &**node, "error": translated(error) }),
     });
     json!({
         "state": word(charter.state()),

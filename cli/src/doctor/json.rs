@@ -7,6 +7,7 @@ use super::finding::Finding;
 use super::watch::{Pool, Watched};
 use super::{Diagnosis, together};
 use crate::report::ms;
+use crate::translation::{page, translated};
 
 pub(super) fn of(diagnosis: &Diagnosis, code: u8) -> Value {
     let masters: Vec<Value> = diagnosis.masters.iter().map(master).collect();
@@ -25,9 +26,10 @@ fn finding(finding: &Finding) -> Value {
         "severity": finding.severity.word(),
         "code": finding.code,
         "node": finding.node,
-        "seen": finding.seen,
-        "remedy": finding.remedy,
+        "seen": translated(&finding.seen),
+        "remedy": translated(&finding.remedy),
         "faq": finding.faq,
+        "page": finding.faq.map(page),
     })
 }
 
@@ -37,7 +39,7 @@ fn master(master: &Examination) -> Value {
         Err(_) => json!({}),
     };
     told["node"] = (*master.node).into();
-    told["error"] = master.server.as_ref().err().map(ToString::to_string).into();
+    told["error"] = master.server.as_ref().err().map(translated).into();
     told["has_vote"] = together::usable(master)
         .is_some_and(|facts| facts.quarantine.is_zero())
         .into();

@@ -3,6 +3,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::finding::{Finding, Severity};
+use crate::translation::{page, translated};
 
 /// How wide the text may be.
 const WIDTH: u16 = 110;
@@ -28,13 +29,14 @@ pub(super) fn told(finding: &Finding) -> String {
         .node
         .as_ref()
         .map_or(String::new(), |node| format!("{node}: "));
-    let faq = finding
+    // In one piece, to be clicked on.
+    let page = finding
         .faq
-        .map_or(String::new(), |entry| format!(" (see FAQ: {entry})"));
+        .map_or(String::new(), |entry| format!("    {}\n", page(entry)));
     let word = finding.severity.word();
-    let seen = wrapped(&format!("{word} {node}{}", finding.seen), "");
-    let remedy = wrapped(&format!("{}{faq}", finding.remedy), "    ");
-    format!("{color}{word}{PLAIN}{}{remedy}", &seen[word.len()..])
+    let seen = wrapped(&format!("{word} {node}{}", translated(&finding.seen)), "");
+    let remedy = wrapped(&translated(&finding.remedy), "    ");
+    format!("{color}{word}{PLAIN}{}{remedy}{page}", &seen[word.len()..])
 }
 
 /// In lines of the width of a text, each with this in front.

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free, waiters};
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
 
 use crate::stage::{PROGRAM, Said, Witness, ms, multilock, run, said, signal, urls};
 
@@ -92,7 +93,7 @@ async fn wrong_usage() {
         (&["a", "--lease", "7", "--", "true"], "a duration such as 30s"),
         (
             &["a", "--lease", "1ms", "--", "true"],
-            "lease: 1ms is not allowed",
+            "--lease: 1ms is not allowed",
         ),
         (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
         (
@@ -101,7 +102,7 @@ async fn wrong_usage() {
         ),
         (
             &["a", "--policy", "1", "--", "true"],
-            "policy: AtLeast(1) is not allowed",
+            "--policy: 1 is not allowed; allowed: 2 to 3 over 3 masters",
         ),
         (&["a,", "--", "true"], "a name is empty"),
         (&["multilock_x", "--", "true"], "is not allowed"),
@@ -196,7 +197,35 @@ async fn too_few_masters() {
     command.env("MULTILOCK_QUARANTINE", "auto");
     let ended = run(command, &["a", "-w", "300ms", "--", "true"]).await;
     assert_eq!(ended.code, Some(69), "{ended:?}");
-    assert!(ended.stderr.contains("quarantine"), "{ended:?}");
+    for says in [
+        "as each is that was started less than the longest lease ago",
+        "give --quarantine off (see https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#quarantine)",
+    ] {
+        assert!(ended.stderr.contains(says), "{ended:?}");
+    }
+}
+
+/// Though each was started less than the longest lease ago, their first mark came later.
+#[tokio::test]
+async fn a_first_mark_is_told_as_the_cause() {
+    let servers = three(ARGS).await;
+    // As long as a mark may come after a start, and a second that uptimes leave out.
+    sleep(ms(12_000)).await;
+    let strict = async |option: &[&str]| {
+        let mut command = multilock(&urls(&servers));
+        command.env("MULTILOCK_QUARANTINE", "auto");
+        run(command, &[&["a", "-n"], option, &["--", "true"]].concat()).await
+    };
+    let marked = strict(&["--mark-memory"]).await;
+    assert_eq!(marked.code, Some(69), "{marked:?}");
+    let says = "since their memory was marked for the first time (--mark-memory)";
+    assert!(marked.stderr.contains(says), "{marked:?}");
+    assert!(!marked.stderr.contains("started"), "{marked:?}");
+    let started = strict(&[]).await;
+    assert!(
+        started.stderr.contains("started less than the longest lease ago"),
+        "{started:?}"
+    );
 }
 
 #[tokio::test]
@@ -225,6 +254,52 @@ async fn masters_that_cannot_be_used() {
         !ended.stderr.contains("wrong:") && !ended.stderr.contains(":wrong@"),
         "{ended:?}"
     );
+}
+
+/// It is no master that is out of reach, which would be waited for.
+#[tokio::test]
+async fn a_password_file_that_cannot_be_used() {
+    let servers = three(&["--requirepass", "secret"]).await;
+    let without: Vec<String> = servers
+        .iter()
+        .map(|server| format!("redis://127.0.0.1:{}", server.port()))
+        .collect();
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("empty"), "").expect("written");
+    std::fs::write(at("good"), "secret\n").expect("written");
+    let rows = [
+        (at("missing"), "No such file"),
+        (at("empty"), "(empty)"),
+        (dir.path().to_owned(), "(a directory)"),
+        (at("good/deeper"), "Not a directory"),
+    ];
+    for (file, says) in &rows {
+        for args in [
+            &["run", "a", "--", "true"][..],
+            &["held", "a"],
+            &["doctor"],
+            &["charter"],
+        ] {
+            let mut command = multilock(&without);
+            command.env("MULTILOCK_PASSWORD_FILE", file).args(args);
+            let ended = said(command.spawn().expect("the command")).await;
+            assert_eq!(ended.code, Some(78), "{args:?}: {ended:?}");
+            let start = format!("multilock: MULTILOCK_PASSWORD_FILE: {} (", file.display());
+            assert!(
+                ended.stderr.starts_with(&start) && ended.stderr.contains(says),
+                "{args:?}: {ended:?}"
+            );
+        }
+    }
+    // What asks no master needs no password.
+    let mut manual = multilock(&without);
+    manual.env("MULTILOCK_PASSWORD_FILE", at("missing")).arg("man");
+    assert_eq!(said(manual.spawn().expect("the command")).await.code, Some(0));
+    let mut command = multilock(&without);
+    command.env("MULTILOCK_PASSWORD_FILE", at("good"));
+    let ended = run(command, &["a", "--", "true"]).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
 }
 
 #[tokio::test]
@@ -326,7 +401,7 @@ async fn a_signal_ends_the_wait_and_leaves_nothing() {
         .args(["run", "a", "--", "true"])
         .spawn()
         .expect("the command");
-    tokio::time::sleep(ms(300)).await;
+    sleep(ms(300)).await;
     signal(&waiting, Signal::INT);
     assert_eq!(said(waiting).await.signal, Some(2));
     guard.unlock().await.expect("held");

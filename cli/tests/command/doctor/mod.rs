@@ -46,6 +46,14 @@ async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
             "no entry in the FAQ: {entry}"
         );
     }
+    for finding in diagnosis.findings() {
+        let anchor = finding["faq"]
+            .as_str()
+            .map(|entry| entry.to_lowercase().replace(' ', "-"));
+        let page = anchor
+            .map(|anchor| format!("https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#{anchor}"));
+        assert_eq!(finding["page"], Value::from(page), "{finding}");
+    }
     diagnosis
 }
 
@@ -153,6 +161,7 @@ async fn people_are_told_what_to_do() {
     for line in [
         format!("warning {node}: it writes no append-only file: after a restart it has forgotten who holds"),
         "    CONFIG SET appendonly yes and appendfsync always there".to_owned(),
+        "    https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#append-only-file\n".to_owned(),
         "3 masters: 3 warnings".to_owned(),
     ] {
         assert!(said.stdout.contains(&line), "{line}\n{}", said.stdout);

@@ -1,0 +1,41 @@
+//! The file with the password, which is looked at before anything is tried: one that is missing is no master that is out of reach.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::exit::{self, Failure};
+
+const VARIABLE: &str = "MULTILOCK_PASSWORD_FILE";
+
+/// Refuses a file that no connection can log in with. A pipe is not touched, as it can be read only once.
+pub(crate) fn check() -> Result<(), Failure> {
+    let Some(file) = env::var_os(VARIABLE).filter(|file| !file.is_empty()) else {
+        return Ok(());
+    };
+    let file = Path::new(&file);
+    read(file).map_err(|why| {
+        let message = format!(
+            "{VARIABLE}: {} ({why}) is not allowed; allowed: a file with the password",
+            file.display()
+        );
+        Failure::new(exit::UNFIT, message)
+    })
+}
+
+fn read(file: &Path) -> Result<(), String> {
+    let words = |error: io::Error| error.to_string();
+    let about = fs::metadata(file).map_err(words)?;
+    if about.is_dir() {
+        return Err(String::from("a directory"));
+    }
+    if !about.is_file() {
+        return Ok(());
+    }
+    File::open(file).map_err(words)?;
+    if about.len() == 0 {
+        return Err(String::from("empty"));
+    }
+    Ok(())
+}

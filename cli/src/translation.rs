@@ -1,0 +1,99 @@
+//! Messages of the library in the terms of the command: options in place of methods, pages in place of the names of entries.
+
+use std::fmt;
+
+/// Address of the FAQ. It is not installed with the command.
+const FAQ: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/faq.md");
+
+/// Phrases of the library and those of the command.
+const PHRASES: [(&str, &str); 8] = [
+    ("allow it in the builder", "give --allow-eviction"),
+    ("set Quarantine::Off", "give --quarantine off"),
+    (
+        "agree upon it anew with MastersBuilder::max_lease",
+        "agree upon it again with multilock charter --max-lease",
+    ),
+    (
+        "after the application has called CryptoProvider::install_default()",
+        "with one",
+    ),
+    (", or a configuration by Node::tls", ""),
+    ("the feature rustls", "the feature tls of this command"),
+    (
+        "the masters were closed, or the tokio runtime in which they were connected has ended",
+        "the connections were closed",
+    ),
+    ("the runtime has ended before it was done", "it was interrupted"),
+];
+
+/// A message as a user of the command can act upon it.
+pub(crate) fn translated(message: impl fmt::Display) -> String {
+    let mut text = message.to_string();
+    for (theirs, ours) in PHRASES {
+        text = text.replace(theirs, ours);
+    }
+    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    text = replaced(&text, "MastersBuilder::", is_of_a_word, "", |method| {
+        option(method).to_owned()
+    });
+    text = replaced(&text, "AtLeast(", is_of_a_word, ")", str::to_owned);
+    let is_of_an_entry = |letter: char| letter.is_ascii_alphanumeric() || " -".contains(letter);
+    replaced(&text, "see FAQ: ", is_of_an_entry, "", |entry| {
+        format!("see {}", page(entry))
+    })
+}
+
+/// The text with something else in place of each `start`, what is inside, and `end`.
+fn replaced(
+    text: &str,
+    start: &str,
+    is_inside: impl Fn(char) -> bool,
+    end: &str,
+    with: impl Fn(&str) -> String,
+) -> String {
+    let mut pieces = text.split(start);
+    let mut done = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let length = piece.find(|letter| !is_inside(letter)).unwrap_or(piece.len());
+        let (inside, rest) = piece.split_at(length);
+        done.push_str(&with(inside));
+        done.push_str(rest.strip_prefix(end).unwrap_or(rest));
+    }
+    done
+}
+
+/// The page of an entry of the FAQ.
+pub(crate) fn page(entry: &str) -> String {
+    format!("{FAQ}#{}", entry.to_lowercase().replace(' ', "-"))
+}
+
+/// An option of the library, or a variable, as the command names it.
+pub(crate) fn option(name: &str) -> &str {
+    match name {
+        "name" | "names" => "NAME",
+        "node" | "nodes" => "--nodes",
+        "namespace" => "--namespace",
+        "node_timeout" => "--node-timeout",
+        "connect_timeout" => "--connect-timeout",
+        "lease" => "--lease",
+        "max_lease" => "--max-lease",
+        "lease_without_charter" => "--lease-without-charter",
+        "drift_factor" => "--drift-factor",
+        "quarantine" => "--quarantine",
+        "allow_eviction" => "--allow-eviction",
+        "allow_unknown_eviction" => "MULTILOCK_ALLOW_UNKNOWN_EVICTION=true",
+        "allow_unknown_role" => "MULTILOCK_ALLOW_UNKNOWN_ROLE=true",
+        "strict" => "--mark-memory",
+        "policy" => "--policy",
+        "wait" => "--wait",
+        "max_hold" => "--max-hold",
+        "at_least" => "--at-least",
+        "min_validity" => "--min-validity",
+        "client_label" => "MULTILOCK_CLIENT_LABEL",
+        "label" => "MULTILOCK_NODE_LABELS",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

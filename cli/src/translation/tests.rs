@@ -1,0 +1,482 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use multilock::{
+    ConnectError, LockError, Masters, MastersBuilder, NodeError, Objection, Policy, ResetError, Unfit,
+    UnlockError, Vote, Votes,
+};
+use tokio::time::sleep;
+
+use super::*;
+use crate::exit::Failure;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a user of a shell cannot know of.
+const FOREIGN: [&str; 11] = [
+    "::",
+    "builder",
+    "Builder",
+    "Quarantine",
+    "AtLeast",
+    "LockSet",
+    "CryptoProvider",
+    "rustls",
+    "tokio",
+    "runtime",
+    "see FAQ",
+];
+
+/// A word of the library in a message, such as `TakenAway`: a capital letter inside of a word.
+fn name_of_a_type(text: &str) -> Option<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphabetic());
+    let known = |word: &&str| ["RedLock", "MultiLock"].contains(word);
+    let is_one = |word: &&str| {
+        let small = word.find(|letter: char| letter.is_ascii_lowercase());
+        small.is_some_and(|at| word[at..].contains(|letter: char| letter.is_ascii_uppercase()))
+    };
+    words.filter(is_one).find(|word| !known(word))
+}
+
+#[track_caller]
+fn check(message: impl fmt::Display) {
+    let told = translated(&message);
+    for word in FOREIGN {
+        assert!(!told.contains(word), "{word:?} in {told:?}");
+    }
+    assert_eq!(name_of_a_type(&told), None, "{told:?}");
+    assert_eq!(translated(&told), told, "once is enough");
+}
+
+fn unfit() -> Vec<Unfit> {
+    vec![
+        Unfit::Replica,
+        Unfit::Cluster,
+        Unfit::TooOld {
+            version: "5.0".into(),
+            needed: "6.0",
+        },
+        Unfit::SameServer {
+            other: "m1:6379".into(),
+        },
+        Unfit::Evicts {
+            policy: "allkeys-lru".into(),
+        },
+        Unfit::UnknownEviction,
+        Unfit::UnknownRole,
+        Unfit::ScriptsNotAtomic {
+            server: "Garnet".into(),
+        },
+        Unfit::NoScripts {
+            error: "ERR unknown command".into(),
+        },
+        Unfit::OtherSet {
+            masters: 5,
+            listed: 3,
+        },
+        Unfit::Denied {
+            error: "NOPERM no".into(),
+        },
+    ]
+}
+
+fn votes() -> Vec<Vote> {
+    vec![
+        Vote::Granted,
+        Vote::Refused {
+            remaining: Some(SECOND),
+        },
+        Vote::Refused { remaining: None },
+        Vote::NotHeld,
+        Vote::Revoked,
+        Vote::Failed { error: "OOM".into() },
+        Vote::NotSent {
+            reason: "connection refused".into(),
+        },
+        Vote::Late {
+            within: SECOND,
+            took: None,
+        },
+        Vote::Late {
+            within: SECOND,
+            took: Some(SECOND),
+        },
+        Vote::Unknown {
+            reason: "connection closed".into(),
+        },
+        Vote::Quarantined {
+            remaining: SECOND,
+            newly_marked: false,
+        },
+        Vote::Quarantined {
+            remaining: SECOND,
+            newly_marked: true,
+        },
+        Vote::Pending,
+    ]
+}
+
+fn objections() -> Vec<Objection> {
+    let address: Arc<str> = "10.0.0.1:1".into();
+    vec![
+        Objection::Silent(NodeError::Unavailable("no answer".into())),
+        Objection::SameServer { other: "m1".into() },
+        Objection::OtherSet {
+            masters: 5,
+            listed: 3,
+        },
+        Objection::Started { wait: SECOND },
+        Objection::UnknownStart,
+        Objection::ClientsHidden {
+            error: "NOPERM".into(),
+        },
+        Objection::Connected {
+            address: Arc::clone(&address),
+        },
+        Objection::Nameless {
+            address,
+            command: "get".into(),
+        },
+        Objection::Lease {
+            name: "a".into(),
+            left: None,
+        },
+        Objection::Raised {
+            longest: SECOND,
+            by: None,
+        },
+    ]
+}
+
+#[test]
+fn no_error_tells_of_the_library() {
+    unfit().iter().for_each(check);
+    votes().iter().for_each(check);
+    objections().iter().for_each(check);
+    let node: Arc<str> = "m1:6379".into();
+    for reason in unfit() {
+        let error = NodeError::Unfit(reason.clone());
+        check(ConnectError::Unfit {
+            node: Arc::clone(&node),
+            reason,
+        });
+        check(ConnectError::TooFew {
+            reached: 0,
+            needed: 1,
+            nodes: vec![(Arc::clone(&node), Some(error))],
+        });
+    }
+    let listed = || {
+        objections()
+            .into_iter()
+            .map(|objection| (Arc::clone(&node), objection))
+            .collect::<Vec<_>>()
+    };
+    let missing = vec![(Arc::clone(&node), NodeError::Unavailable("no answer".into()))];
+    check(ResetError::Refused {
+        objections: listed(),
+        labels: vec!["a@b:1".into()],
+    });
+    check(ResetError::PutBack {
+        objections: listed(),
+        labels: Vec::new(),
+        missing,
+    });
+    check(ResetError::Interrupted);
+    let votes = Votes::default;
+    let errors = [
+        LockError::Contended {
+            holder: None,
+            retry_after: SECOND,
+            votes: votes(),
+        },
+        LockError::Contended {
+            holder: Some("a@b:1".into()),
+            retry_after: SECOND,
+            votes: votes(),
+        },
+        LockError::Unreachable { votes: votes() },
+        LockError::Unfenced { votes: votes() },
+        LockError::Misconfigured { votes: votes() },
+        LockError::TooLate {
+            validity: SECOND,
+            votes: votes(),
+        },
+        LockError::Upgrade { held: "a".into() },
+        LockError::Closed,
+        LockError::TimedOut {
+            waited: SECOND,
+            last: None,
+        },
+    ];
+    for error in errors {
+        check(&error);
+        check(LockError::TimedOut {
+            waited: SECOND,
+            last: Some(Box::new(error)),
+        });
+    }
+    check(UnlockError::WasLost { votes: votes() });
+    check(UnlockError::Unconfirmed {
+        free_within: SECOND,
+        votes: votes(),
+    });
+}
+
+/// Those that carry what real masters have answered.
+#[tokio::test(start_paused = true)]
+async fn no_refusal_by_masters_tells_of_the_library() {
+    let (masters, cluster) = Masters::in_memory(3).await.expect("masters");
+    let strict = cluster
+        .connect(Masters::builder().strict(true))
+        .await
+        .expect("connected");
+    let marked = strict.red_lock("b").try_lock().await.expect_err("newly marked");
+    assert!(
+        translated(&marked).contains("marked for the first time (--mark-memory)"),
+        "{marked}"
+    );
+    check(marked);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    check(masters.red_lock("a").try_lock().await.expect_err("held"));
+    cluster.master(0).crash();
+    let long = cluster
+        .connect(Masters::builder().max_lease(SECOND * 60))
+        .await
+        .expect("connected");
+    let unchartered = long
+        .red_lock("b")
+        .lease(SECOND * 60)
+        .try_lock()
+        .await
+        .expect_err("one is down");
+    assert!(matches!(unchartered, LockError::Unchartered(_)), "{unchartered}");
+    check(unchartered);
+    cluster.iter().for_each(multilock::sim::Master::freeze);
+    let late = masters.red_lock("b").try_lock().await.expect_err("frozen");
+    check(late);
+    sleep(SECOND * 60).await;
+    check(guard.lost().await);
+    check(guard.unlock().await.expect_err("lost"));
+}
+
+/// Values that are refused before any master is asked, by the option of the command that holds them.
+#[tokio::test(start_paused = true)]
+async fn a_value_is_refused_by_the_name_of_its_option() {
+    let (masters, _) = Masters::in_memory(3).await.expect("masters");
+    let over = |lock: multilock::MultiLock| async move {
+        Failure::from(lock.try_lock().await.expect_err("refused"))
+    };
+    let lock = || masters.lock("a", Policy::RedLock);
+    let rows = [
+        (
+            over(masters.lock("a", Policy::AtLeast(9))).await,
+            "--policy: 9 is not allowed; allowed: 2 to 3 over 3 masters",
+        ),
+        (
+            over(lock().lease(SECOND * 40)).await,
+            "--lease: 40s is not allowed; allowed: ",
+        ),
+        (
+            over(lock().min_validity(SECOND * 40)).await,
+            "--min-validity: 40s is not allowed; allowed: less than ",
+        ),
+        (
+            over(lock().max_hold(SECOND)).await,
+            "--max-hold: 1s is not allowed; allowed: ",
+        ),
+        (
+            over(lock().at_least(SECOND * 60)).await,
+            "--at-least: 1m is not allowed; allowed: ",
+        ),
+        (over(lock().wait(SECOND * 400_000_000)).await, "--wait: "),
+        (
+            over(masters.lock("multilock_a", Policy::RedLock)).await,
+            "NAME: \"multilock_a\" is not allowed; allowed: ",
+        ),
+    ];
+    for (failure, says) in rows {
+        assert_eq!(failure.code, crate::exit::USAGE, "{failure:?}");
+        let told = translated(&failure.message);
+        assert!(told.starts_with(says), "{told}");
+        check(&failure.message);
+    }
+    let builder = || MastersBuilder::default().node("redis://127.0.0.1:1");
+    let refused =
+        |builder: MastersBuilder| async move { Failure::from(builder.connect().await.expect_err("refused")) };
+    let rows = [
+        (
+            refused(builder().node_timeout(Duration::ZERO)).await,
+            "--node-timeout: ",
+        ),
+        (
+            refused(builder().connect_timeout(Duration::ZERO)).await,
+            "--connect-timeout: ",
+        ),
+        (
+            refused(builder().drift_factor(0.9)).await,
+            "--drift-factor: 0.9 is not allowed",
+        ),
+        (
+            refused(builder().max_lease(SECOND)).await,
+            "--max-lease: 1s is not allowed",
+        ),
+        (
+            refused(builder().lease_without_charter(SECOND * 40)).await,
+            "--lease-without-charter: 40s",
+        ),
+        (
+            refused(builder().quarantine(multilock::Quarantine::For(SECOND))).await,
+            "--quarantine: 1s is not allowed",
+        ),
+        (
+            refused(builder().namespace("a b")).await,
+            "--namespace: \"a b\" is not allowed",
+        ),
+        (
+            refused(builder().client_label("")).await,
+            "MULTILOCK_CLIENT_LABEL: \"\" is not allowed",
+        ),
+        (
+            refused(MastersBuilder::default()).await,
+            "--nodes: 0 is not allowed; allowed: 1 to 64 masters (see https://",
+        ),
+        (
+            refused(MastersBuilder::default().node("redis:/secret")).await,
+            "--nodes: number 1, … (no scheme) is not allowed",
+        ),
+    ];
+    for (failure, says) in rows {
+        assert_eq!(failure.code, crate::exit::USAGE, "{failure:?}");
+        let told = translated(&failure.message);
+        assert!(told.starts_with(says), "{told}");
+        check(&failure.message);
+    }
+}
+
+#[test]
+fn a_page_is_one_of_the_faq() {
+    let page_of = translated(
+        "it is a replica (see FAQ: replica); gone (see FAQ: too few): m1; a; see FAQ: long lease)",
+    );
+    let address = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/faq.md");
+    assert_eq!(
+        page_of,
+        format!(
+            "it is a replica (see {address}#replica); gone (see {address}#too-few): m1; a; see {address}#long-lease)"
+        )
+    );
+    let faq = fs::read_to_string(root().join("docs/faq.md")).expect("the FAQ");
+    let headings = faq.lines().filter_map(|line| line.strip_prefix("### "));
+    let anchors: Vec<String> = headings.map(page).collect();
+    let mut named = 0;
+    for literal in literals(&root().join("src")).chain(literals(&root().join("cli/src"))) {
+        for entry in literal.split("see FAQ: ").skip(1) {
+            let entry = entry.split([')', ';']).next().unwrap_or_default();
+            // The pattern itself.
+            if !entry.is_empty() {
+                assert!(anchors.contains(&page(entry)), "{entry:?}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 15, "{named}");
+}
+
+/// A new message of the library, too: whatever its source has between quotes.
+#[test]
+fn no_text_of_the_library_tells_of_it() {
+    let files = [
+        "error",
+        "votes.rs",
+        "config.rs",
+        "env.rs",
+        "names.rs",
+        "namespace.rs",
+        "client_label.rs",
+        "node_options.rs",
+        "policy.rs",
+        "credentials.rs",
+        "options.rs",
+        "builder.rs",
+        "node/redis",
+        "node/slot.rs",
+        "node/keeper.rs",
+        "protocol/fault.rs",
+        "protocol/permissions.rs",
+        "round",
+    ];
+    let mut count = 0;
+    for file in files {
+        for literal in literals(&root().join("src").join(file)) {
+            if ["LockSet::", "outside of a tokio runtime"]
+                .iter()
+                .any(|words| literal.contains(words))
+            {
+                // The command takes no sets, and is inside of a runtime.
+                continue;
+            }
+            let told = translated(literal);
+            let plain = ["::", "rustls"];
+            let words = FOREIGN.iter().filter(|word| !plain.contains(word));
+            for word in words.chain(&["MastersBuilder::", "Quarantine::", "Node::"]) {
+                assert!(!told.contains(word), "{word:?} in {file}: {told:?}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 300, "{count} texts were looked at");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The string literals of a file or a folder, without those of tests and comments.
+fn literals(path: &Path) -> Box<dyn Iterator<Item = String>> {
+    if path.is_dir() {
+        let entries = fs::read_dir(path)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path());
+        let is_product = |path: &PathBuf| path.is_dir() || !path.ends_with("tests.rs");
+        let paths: Vec<PathBuf> = entries.filter(is_product).collect();
+        return Box::new(paths.into_iter().flat_map(|path| literals(&path)));
+    }
+    let text = fs::read_to_string(path).expect("a text");
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = product
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//") && !line.contains("#[must_use"));
+    let code: String = lines
+        .flat_map(|line| [line, "\n"])
+        .collect::<String>()
+        .replace("'\"'", "''");
+    let (mut rest, mut found) = (code.as_str(), Vec::new());
+    while let Some((_, after)) = rest.split_once('"') {
+        let (literal, after) = literal(after);
+        found.push(literal);
+        rest = after;
+    }
+    Box::new(found.into_iter())
+}
+
+/// A literal up to its second quote, and what follows.
+fn literal(text: &str) -> (String, &str) {
+    let (mut literal, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(['"', '\\']) {
+        literal.push_str(&rest[..at]);
+        if rest[at..].starts_with('"') {
+            return (literal, &rest[at + 1..]);
+        }
+        let escaped = &rest[at + 1..];
+        // The text goes on in the next line, behind its indent; or with a sign.
+        rest = escaped.strip_prefix('\n').map_or(escaped, str::trim_start);
+        if !escaped.starts_with('\n') {
+            literal.extend(rest.chars().next());
+            rest = &rest[1..];
+        }
+    }
+    (literal, "")
+}
