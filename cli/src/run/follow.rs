@@ -10,13 +10,14 @@ use rustix::process::{Pid, Signal, WaitStatus, kill_current_process_group};
 use tokio::time::{Instant, sleep};
 
 use super::child::{Child, LOOKED_FOR, Target};
+use super::outcome;
 use super::signals::{self, Signals};
 use crate::exit::{End, Failure};
 use crate::say::{Rough, Voice};
 use crate::terminal::Terminal;
 
 /// KILL is sent so long before the end of the hold: what a machine takes to wake this process and to end another.
-const LEAD: Duration = Duration::from_millis(10);
+pub(super) const LEAD: Duration = Duration::from_millis(10);
 /// The longest time between two looks at the hold.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The shortest one.
@@ -32,7 +33,7 @@ pub(super) struct Ended {
     /// As the command is to end.
     pub(super) end: End,
     /// Why it had to end, where it was made to.
-    pub(super) made_to: Option<String>,
+    pub(super) made_to: Option<&'static str>,
 }
 
 pub(super) async fn follow(
@@ -97,7 +98,7 @@ struct Running<'a> {
     /// Jobs outside of the group, as they were found shortly before they are killed.
     jobs: Option<Vec<Pid>>,
     /// What the program was ended for.
-    made_to: Option<String>,
+    made_to: Option<&'static str>,
     /// How the program ended.
     status: Option<WaitStatus>,
 }
@@ -123,7 +124,7 @@ impl Running<'_> {
             if self.status.is_some() {
                 self.ask(now);
             } else if left <= self.notice {
-                self.made_to = Some("the hold came to its end".to_owned());
+                self.made_to = Some("the hold came to its end");
                 self.voice.warn(format_args!(
                     "the hold ends in {} and is not renewed: the program is sent {}",
                     Rough(left),
@@ -238,7 +239,7 @@ impl Running<'_> {
 
     fn lost(&mut self, loss: &Loss) {
         if self.status.is_none() {
-            self.made_to = Some(loss.to_string());
+            self.made_to = Some(outcome::lost(loss));
         }
         if self.asked.is_none() {
             self.ask(Instant::now());

@@ -2,6 +2,7 @@
 
 mod child;
 mod follow;
+mod outcome;
 mod processes;
 mod reaper;
 pub(crate) mod signals;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use self::child::Child;
 use self::follow::{Ended, follow};
+use self::outcome::{FOUND_LOST, given_back};
 use self::signals::Signals;
 use self::wait::{show_that_masters_are_missing, show_who_holds};
 use crate::args::{MastersArgs, RunArgs};
@@ -192,16 +194,17 @@ async fn give_back(
     voice: Voice,
 ) -> Result<End, Failure> {
     let unlocked = guard.unlock().await;
-    if let Some(reason) = &ended.made_to {
-        return Err(Failure::new(
-            exit::LOST,
-            format_args!("{reason}; the program ended for it"),
-        ));
+    if let Some(reason) = ended.made_to {
+        let message = format_args!("{reason}; the program was made to end");
+        return Err(Failure::new(exit::LOST, message));
     }
     match unlocked {
-        Ok(unlocked) => voice.detail(format_args!("given back: {unlocked:?}")),
-        Err(error @ UnlockError::WasLost { .. }) if args.strict => {
-            return Err(Failure::new(exit::LOST, error));
+        Ok(unlocked) => voice.detail(given_back(&unlocked)),
+        // Also where the program was content: nothing kept another one out.
+        Err(UnlockError::WasLost { votes }) => {
+            voice.detail(format_args!("the masters answered to the release: {votes}"));
+            let message = format_args!("{FOUND_LOST} ({})", ended.end);
+            return Err(Failure::new(exit::LOST, message));
         }
         Err(error) if args.strict => return Err(Failure::own(error)),
         Err(error) => voice.warn(error),

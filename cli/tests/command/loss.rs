@@ -1,9 +1,11 @@
 //! A program ends with its hold. The next holder's program looks whether anything of it is left.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use multilock_test_support::{Direction, Proxy, Server, WITHIN, connect, three, until_free};
 use rustix::process::Signal;
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
@@ -160,10 +162,69 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     masters.red_lock("a").force_release().await.expect("taken away");
     let first = said(first).await;
     assert_eq!(first.code, Some(124), "{first:?}");
-    assert!(first.stderr.contains("TakenAway"), "{first:?}");
+    let why = "multilock: the lock was taken away by force (multilock force-release); the program was made to end\n";
+    assert!(first.stderr.ends_with(why), "{first:?}");
     assert!(witness.has("TERM"), "{:?}", witness.lines());
     // A third of the lease until it is told; the hold would have had two thirds of it left.
     assert!(begun.elapsed() < ms(4500), "{:?}", begun.elapsed());
     assert!(begun.elapsed() < WITHIN);
     witness.until_nobody_lives().await;
+}
+
+/// Whatever the program made of it: nothing kept another one out.
+#[tokio::test]
+async fn a_lock_that_is_found_lost_after_the_program_is_no_success() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    for (end, told) in [
+        ("exit 0", "its exit code was 0"),
+        ("exit 3", "its exit code was 3"),
+        ("kill $$", "signal 15 ended it"),
+    ] {
+        let witness = Witness::new();
+        let script = witness.script(&format!("say A; read line; {end}"));
+        let mut command = multilock(&urls(&servers));
+        let mut running = command
+            .args(["run", "a", "--lease", "30s", "-c", "--", &script])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        witness.until_said("A").await;
+        masters.red_lock("a").force_release().await.expect("taken away");
+        let next = masters.red_lock("a").try_lock().await.expect("free");
+        let mut stdin = running.stdin.take().expect("a pipe");
+        stdin.write_all(b"go\n").await.expect("it reads");
+        let ended = said(running).await;
+        assert_eq!(ended.code, Some(124), "{ended:?}");
+        assert!(
+            ended
+                .stderr
+                .contains("multilock: the lock was lost before the program ended: "),
+            "{ended:?}"
+        );
+        assert!(
+            ended
+                .stderr
+                .ends_with(&format!("another program may have run meanwhile ({told})\n")),
+            "{ended:?}"
+        );
+        assert!(next.is_valid());
+        next.unlock().await.expect("held");
+    }
+}
+
+/// At a renewal that comes too late, as after Ctrl-Z.
+#[tokio::test]
+async fn a_lease_that_ended_is_told_without_what_masters_said_before() {
+    let (_, code, stderr) = cut_off(ASKED, async |first: &Child| {
+        signal(first, Signal::STOP);
+        sleep(LEASE * 2).await;
+        signal(first, Signal::CONT);
+    })
+    .await;
+    assert_eq!(code, Some(124), "{stderr}");
+    for word in ["granted", "Expired", "votes"] {
+        assert!(!stderr.contains(word), "{stderr}");
+    }
+    assert!(stderr.contains("; the program was made to end\n"), "{stderr}");
 }

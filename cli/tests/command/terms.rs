@@ -42,7 +42,10 @@ async fn the_hold_is_renewed() {
     )
     .await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("given back: Released"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("given back: the names are free"),
+        "{ended:?}"
+    );
 }
 
 /// What the program has left of its group would run without the lock.
