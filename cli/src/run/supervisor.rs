@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::timeout;
 
 use super::child::{LOOKED_FOR, Target};
+use super::follow::LEAD;
 use super::reaper::Reaper;
 use super::signals;
 use crate::terminal;
@@ -220,7 +221,9 @@ fn supervise() {
             if watched.jobs.is_none() && due(jobs_at) {
                 watched.jobs = Some(watched.target.jobs());
             }
-            if is_alone && !watched.target.is_there() {
+            // All processes are listed for it, which must not be under way when they are to be killed.
+            let is_near = due(jobs_at.map(|at| at.saturating_sub(LOOKED_FOR)));
+            if is_alone && !is_near && !watched.target.is_there() {
                 watched.leave_terminal();
                 return;
             }
@@ -249,6 +252,8 @@ fn supervise() {
                 );
                 is_alone = true;
                 orders.ask_at = Some(now);
+                // As the command would, which comes before this process where it lives.
+                orders.kill_at = orders.kill_at.map(|at| at.saturating_sub(LEAD));
             }
         }
     }
