@@ -102,6 +102,30 @@ impl MastersBuilder {
         self
     }
 
+    /// The longest that a hold is renewed, for locks that do not set their own
+    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)); it then lasts for what is left of its lease. Not shorter than the
+    /// lease. Without it, a hold is renewed for as long as its guard lives, also where that guard is forgotten, or its task
+    /// hangs for ever. The log warns of such a hold after ten leases.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().max_hold(Duration::from_secs(600))).await?;
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// std::mem::forget(guard);
+    /// // Another one gets it ten minutes and a lease later, at the latest.
+    /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.config.max_hold = Some(max);
+        self
+    }
+
     /// For tests and clusters that are thrown away: how long a lease may be of which the other clients
     /// know nothing. 30 s by default, and never more.
     ///

@@ -13,6 +13,8 @@ pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest lease that clients need not agree upon.
 const MAX_WITHOUT_CHARTER: Duration = Duration::from_secs(30);
+/// Longer than any process waits or holds: beyond it, a time to wait or to hold has no end.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// More masters than this make every round slower and nothing safer.
 const MAX_NODES: usize = 64;
 
@@ -20,6 +22,8 @@ const MAX_NODES: usize = 64;
 pub(crate) struct Config {
     pub(crate) lease: Duration,
     pub(crate) max_lease: Option<Duration>,
+    /// Of a call site that sets none.
+    pub(crate) max_hold: Option<Duration>,
     /// The longest lease that every client reckons with although nobody has told it of any.
     pub(crate) lease_without_charter: Duration,
     pub(crate) node_timeout: Duration,
@@ -85,6 +89,7 @@ impl Default for Config {
         Self {
             lease: Duration::from_secs(30),
             max_lease: None,
+            max_hold: None,
             lease_without_charter: MAX_WITHOUT_CHARTER,
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
@@ -146,6 +151,9 @@ impl Config {
         if let Some(max) = self.max_lease {
             in_range("max_lease", max, self.lease, MAX_LEASE)?;
         }
+        if let Some(max) = self.max_hold {
+            checked_max_hold(max, self.lease)?;
+        }
         in_range(
             "lease_without_charter",
             self.lease_without_charter,
@@ -191,6 +199,24 @@ impl Config {
             allowed,
         ))
     }
+}
+
+/// The longest that a hold with this lease is renewed; `None` for one without an end.
+pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<Duration>, InvalidInput> {
+    if max >= lease {
+        return Ok(bounded(max));
+    }
+    let allowed = format!("{} or more, the lease", humantime::format_duration(lease));
+    Err(InvalidInput::new(
+        "max_hold",
+        humantime::format_duration(max),
+        allowed,
+    ))
+}
+
+/// A time to wait or to hold; `None` where it has no end.
+pub(crate) fn bounded(time: Duration) -> Option<Duration> {
+    (time <= FOR_EVER).then_some(time)
 }
 
 pub(crate) fn in_range(

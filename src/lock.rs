@@ -251,8 +251,8 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// The longest that [`lock`](Self::lock) may take. Without it, it waits for as long as it takes. Zero
-    /// is one try that may take as long as [`try_lock`](Self::try_lock) does.
+    /// The longest that [`lock`](Self::lock) may take. Without it, or with more than 365 days, it waits for as long as it
+    /// takes. Zero is one try that may take as long as [`try_lock`](Self::try_lock) does.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -288,9 +288,10 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// The longest that the hold is renewed; it then lasts for what is left of its lease. Without it,
-    /// it is renewed for as long as its guard lives. It belongs to the hold: who enters one again
-    /// shares what it began with.
+    /// The longest that the hold is renewed; it then lasts for what is left of its lease. By default as long as
+    /// [`MastersBuilder::max_hold`](crate::MastersBuilder::max_hold) says, or, without that, for as long as its guard lives.
+    /// More than 365 days are for ever, whatever the builder says. It belongs to the hold: an owner that enters it again shares
+    /// what it began with.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -10,7 +10,7 @@ use crate::acquire::enter::acquire;
 use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::terms::Terms;
 use crate::acquire::wait::contend;
-use crate::config::in_range;
+use crate::config::{bounded, checked_max_hold, in_range};
 use crate::error::{InvalidInput, LockError};
 use crate::events::{AcquireTrace, Label};
 use crate::force::{self, Forced};
@@ -24,9 +24,6 @@ use crate::policy::Policy;
 use crate::protocol::kind::Kind;
 use crate::protocol::tally::Obstacle;
 use crate::votes::Votes;
-
-/// Longer than any process waits or holds.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a call site asks for, unchecked.
 #[derive(Clone, Debug)]
@@ -76,7 +73,7 @@ impl Options {
         }
         let begun = Instant::now();
         let mut last = None;
-        let acquired = match self.wait {
+        let acquired = match self.wait.and_then(bounded) {
             Some(Duration::ZERO) => once(&terms, &mut last).await,
             Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
             None => Some(contend(&terms, &mut last).await),
@@ -160,12 +157,11 @@ impl Options {
         if !self.min_validity.is_zero() {
             config.checked_min_validity(self.min_validity, lease)?;
         }
-        if let Some(wait) = self.wait {
-            in_range("wait", wait, Duration::ZERO, MAX_WAIT)?;
-        }
-        if let Some(max) = self.max_hold {
-            in_range("max_hold", max, lease, MAX_WAIT)?;
-        }
+        let max_hold = match self.max_hold {
+            Some(max) => checked_max_hold(max, lease)?,
+            // Checked with the builder's lease, which may be shorter.
+            None => config.max_hold.and_then(bounded).map(|max| max.max(lease)),
+        };
         if !self.at_least.is_zero() {
             in_range("at_least", self.at_least, Duration::ZERO, lease)?;
         }
@@ -183,7 +179,7 @@ impl Options {
             needed: self.policy.checked(self.masters.len())?,
             lease,
             renew: self.lease.is_none(),
-            max_hold: self.max_hold,
+            max_hold,
             at_least: self.at_least,
             fenced: self.fenced,
             min_validity: self.min_validity,

@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::several::{Part, contend_for_all, try_all};
 use crate::acquire::terms::Terms;
-use crate::config::in_range;
+use crate::config::bounded;
 use crate::error::{InvalidInput, LockError, UnlockError};
 use crate::lock::MultiLock;
 use crate::mode::Mode;
-use crate::options::{MAX_WAIT, Options};
+use crate::options::Options;
 use crate::owned_entry::OwnedEntry;
 use crate::owner::Owner;
 use crate::protocol::tally::Obstacle;
@@ -192,8 +192,8 @@ impl LockSet {
         self
     }
 
-    /// The longest that [`lock`](Self::lock) may take for all of them. Without it, it waits for as long as it takes. Zero is
-    /// one try.
+    /// The longest that [`lock`](Self::lock) may take for all of them. Without it, or with more than 365 days, it waits for as
+    /// long as it takes. Zero is one try.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -266,7 +266,7 @@ impl LockSet {
         terms.iter_mut().for_each(Terms::begin);
         let begun = Instant::now();
         let mut last = None;
-        let acquired = match self.wait {
+        let acquired = match self.wait.and_then(bounded) {
             Some(Duration::ZERO) => once(&terms, &mut last).await,
             Some(wait) => timeout_at(begun + wait, contend(&terms, &mut last)).await.ok(),
             None => Some(contend(&terms, &mut last).await),
@@ -340,10 +340,6 @@ impl LockSet {
         let of_lock = |index: usize| move |error: LockError| LockSetError { index, error };
         if self.locks.is_empty() {
             return Err(of_lock(0)(InvalidInput::new("locks", 0, "one or more").into()));
-        }
-        if let Some(wait) = self.wait {
-            let wait = in_range("wait", wait, Duration::ZERO, MAX_WAIT);
-            wait.map_err(|invalid| of_lock(0)(invalid.into()))?;
         }
         let mut all: Vec<Terms> = Vec::with_capacity(self.locks.len());
         for (index, lock) in self.locks.iter().enumerate() {

@@ -171,7 +171,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "MULTILOCK_LEASE", value_name = "DUR", default_value = "30s", value_parser = duration)]
     pub(crate) lease: Duration,
     /// The longest that the lock is renewed; it then lasts for what is left of its lease
-    #[arg(long, value_name = "DUR", value_parser = duration)]
+    #[arg(long, env = "MULTILOCK_MAX_HOLD", value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
     /// Keep the names for so long after the grant, also when the program ends earlier
     #[arg(long, value_name = "DUR", value_parser = duration)]

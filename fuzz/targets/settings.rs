@@ -6,7 +6,7 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_MAX_LEASE",
     "MULTILOCK_LEASE_WITHOUT_CHARTER",
@@ -29,6 +29,7 @@ const NAMES: [&str; 22] = [
     "MULTILOCK_TLS_KEY_FILE",
     "MULTILOCK_CLIENT_LABEL",
     "MULTILOCK_REQUIRE_ALL",
+    "MULTILOCK_MAX_HOLD",
 ];
 /// Long enough to occur nowhere by chance.
 const PASSWORD: &str = "Zq7xWv9k";

@@ -63,6 +63,13 @@ fn every_option_outside_its_range_is_named() {
         })
         .starts_with("max_lease: 1s is not allowed; allowed: 30s to ")
     );
+    assert_eq!(
+        message(&Config {
+            max_hold: Some(Duration::from_secs(29)),
+            ..default()
+        }),
+        "max_hold: 29s is not allowed; allowed: 30s or more, the lease"
+    );
 }
 
 /// One millisecond less than a lease may be forgotten.

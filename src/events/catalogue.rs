@@ -109,6 +109,12 @@ pub(super) const CATALOGUE: &[(Kind, &str, Unit, &str)] = &[
         Count,
         "Holds of this client, by the label of the call site that took them",
     ),
+    (
+        Gauge,
+        "multilock_oldest_hold_seconds",
+        Seconds,
+        "Time for which the oldest hold of this client is held",
+    ),
     (Gauge, "multilock_waiters", Count, "Calls that wait, by label"),
     (
         Histogram,

@@ -64,6 +64,11 @@ pub(crate) fn not_polled(names: &Names) {
     tracing::warn!(target: TARGET, %names, "a hold was passed to a task that is not polled");
 }
 
+pub(crate) fn held_long(names: &Names, held_for: Duration) {
+    let held_for = Rounded(held_for);
+    tracing::warn!(target: TARGET, %names, %held_for, "hold lasts long; its guard may be forgotten, or its task stuck");
+}
+
 pub(crate) fn hold_lost(names: &Names, votes: &Votes) {
     tracing::warn!(target: TARGET, %names, %votes, "hold lost");
 }

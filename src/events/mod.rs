@@ -70,6 +70,7 @@ struct Meters {
     forced: Counter,
     /// Of each policy that needs no number.
     ready: [(Policy, Gauge); 2],
+    oldest_hold: Gauge,
 }
 
 impl Events {
@@ -94,6 +95,7 @@ impl Events {
                 let labels = [("policy", PolicyKind::from(policy).word())];
                 (policy, gauge("multilock_ready", &labels))
             }),
+            oldest_hold: gauge("multilock_oldest_hold_seconds", &[]),
         }))
     }
 
@@ -127,6 +129,11 @@ impl Events {
     /// Somebody has waited for what became of a guard that was given up.
     pub(crate) fn unlocked(&self, outcome: UnlockOutcome) {
         self.0.unlocks[outcome as usize].increment(1);
+    }
+
+    /// For how long the oldest hold of this client is held; zero where there is none.
+    pub(crate) fn oldest_hold(&self, held_for: Duration) {
+        self.0.oldest_hold.set(held_for.as_secs_f64());
     }
 
     /// An operator has taken names away.

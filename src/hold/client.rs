@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -49,7 +50,7 @@ pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 impl Client {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
         let schedule = Arc::new(Schedule::new());
-        let known = known(&pool, &schedule);
+        let known = known(&pool, 0);
         Self {
             id: pool.id,
             pool,
@@ -67,7 +68,14 @@ impl Client {
 
     /// What is known of the masters now.
     pub(crate) fn status(&self) -> Status {
-        known(&self.pool, &self.schedule)
+        let (holds, _) = self.schedule.survey();
+        known(&self.pool, holds)
+    }
+
+    /// The same, and for how long the oldest hold is held.
+    pub(super) fn survey(&self) -> (Status, Duration) {
+        let (holds, oldest) = self.schedule.survey();
+        (known(&self.pool, holds), oldest)
     }
 
     /// A field that no hold of any client ever had before.
@@ -101,10 +109,10 @@ impl Client {
     }
 }
 
-fn known(pool: &Pool, schedule: &Schedule) -> Status {
+fn known(pool: &Pool, holds: usize) -> Status {
     Status {
         nodes: pool.slots.iter().map(|slot| slot.status(pool.clock)).collect(),
-        holds: schedule.held(),
+        holds,
         waiters: pool.topics.waiters.len(),
         closed: pool.is_closed(),
     }

@@ -115,9 +115,13 @@ impl Schedule {
         all.any(|tenure| tenure.names.shared_with(names).is_some() && tenure.is_held())
     }
 
-    /// How many of them are held.
-    pub(crate) fn held(&self) -> usize {
-        self.all().iter().filter(|tenure| tenure.is_held()).count()
+    /// How many of them are held, and for how long the oldest one is.
+    pub(crate) fn survey(&self) -> (usize, Duration) {
+        let all = self.all();
+        let held = all.iter().filter_map(|tenure| tenure.held_for());
+        held.fold((0, Duration::ZERO), |(count, oldest), held_for| {
+            (count + 1, oldest.max(held_for))
+        })
     }
 
     fn schedule(&self, mut state: MutexGuard<'_, State>, tenure: &Arc<Tenure>, at: Instant) {

@@ -19,6 +19,11 @@ use crate::votes::Vote;
 /// so that the word comes no later than the end, and no validity is left when it comes.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
+/// A hold that lasts for so many leases may be one that was forgotten.
+const LONG: u32 = 10;
+/// After so much longer it is told again.
+const AGAIN: Duration = Duration::from_secs(3600);
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -39,6 +44,8 @@ pub(super) struct State {
     /// How many of its guards want it renewed, and for how long at the most.
     renewing: u64,
     max_hold: Option<Duration>,
+    /// After so many seconds the log has told last how long it lasts; 0 before.
+    told_s: u32,
     /// For how long after it began the names are kept from everybody, also where it is given up before.
     kept_for: Duration,
     pub(super) votes: VoteRecord,
@@ -130,6 +137,7 @@ impl State {
             leaked: 0,
             renewing: 0,
             max_hold,
+            told_s: 0,
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             released: false,
@@ -261,6 +269,7 @@ impl State {
         // Not before it is taken: nobody may ever poll who it was passed to.
         self.renewing = 0;
         self.max_hold = successor.max_hold;
+        self.told_s = 0;
         self.kept_for = Duration::ZERO;
         // The one before was given up, which is no loss.
         self.cancellation = None;
@@ -377,6 +386,25 @@ impl State {
         } else {
             Upkeep::Look(left)
         }
+    }
+
+    /// For how long it has been held, if it is.
+    pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
+        (self.phase == Phase::Held).then(|| now.since(self.since))
+    }
+
+    /// The same, where the log is to tell: after ten leases, and again each hour.
+    pub(super) fn lasts_long(&mut self, now: Moment) -> Option<Duration> {
+        let held_for = self.held_for(now)?;
+        let due = match self.told_s {
+            0 => self.lease * LONG,
+            told_s => Duration::from_secs(told_s.into()) + AGAIN,
+        };
+        if held_for < due {
+            return None;
+        }
+        self.told_s = u32::try_from(held_for.as_secs()).unwrap_or(u32::MAX).max(1);
+        Some(held_for)
     }
 
     fn is_leaked(&self) -> bool {

@@ -39,12 +39,13 @@ impl Client {
 
     /// Tells whoever watches, if there is anything to tell.
     pub(crate) fn publish(&self) {
-        let status = self.status();
+        let (status, oldest_hold) = self.survey();
         if METERED {
             // A client that was closed on purpose is no outage.
             if !status.closed {
                 self.pool.events.ready(|policy| status.is_ready(policy));
             }
+            self.pool.events.oldest_hold(oldest_hold);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

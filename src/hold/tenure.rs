@@ -307,6 +307,16 @@ impl Tenure {
         self.look(|state, _| state.phase == Phase::Held)
     }
 
+    /// For how long the hold lasts that has it, if one does.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        self.look(|state, now| state.held_for(now))
+    }
+
+    /// The same, where the log is to tell.
+    pub(crate) fn lasts_long(&self) -> Option<Duration> {
+        self.look(State::lasts_long)
+    }
+
     /// Wakes who waits for the end: it may have come nearer.
     pub(crate) fn rouse(&self) {
         self.changed.notify_waiters();

@@ -85,6 +85,9 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
 fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
     for tenure in due {
+        if let Some(held_for) = tenure.lasts_long() {
+            log::held_long(&tenure.names, held_for);
+        }
         match tenure.upkeep() {
             Upkeep::Renewal { lease, .. } => renewals.push((tenure.hold(), lease)),
             Upkeep::CleanUp => {

@@ -317,6 +317,28 @@ async fn renewals_and_their_margin_are_counted_and_a_loss_with_its_cause() {
     assert!(is(figures.value("lost_total", &[]), 1), "lost once");
 }
 
+/// A hold without an end shows nowhere else.
+#[tokio::test(start_paused = true)]
+async fn the_oldest_hold_is_told_while_it_is_held() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let oldest = || figures.value("oldest_hold_seconds", &[]);
+    settle().await;
+    assert!(is(oldest(), 0));
+    let forgotten = masters.red_lock("a").lock().await.expect("free");
+    sleep(ms(60_000)).await;
+    let younger = masters.red_lock("b").lock().await.expect("free");
+    sleep(ms(60_000)).await;
+    assert!((118.5..=120.5).contains(&oldest()), "{}", oldest());
+    drop(forgotten);
+    sleep(ms(2000)).await;
+    assert!((60.5..=62.5).contains(&oldest()), "{}", oldest());
+    drop(younger);
+    sleep(ms(2000)).await;
+    assert!(is(oldest(), 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_ends_an_expired_hold_first_counts_the_loss() {
     let figures = Figures::install();

@@ -335,8 +335,55 @@ async fn max_hold_ends_renewal() {
     assert!(
         error
             .to_string()
-            .starts_with("max_hold: 1ms is not allowed; allowed: 3s to"),
+            .starts_with("max_hold: 1ms is not allowed; allowed: 3s or more"),
         "{error}"
+    );
+}
+
+/// A default of the client, before which that of the call site goes, also to have none.
+#[tokio::test(start_paused = true)]
+async fn a_client_bounds_the_holds_of_all_its_call_sites() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .max_hold(ms(10_000));
+    let masters = cluster.connect(builder).await.expect("connects");
+    let begun = Instant::now();
+    let guard = |lock: multilock::MultiLock| async move { lock.lock().await.expect("free") };
+    let forgotten = guard(masters.red_lock("a")).await;
+    let shorter = guard(masters.red_lock("b").max_hold(ms(5000))).await;
+    let for_ever = guard(masters.red_lock("c").max_hold(Duration::MAX)).await;
+    // Not renewed at all, so it may be longer than that.
+    let set = masters.red_lock("d").and(masters.red_lock("e"));
+    let set = set.lock().await.expect("free");
+    shorter.lost().await;
+    assert!(
+        (ms(5000)..=ms(5000) + VALIDITY).contains(&begun.elapsed()),
+        "{:?}",
+        begun.elapsed()
+    );
+    std::mem::forget(forgotten);
+    let next = masters.red_lock("a").wait(ms(60_000));
+    drop(next.lock().await.expect("its renewal ends"));
+    assert!(
+        (ms(10_000)..=ms(10_100) + LEASE).contains(&begun.elapsed()),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!set.is_valid());
+    sleep(ms(600_000)).await;
+    assert!(for_ever.is_valid());
+    let builder = Masters::builder().lease(LEASE).max_hold(ms(2999));
+    let refused = cluster
+        .connect(builder)
+        .await
+        .expect_err("shorter than the lease");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("max_hold: 2s 999ms is not allowed"),
+        "{refused}"
     );
 }
 

@@ -278,6 +278,28 @@ async fn patience_ends_in_time_also_during_a_round() {
     );
 }
 
+/// Longer than anybody waits is for ever, for a lock and for a set.
+#[tokio::test(start_paused = true)]
+async fn a_wait_without_an_end() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let year = Duration::from_secs(366 * 24 * 3600);
+    let (lock, other) = (masters.red_lock("a"), masters.red_lock("b"));
+    let held = lock.lock().await.expect("free");
+    for wait in [Duration::MAX, year] {
+        let (alone, set) = (
+            lock.clone().wait(wait),
+            lock.clone().and(other.clone()).wait(wait),
+        );
+        let alone = tokio::time::timeout(ms(3_600_000), alone.lock());
+        let set = tokio::time::timeout(ms(3_600_000), set.lock());
+        let (alone, set) = tokio::join!(alone, set);
+        assert!(alone.is_err() && set.is_err(), "it waits on");
+    }
+    drop(held);
+    drop(lock.wait(Duration::MAX).lock().await.expect("free"));
+}
+
 /// No time to wait is one try, not a race between the masters' answers and a timer that is due already.
 #[tokio::test(start_paused = true)]
 async fn no_patience_is_one_try() {
