@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Keep, Network};
-use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard};
+use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine};
 use tokio::time::sleep;
 
 use crate::plan::ms;
@@ -229,6 +229,19 @@ async fn another_size() {
     }
     let connected = stage.cluster.connect(builder(SHORT)).await;
     if connected.is_ok() {
+        violated("exclusion", "quorums of three and of five masters need not meet");
+    }
+}
+
+/// The same where nobody has a quarantine: clients of three masters of five, and of all five.
+#[tokio::test(start_paused = true)]
+async fn another_size_without_quarantine() {
+    let cluster = Cluster::new(5);
+    let off = || builder(SHORT).quarantine(Quarantine::Off);
+    let some = Client::new().masters(&[0, 1, 2]);
+    let three = cluster.connect_as(&some, off()).await;
+    assert!(three.is_ok(), "the first");
+    if cluster.connect(off()).await.is_ok() {
         violated("exclusion", "quorums of three and of five masters need not meet");
     }
 }
