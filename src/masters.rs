@@ -31,7 +31,7 @@ use crate::status::Status;
 ///
 /// # Runtimes
 ///
-/// Connections and renewals live on the tokio runtime in which `connect` was awaited, and need it to be
+/// Connections and renewals live on the tokio runtime in which `connect` was awaited or `connect_lazy` called, and need it to be
 /// driven. Locks and guards may be used on any other: each call ends by its own deadline there, whatever
 /// the first runtime does. A runtime has to have its timer enabled.
 ///

@@ -88,7 +88,7 @@ impl Client {
         self
     }
 
-    /// What it draws from.
+    /// Source of its jitter and of its half of owner fields.
     pub(super) fn chance(&self) -> Chance {
         self.seed.map_or_else(Chance::from_host, Chance::from_seed)
     }

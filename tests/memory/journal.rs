@@ -54,8 +54,7 @@ impl Visit for Fields<'_> {
 impl Journal {
     /// Begins to take down the lines of this thread.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
-        // While there is just one subscriber, what another thread meets first is switched off for all by the want of one
-        // there.
+        // With a single subscriber, a line that a thread without one meets first is switched off for all threads.
         static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
         LazyLock::force(&OTHER);
         let journal = Self {

@@ -2,9 +2,10 @@
 //!
 //! A has leases of 5 s, B of 1 s, and 1 s is what needs no agreement.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::sim::{Client, Cluster, Direction, Keep, Network};
+use multilock::sim::{Call, Client, Cluster, Direction, Fate, Keep, Network, Observer};
 use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine};
 use tokio::time::sleep;
 
@@ -242,6 +243,40 @@ async fn another_size_without_quarantine() {
     let three = cluster.connect_as(&some, off()).await;
     assert!(three.is_ok(), "the first");
     if cluster.connect(off()).await.is_ok() {
+        violated("exclusion", "quorums of three and of five masters need not meet");
+    }
+}
+
+/// The masters tell later than a client waits for.
+#[derive(Debug)]
+struct Late;
+
+impl Observer for Late {
+    fn sent(&self, call: &Call) -> Fate {
+        if call.script == "charter" {
+            Fate::ReplyDelayed(ms(1500))
+        } else {
+            Fate::Delivered
+        }
+    }
+}
+
+/// The same by a client that has begun before any master has told.
+#[tokio::test(start_paused = true)]
+async fn another_size_that_is_told_late() {
+    let stage = Stage::new();
+    for master in stage.cluster.iter() {
+        master.command(&["SET", "multilock_masters", "5"]).expect("set");
+    }
+    let late: Arc<dyn Observer> = Arc::new(Late);
+    stage.cluster.observe(&late);
+    let masters = stage
+        .cluster
+        .connect_lazy(builder(SHORT))
+        .expect("the options are fine");
+    // Nothing is asked meanwhile, so the connections stand.
+    sleep(ms(4000)).await;
+    if masters.red_lock("a").try_lock().await.is_ok() {
         violated("exclusion", "quorums of three and of five masters need not meet");
     }
 }
