@@ -1,7 +1,8 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
---       read/write lock: readers 1, the owner's time-out 1, ...; after them the charter, and when the master's
+--       read/write lock: readers 1, the owner's time-out 1, ...; for one that is to be read: queue 1, beats 1, ...; after
+--       them the charter, and when the master's
 --       memory is marked: its marker
 -- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
 --       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
@@ -18,8 +19,8 @@
 -- to so many ms; nothing was written
 -- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
 --
--- What is to be read and stands here to be written is turned: its downgrade did not get here. Never the other way
--- round: what a client sent before its downgrade may come after it.
+-- What is to be read and stands here to be written is turned, and those who wait to read are called: its downgrade did
+-- not get here. Never the other way round: what a client sent before its downgrade may come after it.
 --
 -- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
 -- may expire between the look and the write. It never creates a hold: one that arrives after the
@@ -75,8 +76,8 @@ local function keep_up(first, last, top)
 end
 
 -- Makes a reader's lease last, and tells for how long the name has to. A name that was written until now has been its
--- own for as long as it lasts.
-local function keep_reading(name, left, readers, timeout, owner, lease)
+-- own for as long as it lasts, and those who wait to read it are called. Nothing does so where the queue is not given.
+local function keep_reading(name, left, readers, timeout, queue, beats, owner, lease)
   local mine = lease
   if redis.call('hget', name, 'mode') == 'read' then
     -- pcall: a key of another type has no readers, and must not stop a script that has written.
@@ -87,6 +88,7 @@ local function keep_reading(name, left, readers, timeout, owner, lease)
     redis.call('hset', name, 'mode', 'read')
     redis.call('del', readers)
     mine = math.max(mine, left)
+    if queue then queues().call_head(name, queue, beats, math.floor(now), '', nil, true) end
   end
   redis.call('zadd', readers, math.floor(now) + mine, owner)
   redis.call('pexpire', readers, math.max(left, mine))
@@ -117,7 +119,9 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
     redis.call('hset', KEYS[i], owner, count)
     if mode ~= '' and (mode == 'r' or redis.call('hget', KEYS[i], 'mode') == 'read') then
       local at = last + fences + (i - first)
-      keep_reading(KEYS[i], left, KEYS[at + 1], KEYS[at + 2], owner, lease)
+      local queue, beats
+      if mode == 'r' then queue, beats = KEYS[at + 2 * names + 1], KEYS[at + 2 * names + 2] end
+      keep_reading(KEYS[i], left, KEYS[at + 1], KEYS[at + 2], queue, beats, owner, lease)
     end
   end
   if not higher then return 3 end
@@ -134,6 +138,6 @@ for i = 3, #ARGV, 8 do
   -- Only a hold that stands alone is to raise its fences.
   if type(answer) == 'table' and answer.err then return answer end
   answers[#answers + 1] = answer
-  first = first + (mode == '' and 2 or 4) * names + fences
+  first = first + (mode == '' and 2 or mode == 'w' and 4 or 6) * names + fences
 end
 return answers

@@ -31,7 +31,7 @@ macro_rules! script {
 }
 
 script!(ACQUIRE, "acquire", behind "labels", behind "queue");
-script!(EXTEND, "extend");
+script!(EXTEND, "extend", behind "queue");
 script!(RELEASE, "release", behind "queue", behind "readers");
 script!(DOWNGRADE, "downgrade", behind "queue");
 script!(RETAIN, "retain", behind "queue");
@@ -216,7 +216,8 @@ pub(crate) struct Renewal<'a> {
 
 /// How many keys a hold has in `lua/extend.lua`.
 pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
-    names.len() * if tokens.is_none() { 2 } else { 3 } + read_write_keys(kind, names)
+    let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 2 } else { 0 };
+    names.len() * each + read_write_keys(kind, names)
 }
 
 /// `lua/extend.lua`, for any number of holds.
@@ -228,6 +229,11 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
         keys_and_marks(&mut call, renewal.names);
         call.keys(fences(renewal.names, renewal.tokens.first));
         readers(&mut call, renewal.kind, renewal.names, &renewal.owner);
+        if renewal.kind.is_shared() {
+            for name in renewal.names.iter() {
+                call.keys([queue(name), beats(name)]);
+            }
+        }
     }
     call.words(context.keys());
     call.flag(context.marking == Marking::Marked);

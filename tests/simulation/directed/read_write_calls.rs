@@ -1,5 +1,6 @@
 //! Many read and one writes: who is called when, and who goes in together.
 
+use multilock::sim::Direction;
 use multilock::{Owner, Unlocked};
 use tokio::time::{Instant, sleep};
 
@@ -127,6 +128,32 @@ async fn a_downgrade_calls_readers() {
     let reader = reader.await.expect("no panic");
     in_time(begun, ms(10));
     scene.leave(0, first).await;
+    scene.leave(1, reader).await;
+    scene.end().await;
+}
+
+/// Two masters have not heard of the downgrade. The next extension mends that, and calls who waits to read.
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_mends_a_downgrade_calls_readers() {
+    let scene = near(2).await;
+    let writer = scene.lock(0, writing()).await.expect("free");
+    let reader = scene.locking(1, reading(LEASE).wait(LEASE));
+    sleep(ms(20)).await;
+    for place in [1, 2] {
+        scene.cut(0, place, Direction::ToMaster);
+    }
+    let first = scene.world.downgrade(0, writer, None).await.expect("not dropped");
+    for place in [1, 2] {
+        scene.master(place).reset_connections();
+        scene.heal(0, place);
+    }
+    sleep(ms(500)).await;
+    stands(&scene, "write", 2);
+    let begun = Instant::now();
+    first.guard.extend(LEASE).await.expect("all continue");
+    let reader = reader.await.expect("no panic");
+    in_time(begun, ms(10));
+    scene.leave(0, Some(first)).await;
     scene.leave(1, reader).await;
     scene.end().await;
 }

@@ -11,7 +11,10 @@ const ACQUIRE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/acquire.lua")
 );
-const EXTEND: &str = include_str!("../../../lua/extend.lua");
+const EXTEND: &str = concat!(
+    include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/extend.lua")
+);
 const RELEASE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
@@ -109,9 +112,14 @@ impl ByHand {
     }
 
     pub fn extend(&self, lease: Duration) -> Cmd {
+        let queue_and_beats: &[String] = match self.mode() {
+            "r" => &self.queue_and_beats(),
+            _ => &[],
+        };
         let keys = [
             &[self.key("multilock_revoked")],
             &self.readers()[..],
+            queue_and_beats,
             &["multilock_charter".into()],
         ];
         let lease = lease.as_millis().to_string();

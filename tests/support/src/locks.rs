@@ -13,7 +13,10 @@ const ACQUIRE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/acquire.lua")
 );
-const EXTEND: &str = include_str!("../../../lua/extend.lua");
+const EXTEND: &str = concat!(
+    include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/extend.lua")
+);
 pub const RELEASE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/release.lua")
