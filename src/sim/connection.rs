@@ -53,8 +53,9 @@ impl Ask {
         }
     }
 
-    pub(super) fn is_release(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if script.name == "release")
+    /// Whether its answer is waited for until the connection ends.
+    pub(super) fn is_owed(&self) -> bool {
+        matches!(self, Self::Script { script, .. } if ["release", "leave"].contains(&script.name))
     }
 
     pub(super) fn by_sha(&self) -> bool {

@@ -116,8 +116,8 @@ impl Driver {
                     self.replies.push_back((due.now, envelope, reply));
                 }
                 // No stream goes on behind an answer that it has lost. Other answers may be as good as lost
-                // while it stands, by being late; one to a release is waited for until it ends.
-                _ if envelope.ask.is_release() => return ControlFlow::Break(()),
+                // while it stands, by being late.
+                _ if envelope.ask.is_owed() => return ControlFlow::Break(()),
                 _ => {
                     self.pipe.is_over(&envelope.ask);
                     self.unanswered.push(envelope);

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use crate::guard::LockKind;
-use crate::plan::{Class, Plan, ms, ms_of, pick};
+use crate::plan::{Plan, ms, ms_of, pick};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ClientPlan {
@@ -96,10 +96,6 @@ impl ClientPlan {
         let mut masters: Vec<_> = (0..plan.nodes).collect();
         if rng.random_bool(0.5) {
             masters.shuffle(rng);
-        }
-        // Whoever asks fewer masters than others do is outside of what locks can bear.
-        if plan.class == Class::Reckless && rng.random_bool(0.1) {
-            masters.pop();
         }
         Self {
             lease,

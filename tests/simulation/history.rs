@@ -173,7 +173,7 @@ pub(crate) enum Kind {
         /// Over which connection to it.
         connection: i64,
         script: &'static str,
-        /// The owners that it was about, as far as that is needed, parted by spaces; the waiter that leaves.
+        /// The owners that it was about, as far as that is needed, parted by spaces.
         owner: String,
         reply: String,
         /// The answer was an error.

@@ -13,6 +13,7 @@ mod faults;
 mod guard;
 mod history;
 mod mutants;
+mod opening;
 mod operator;
 mod out;
 mod plan;

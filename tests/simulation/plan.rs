@@ -94,6 +94,8 @@ pub(crate) struct Plan {
     pub(crate) length: Duration,
     /// How often an operator does something, in milliseconds at the most between; never without.
     pub(crate) operator: Option<u64>,
+    /// What the tasks of its clients do first.
+    pub(crate) opening: Option<Opening>,
     /// How many locks one client has beside the others.
     pub(crate) crowd: Option<Crowd>,
     /// Which masters are late for a long time, and by how much.
@@ -106,6 +108,38 @@ pub(crate) struct Plan {
 
 pub(crate) const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
+}
+
+/// Tasks of all clients that want one name, at first while some of the masters are out of reach of some clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    /// Masters whose clocks these clients know in the first moment; the others are out of their reach.
+    pub(crate) known: Vec<usize>,
+    pub(crate) clients: Vec<usize>,
+    /// For so long.
+    pub(crate) out: Duration,
+    /// For so long tasks come again after that.
+    pub(crate) length: Duration,
+    /// Of each client.
+    pub(crate) tasks: usize,
+}
+
+impl Opening {
+    fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
+        let mut known: Vec<_> = (0..plan.nodes).collect();
+        known.shuffle(rng);
+        known.truncate(pick(rng, &[0, 0, 1, 2]));
+        let mut clients: Vec<_> = (0..plan.clients).collect();
+        clients.shuffle(rng);
+        clients.truncate(rng.random_range(1..=plan.clients));
+        Self {
+            known,
+            clients,
+            out: ms(rng.random_range(5..300)),
+            length: ms(2_200),
+            tasks: rng.random_range(3..=4),
+        }
+    }
 }
 
 /// Very many locks of one client, and when they are held.
@@ -200,11 +234,18 @@ impl Plan {
             each: Vec::new(),
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },
             operator: None,
+            opening: None,
             crowd: None,
             late: None,
             strict: false,
             skew,
         };
+        let mut rng_opening = StdRng::seed_from_u64(seed ^ 0x000f_1257);
+        if rng_opening.random_bool(0.125) {
+            plan.opening = Some(Opening::draw(&plan, &mut rng_opening));
+            // Tickets tell who came first where clients read the same from the masters' clocks.
+            plan.skew = Duration::ZERO;
+        }
         plan.each = (0..plan.clients)
             .map(|_| ClientPlan::draw(&plan, &mut rng))
             .collect();

@@ -18,6 +18,7 @@ use crate::crowd;
 use crate::faults::strike;
 use crate::guard::Lock;
 use crate::history::{Kind, Record};
+use crate::opening;
 use crate::operator::operate;
 use crate::plan::{Class, Crowd, Late, Plan};
 use crate::tap::Tap;
@@ -36,8 +37,12 @@ async fn schedule(plan: Plan) -> Record {
     for place in 0..plan.clients {
         seats.push(Seat::take(&world, place).await);
     }
-    let end = Instant::now() + plan.length;
     let watching = tokio::spawn(watch(Arc::clone(&world)));
+    if let Some(opening) = &plan.opening {
+        let rng = StdRng::seed_from_u64(plan.seed ^ 0x09e4);
+        opening::open(&world, &seats, opening, rng).await;
+    }
+    let end = Instant::now() + plan.length;
     tap.striking.store(true, Ordering::Relaxed);
     let mut rng = StdRng::seed_from_u64(plan.seed ^ 0xac70);
     let faults = tokio::spawn(strike(

@@ -39,6 +39,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         each: Vec::new(),
         length: ms(1300),
         operator: None,
+        opening: None,
         crowd: None,
         late: None,
         strict: false,

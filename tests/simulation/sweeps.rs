@@ -120,6 +120,7 @@ fn plan(late: bool) -> Plan {
         each: Vec::new(),
         length: ms(2000),
         operator: None,
+        opening: None,
         crowd: None,
         late: None,
         strict: false,

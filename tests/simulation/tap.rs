@@ -116,7 +116,6 @@ impl Observer for Tap {
                 marked.join(" ")
             }
             ("release", _) if call.args[0] == "0" => released_together(&call.args),
-            ("leave", _) => call.args[0].clone(),
             _ => owner.map(|field| shortened(field)).unwrap_or_default(),
         };
         let now = self.history.now();

@@ -408,8 +408,7 @@ impl World {
         kept
     }
 
-    /// Waiters in the masters' queues whose clients are there. But for those that a master has refused to take out: the
-    /// answer may have been lost alone, which no connection does.
+    /// Waiters in the masters' queues whose clients are there.
     pub(crate) fn waiters(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
@@ -418,31 +417,12 @@ impl World {
                 let waiters = stored::waiters(master, name).into_iter();
                 let there = waiters.filter(|waiter| {
                     let client = waiter.split(':').next().expect("a first word");
-                    channels.contains(&format!("multilock:{client}")) && !self.was_refused(place, waiter)
+                    channels.contains(&format!("multilock:{client}"))
                 });
                 found.extend(there.map(|waiter| format!("{waiter} for {name} on m{place}")));
             }
         }
         found
-    }
-
-    /// Whether a master has refused last to take a waiter out of its queues.
-    fn was_refused(&self, place: usize, waiter: &str) -> bool {
-        let refused = |kind: &Kind| match kind {
-            Kind::Executed {
-                master,
-                script: "leave",
-                owner,
-                failed,
-                ..
-            } if *master == place && owner == waiter => Some(*failed),
-            _ => None,
-        };
-        let answers = self.history.with(|record| {
-            let mut events = record.events.iter().rev();
-            events.find_map(|event| refused(&event.kind))
-        });
-        answers == Some(true)
     }
 
     /// A quorum has said that it keeps the names of a hold that was given up.

@@ -10,6 +10,7 @@ mod no_stall;
 mod nothing_left;
 mod order;
 mod orphans;
+mod overtaken;
 mod polite;
 mod progress;
 mod store;
@@ -78,7 +79,7 @@ impl<'a> Case<'a> {
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
-const PROPERTIES: [(&str, Check); 15] = [
+const PROPERTIES: [(&str, Check); 16] = [
     ("mutual exclusion", exclusion::check),
     ("tokens rise", tokens::check),
     ("holds stay whole", whole_holds::check),
@@ -91,6 +92,7 @@ const PROPERTIES: [(&str, Check); 15] = [
     ("polite", polite::check),
     ("what masters keep", store::check),
     ("order", order::check),
+    ("overtaken by few", overtaken::check),
     ("progress", progress::check),
     ("no stall", no_stall::check),
     ("nothing is left", nothing_left::check),
