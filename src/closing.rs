@@ -7,6 +7,7 @@ use futures::future::join_all;
 use tokio::time::timeout;
 
 use crate::error::LossCause;
+use crate::events::log;
 use crate::hold::client::Client;
 use crate::hold::release::Release;
 use crate::hold::tenure::Tenure;
@@ -102,6 +103,13 @@ impl Masters {
         for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
             closed.left.push((Arc::clone(slot.label()), owed as u64));
         }
+        let Closed {
+            released,
+            unconfirmed,
+            kept,
+            ref left,
+        } = closed;
+        log::closed(released, unconfirmed, kept, left.len());
         closed
     }
 }

@@ -96,7 +96,7 @@ impl OwnedEntry {
     /// Leaves the hold, and waits for what the masters say where it is released.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = !self.validity().is_zero();
-        let (kept, release) = match self.leave() {
+        let (kept, release) = match self.leave(was_valid) {
             Departure::StillHeld(count) if was_valid => {
                 self.told(UnlockOutcome::StillHeld);
                 return Ok(Unlocked::StillHeld(count));
@@ -169,14 +169,15 @@ impl OwnedEntry {
 
     /// Gives it back at once for one that goes on waiting, which stands in the queues in its place from then on.
     pub(crate) fn give_back(mut self, waiter: Option<InLine>) {
-        if let Departure::Release(outgoing) = self.leave() {
+        // It was won a moment ago.
+        if let Departure::Release(outgoing) = self.leave(true) {
             outgoing.give_back(waiter);
         }
     }
 
-    /// Leaves the hold, once.
-    fn leave(&mut self) -> Departure {
-        let departure = self.entry.leave();
+    /// Leaves the hold, once; `is_valid` by a look at the clock just before, where there was one.
+    fn leave(&mut self, is_valid: bool) -> Departure {
+        let departure = self.entry.leave(is_valid);
         let is_inside = matches!(
             departure,
             Departure::StillHeld(_) | Departure::Downgraded(_) | Departure::NotInside
@@ -191,7 +192,7 @@ impl OwnedEntry {
 impl Drop for OwnedEntry {
     fn drop(&mut self) {
         if self.entry.is_inside() {
-            drop(self.leave());
+            drop(self.leave(false));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use super::TARGET;
-use crate::error::Loss;
+use crate::error::{Loss, LossCause};
 use crate::names::Names;
 use crate::time::rounded::Rounded;
 use crate::token::FencingToken;
@@ -44,7 +44,16 @@ pub(crate) fn waits_for_this_process(names: &Names, waited: Duration, error: &dy
 }
 
 pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
-    tracing::warn!(target: TARGET, %names, %loss, "no longer leading");
+    if loss.cause == LossCause::Closed {
+        tracing::info!(target: TARGET, %names, "no longer leading: the masters were closed");
+    } else {
+        tracing::warn!(target: TARGET, %names, %loss, "no longer leading");
+    }
+}
+
+/// What became of the holds, and how many masters could not be told everything.
+pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
+    tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");
 }
 
 pub(crate) fn forced(names: &Names, former: usize, granted: usize) {

@@ -95,6 +95,16 @@ impl NodeEvents {
             }
             None => {}
         }
+        self.gone();
+    }
+
+    /// The client was closed, and with it the connection.
+    pub(crate) fn closed(&self) {
+        tracing::debug!(target: TARGET, node = %self.label, "connection closed by this client");
+        self.gone();
+    }
+
+    fn gone(&self) {
         self.meters.up.set(0.0);
         self.meters.quarantine.set(0.0);
         self.changed.notify_one();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::events::HoldEnd;
+use crate::error::LossCause;
+use crate::events::{HoldEnd, log};
 use crate::hold::Left;
 use crate::hold::client::Client;
 use crate::hold::downgrade::Downgrade;
@@ -123,9 +124,9 @@ impl Entry {
         downgrade
     }
 
-    /// Leaves the hold, once.
+    /// Leaves the hold, once; `is_valid` by a look at the clock just before, where there was one.
     #[inline]
-    pub(crate) fn leave(&mut self) -> Departure {
+    pub(crate) fn leave(&mut self, is_valid: bool) -> Departure {
         if !std::mem::take(&mut self.inside) {
             return Departure::NotInside;
         }
@@ -144,7 +145,7 @@ impl Entry {
             }
             Left::Last => {}
         }
-        move_on(&self.client, &self.hold.tenure)
+        move_on(&self.client, &self.hold.tenure, is_valid)
     }
 
     /// Stays in for good.
@@ -167,19 +168,28 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if self.inside {
-            drop(self.leave());
+            drop(self.leave(false));
         }
     }
 }
 
 /// Passes a vacant tenure on where that may be, or ends it.
-pub(crate) fn move_on(client: &Arc<Client>, tenure: &Arc<Tenure>) -> Departure {
+fn move_on(client: &Arc<Client>, tenure: &Arc<Tenure>, is_valid: bool) -> Departure {
     // Before the next hold begins.
-    let Some(trace) = tenure.trace.take() else {
-        return give_up(client, tenure);
+    let trace = tenure.trace.take();
+    let loss = if is_valid && trace.is_none() {
+        None
+    } else {
+        tenure.loss()
     };
-    let loss = tenure.loss();
     let departure = give_up(client, tenure);
+    if loss.is_some_and(|cause| cause != LossCause::Closed) && matches!(departure, Departure::Release(_)) {
+        // The watchdog had no time to find it, and will not find it any more.
+        log::hold_lost(&tenure.names, &client.pool.evidence(&tenure.votes()));
+    }
+    let Some(trace) = trace else {
+        return departure;
+    };
     match (loss, &departure) {
         (Some(cause), _) => trace.lost(cause),
         (None, Departure::HandedOn) => trace.end(HoldEnd::HandedOn),

@@ -122,11 +122,14 @@ async fn renew(client: Arc<Client>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Te
 
 /// What was lost is released wherever something of it may be left, and passes its turn on.
 fn clean_up(pool: &Arc<Pool>, tenure: &Tenure) {
-    log::hold_lost(&tenure.names, &pool.evidence(&tenure.votes()));
+    let is_mine = tenure.is_to_release();
+    if is_mine {
+        log::hold_lost(&tenure.names, &pool.evidence(&tenure.votes()));
+    }
     if let Some(trace) = tenure.trace.take() {
         trace.lost(tenure.loss().unwrap_or(LossCause::Expired));
     }
-    if tenure.is_to_release() {
+    if is_mine {
         let touched = tenure.touched();
         Release::leave(pool, tenure.claim(), None, |node| touched.contains(node));
     }

@@ -101,7 +101,8 @@ impl Slot {
 
     /// From here on nothing is sent; for when its keeper has been stopped.
     pub(crate) fn close(&self) {
-        self.down(NodeError::Unavailable("closed".into()));
+        self.gone(NodeError::Unavailable("closed".into()));
+        self.events.closed();
         self.deferrals.close();
     }
 
@@ -192,20 +193,24 @@ impl Slot {
     }
 
     pub(super) fn down(&self, error: NodeError) {
+        self.events.disconnected(self.gone(error).as_ref());
+    }
+
+    /// There is no connection any more. Returns why, if that is new.
+    fn gone(&self, error: NodeError) -> Option<NodeError> {
         let reason: Arc<str> = error.to_string().into();
         let fault = if error.passes() {
-            Fault::NotSent(Arc::clone(&reason))
+            Fault::NotSent(reason)
         } else {
-            Fault::Unfit(Arc::clone(&reason))
+            Fault::Unfit(reason)
         };
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
         let is_new = match &*self.status.borrow() {
             Reached::Down(before) => *before != error,
             _ => true,
         };
-        let news = is_new.then(|| error.clone());
-        self.status.send_replace(Reached::Down(error));
-        self.events.disconnected(news.as_ref());
+        self.status.send_replace(Reached::Down(error.clone()));
+        is_new.then_some(error)
     }
 
     /// What is known of the master now.

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use multilock::sim::{Cluster, Keep, Master};
-use multilock::{Masters, Owner, Quarantine};
+use multilock::{Closing, Masters, Owner, Quarantine};
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
 use crate::journal::{Journal, Line};
-use crate::support::{connect, ms};
+use crate::support::{connect, connect_leasing, ms, settle};
 
 const WAITING: &str = "waiting long for a lock";
 const OF_THIS_PROCESS: &str = "waiting long for a lock that this process holds itself";
 const UNDECIDED: &str = "still waiting for a lock";
 
 const LASTS: &str = "hold lasts long; its guard may be forgotten, or its task stuck";
+
+const LOST: &str = "hold lost";
 
 const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
@@ -180,4 +183,87 @@ async fn a_hold_that_lasts_long_is_told() {
     sleep(minutes(4)).await;
     drop(guard);
     assert!(journal.of(LASTS).iter().all(|line| line.fields["names"] == "a+b"));
+}
+
+/// The hold of `a` was lost, and the log has one line of it.
+#[track_caller]
+fn assert_lost_once(journal: &Journal, what: &str) {
+    let lines = journal.of(LOST);
+    assert_eq!(lines.len(), 1, "{what}: {lines:#?}");
+    assert_eq!((lines[0].level, &*lines[0].fields["names"]), (Level::WARN, "a"));
+    assert_eq!(journal.warnings().len(), 1, "{what}: {:#?}", journal.warnings());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_lost_is_told_once() {
+    for unlocked in [false, true] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let (journal, _installed) = Journal::begin();
+        let guard = masters.red_lock("a").lease(ms(1000)).lock().await.expect("free");
+        sleep(ms(1500)).await;
+        if unlocked {
+            guard.unlock().await.expect_err("lost");
+        } else {
+            drop(guard);
+        }
+        sleep(ms(5000)).await;
+        assert_lost_once(&journal, if unlocked { "unlocked" } else { "dropped" });
+    }
+}
+
+/// A call that blocks keeps the watchdog from finding the loss: the guard finds it.
+#[tokio::test]
+async fn a_hold_that_its_guard_finds_lost_is_told_once() {
+    for what in ["dropped", "unlocked", "renewed", "looked at"] {
+        let cluster = Cluster::new(3);
+        let masters = connect_leasing(&cluster, ms(300)).await;
+        let lock = masters.red_lock("a");
+        let is_renewed = what == "renewed" || what == "looked at";
+        let lock = if is_renewed { lock } else { lock.lease(ms(300)) };
+        let guard = lock.lock().await.expect("free");
+        let (journal, _installed) = Journal::begin();
+        if is_renewed {
+            cluster.iter().for_each(Master::freeze);
+            // A renewal is under way from then on.
+            sleep(ms(150)).await;
+        }
+        std::thread::sleep(ms(400));
+        assert!(!guard.is_valid());
+        match what {
+            "unlocked" => drop(guard.unlock().await.expect_err("lost")),
+            "looked at" => {
+                assert!(guard.lost().now_or_never().is_some());
+                drop(guard);
+            }
+            _ => drop(guard),
+        }
+        cluster.iter().for_each(Master::thaw);
+        sleep(ms(200)).await;
+        assert_lost_once(&journal, what);
+    }
+}
+
+/// Nothing is wrong where a service ends.
+#[tokio::test(start_paused = true)]
+async fn a_close_is_no_incident() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let (journal, _installed) = Journal::begin();
+    let held = masters.red_lock("a").lock().await.expect("free");
+    let leader = masters.red_lock("leader");
+    let leads = tokio::spawn(async move { leader.lead(async |_| std::future::pending::<()>().await).await });
+    settle().await;
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!(closed.released, 2);
+    assert!(leads.await.expect("no panic").is_err());
+    drop(held);
+    sleep(ms(5000)).await;
+    assert!(journal.warnings().is_empty(), "{:#?}", journal.warnings());
+    assert_eq!(journal.of("no longer leading: the masters were closed").len(), 1);
+    let [line] = &journal.of("masters closed")[..] else {
+        panic!("{:#?}", journal.lines());
+    };
+    let told = ["released", "unconfirmed", "kept", "left"].map(|field| &*line.fields[field]);
+    assert_eq!((line.level, told), (Level::INFO, ["2", "0", "0", "0"]));
 }
