@@ -1,7 +1,7 @@
 //! The operator's verb that takes names away from whoever holds them.
 //!
-//! It looks first, chooses among the holders that it has seen, and names these to the masters: what is stuck on its way, and
-//! arrives when somebody else holds, touches nobody. Whoever was seen on any master is kept out on every one, as an
+//! It looks first, chooses among the holders that it has seen, and names these to the masters. A request that is stuck on its
+//! way, and arrives under another holder, touches nobody. Whoever was seen on any master is kept out on every one, as an
 //! acquire of his may still be on its way there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +20,13 @@ use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::votes::{Vote, Votes};
 
-/// What [`force_release`](crate::MultiLock::force_release) and
-/// [`force_release_from`](crate::MultiLock::force_release_from) did.
+/// Outcome of [`force_release`](crate::MultiLock::force_release) and
+/// [`force_release_from`](crate::MultiLock::force_release_from).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forced {
-    /// Whom the names were taken from, other libraries' holders included; empty when they were free, or held by others than
-    /// was meant.
+    /// Holders that have lost the names, other libraries' included; empty when the names were free, or other holders than the
+    /// chosen ones had them.
     pub former: Vec<Holder>,
     /// Keys that are no locks. They were left as they are, so the names are not free there.
     pub spared: Vec<Spared>,
@@ -46,7 +46,7 @@ pub struct Spared {
     pub kind: String,
 }
 
-/// Takes the names away from all that are meant of those that are seen to hold one now.
+/// Takes the names away from the holders that are seen now and that `is_meant` chooses.
 pub(crate) async fn force(
     pool: &Arc<Pool>,
     names: &Names,

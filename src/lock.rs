@@ -560,10 +560,12 @@ impl<M: Mode> MultiLock<M> {
         self.options.force_release(|_| true).await
     }
 
-    /// Takes the names away from the holders alone that `is_meant` chooses, by what clients call themselves
-    /// ([`Holder::client_label`]) or by the hold ([`Holder::redacted_owner`]). Others that hold keep what they have, and so does
-    /// a hold that comes between the look and its end, of the same client too: each hold has an owner field of its own, which
-    /// the masters compare. Where a hold was handed on inside of a process, it is one with the hold before.
+    /// Takes the names away from chosen holders alone: by the label of their client ([`Holder::client_label`]), or by the hold
+    /// ([`Holder::redacted_owner`]).
+    ///
+    /// Other holders keep the names. So does a hold that begins after the look, also one of the same client: each hold has an owner
+    /// field of its own, which every master compares in the script that deletes it. A hold that was handed on inside of a process
+    /// has the field of the hold before it. Otherwise as [`force_release`](Self::force_release).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -44,8 +44,8 @@ pub enum Vote {
         /// What happened instead.
         reason: Arc<str>,
     },
-    /// It may have forgotten who holds: whatever it answered does not count. It was started not long ago, its clock stepped,
-    /// its memory was wiped, or marked for the first time.
+    /// Its answer does not count, as it may have forgotten a holder: it was started not long ago, its clock stepped, its memory was
+    /// wiped, or its memory was marked for the first time.
     Quarantined {
         /// For how much longer.
         remaining: Duration,

@@ -12,7 +12,7 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     let lock = masters.lock(&*args.names, Policy::RedLock);
     let seen = lock.inspect().await?;
     let meant = Meant::new(args);
-    // All of the names or none of them. What comes between this look and the end is spared by the masters.
+    // All of the names or none of them. The masters spare a hold that comes after the library has looked.
     if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
         let (state, holds) = (describe(other), seen_on(other));
         let message = format_args!("{state}{holds}: nothing was taken away");
@@ -76,7 +76,7 @@ fn holders(name: &Inspection) -> impl Iterator<Item = &Holder> {
     })
 }
 
-/// Which holds the masters have, where they have any.
+/// Holds that the masters have, or nothing.
 fn seen_on(name: &Inspection) -> String {
     let mut seen: Vec<String> = holders(name).map(shown).collect();
     seen.sort_unstable();

@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// Several names: free where any of them is, and held where all of them are.
+    /// State of several names: free if one of them is free, held if all of them are held.
     pub(crate) fn of_all(names: &[Inspection]) -> Self {
         let states: Vec<Self> = names.iter().map(Self::of).collect();
         let open = [Self::Free, Self::Unknown]
@@ -83,7 +83,7 @@ pub(crate) fn describe(name: &Inspection) -> String {
     format!("{} {state}, {} waiting", name.name, name.waiting)
 }
 
-/// Those that enough masters agree on.
+/// Holders that enough masters agree on.
 pub(crate) fn holders(name: &Inspection) -> String {
     let holders = name.agreed.iter().chain(&name.readers).map(ToString::to_string);
     holders.collect::<Vec<_>>().join(", ")

@@ -43,7 +43,7 @@ pub(crate) fn translated(message: impl fmt::Display) -> String {
     })
 }
 
-/// The text with something else in place of each `start`, what is inside, and `end`.
+/// Replaces each `start`, the letters inside and `end`.
 fn replaced(
     text: &str,
     start: &str,

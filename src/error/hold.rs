@@ -48,7 +48,7 @@ impl fmt::Display for LossCause {
 pub struct Loss {
     /// Why.
     pub cause: LossCause,
-    /// What every master answered last, which may be of another time than the loss.
+    /// Last answers of the masters, which may be older than the loss.
     pub votes: Votes,
 }
 

@@ -115,7 +115,7 @@ async fn a_force_takes_from_those_alone_that_are_meant() {
     assert!(forced.former.is_empty(), "{forced:?}");
     guard.extend(ms(20_000)).await.expect("left alone");
     guard.unlock().await.expect("left alone");
-    // One reader of two, on two names of which it has one.
+    // One reader of two. It reads one of the two names.
     let meant = one.red_lock("b").read().try_lock().await.expect("free");
     let other = longer.red_lock(["a", "b"]).read().try_lock().await.expect("read");
     let forcing = one.red_lock(["a", "b"]).write();

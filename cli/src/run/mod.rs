@@ -200,7 +200,7 @@ async fn give_back(
     }
     match unlocked {
         Ok(unlocked) => voice.detail(given_back(&unlocked)),
-        // Also where the program was content: nothing kept another one out.
+        // Also after a success of the program: nothing kept another one out.
         Err(UnlockError::WasLost { votes }) => {
             voice.detail(format_args!("the masters answered to the release: {votes}"));
             let message = format_args!("{FOUND_LOST} ({})", ended.end);

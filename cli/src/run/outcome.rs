@@ -1,4 +1,4 @@
-//! The end of a hold in words, for a user who does not know the library.
+//! The end of a hold in words, for users that do not know the library.
 
 use multilock::{Loss, LossCause, Unlocked, Vote, Votes};
 
@@ -23,11 +23,11 @@ fn is_forced(votes: &Votes) -> bool {
     votes.iter().any(|node| node.vote == Vote::Revoked)
 }
 
-/// What is known where the loss is found when the lock is given back.
+/// Message of a loss that is found when the lock is given back. Its cause is not known then.
 pub(super) const FOUND_LOST: &str = "the lock was lost before the program ended: its lease had ended, it was taken away by \
                                      force, or the masters have forgotten it; another program may have run meanwhile";
 
-/// What became of a lock that was given back.
+/// End of a lock that was given back.
 pub(super) fn given_back(unlocked: &Unlocked) -> String {
     match unlocked {
         Unlocked::KeptFor(rest) => format!("given back: the names stay locked for {}", Rough(*rest)),

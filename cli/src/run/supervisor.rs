@@ -252,7 +252,7 @@ fn supervise() {
                 );
                 is_alone = true;
                 orders.ask_at = Some(now);
-                // As the command would, which comes before this process where it lives.
+                // The lead that the command has while it lives.
                 orders.kill_at = orders.kill_at.map(|at| at.saturating_sub(LEAD));
             }
         }

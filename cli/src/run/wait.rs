@@ -52,7 +52,7 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
     }
 }
 
-/// A change of it is worth a line where every step is told.
+/// Part of an inspection whose change is worth a line of a verbose wait.
 fn what_counts(name: &Inspection) -> (State, String) {
     (State::of(name), holders(name))
 }
@@ -79,7 +79,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// What was said within so long, while one client after the other holds the lock for half of it.
+    /// Lines of a wait, while one client after the other holds the lock for half of the time.
     async fn said(voice: Voice, within: Duration) -> Vec<String> {
         let (_, cluster) = Masters::in_memory(3).await.expect("masters");
         let mut guards = Vec::new();

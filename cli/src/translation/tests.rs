@@ -14,7 +14,7 @@ use crate::exit::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a user of a shell cannot know of.
+/// Words that a user of a shell cannot know.
 const FOREIGN: [&str; 11] = [
     "::",
     "builder",
@@ -225,7 +225,7 @@ fn no_error_tells_of_the_library() {
     });
 }
 
-/// Those that carry what real masters have answered.
+/// Errors with votes of masters.
 #[tokio::test(start_paused = true)]
 async fn no_refusal_by_masters_tells_of_the_library() {
     let (masters, cluster) = Masters::in_memory(3).await.expect("masters");
@@ -385,7 +385,7 @@ fn a_page_is_one_of_the_faq() {
     assert!(named > 15, "{named}");
 }
 
-/// A new message of the library, too: whatever its source has between quotes.
+/// Every text between quotes in its sources, so also a new message.
 #[test]
 fn no_text_of_the_library_tells_of_it() {
     let files = [

@@ -292,7 +292,7 @@ async fn a_password_file_that_cannot_be_used() {
             );
         }
     }
-    // What asks no master needs no password.
+    // A command that asks no master needs no password.
     let mut manual = multilock(&without);
     manual.env("MULTILOCK_PASSWORD_FILE", at("missing")).arg("man");
     assert_eq!(said(manual.spawn().expect("the command")).await.code, Some(0));

@@ -171,7 +171,7 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     witness.until_nobody_lives().await;
 }
 
-/// Whatever the program made of it: nothing kept another one out.
+/// Also after a success of the program: nothing kept another one out.
 #[tokio::test]
 async fn a_lock_that_is_found_lost_after_the_program_is_no_success() {
     let servers = three(ARGS).await;

@@ -5,7 +5,7 @@ use multilock_test_support::{connect, held_everywhere, three, until_free};
 use crate::stage::{PROGRAM, Said, multilock, run, said, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
-/// Those with names for arguments, each with what else it takes to end by itself.
+/// Verbs that take names, each with further arguments that let it end by itself.
 const VERBS: [(&str, &[&str]); 5] = [
     ("run", &["--", "true"]),
     ("inspect", &[]),

@@ -148,7 +148,7 @@ async fn a_name_is_taken_away_from_its_holder() {
             "{told:?}"
         );
     }
-    // What is no lock is left alone.
+    // A key that is no lock is left alone.
     servers[0].command(&["SADD", "c", "x"]).await;
     let told = ask(&servers, &["force-release", "c", "--yes"]).await;
     assert_eq!(told.code, Some(1), "{told:?}");

@@ -20,7 +20,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 #[cfg(feature = "rustls")]
 const HANDSHAKE: f64 = 0.9;
 
-/// A handshake that failed as it does where a server speaks no TLS.
+/// Error of a handshake that failed as with a server without TLS.
 #[cfg(feature = "rustls")]
 pub(super) fn without_tls(reason: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!(
@@ -42,7 +42,7 @@ pub(super) async fn open(
         (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            // Before the whole set-up is over, of which nobody knows how far it got.
+            // Before the time-out of the whole set-up, which does not tell how far it got.
             let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
             let stream = tcp(host, *port, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
