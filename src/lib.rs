@@ -27,6 +27,7 @@ pub mod guide;
 mod hold;
 mod holder;
 mod inspect;
+mod lead;
 mod lock;
 mod masters;
 mod mode;

@@ -10,6 +10,7 @@ use crate::force::Forced;
 use crate::guard::MultiLockGuard;
 use crate::holder::Holder;
 use crate::inspect::Inspection;
+use crate::lead::Candidate;
 use crate::masters::Masters;
 use crate::mode::{Exclusive, Mode, Shared};
 use crate::names::Names;
@@ -206,19 +207,27 @@ impl MultiLock {
     /// Work that the body has spawned goes on when the term ends, unless it takes the
     /// [`cancellation_token`](MultiLockGuard::cancellation_token), as at [`run`](Self::run).
     ///
+    /// A lock that cannot be had yet does not end the candidacy: masters that are out of reach, in quarantine, misconfigured or
+    /// without a permission, and a [`wait`](Self::wait) that is over. The next attempt follows after a pause, which grows from
+    /// 0.1 s to 10 s. The log tells the error once in 10 s (`cannot lead yet`). To give up, drop the future.
+    ///
     /// In a task that is spawned the body has to be `async move` and to own what it uses, without references: otherwise the
     /// compiler cannot tell that it may go from thread to thread.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), but for [`RunError::Lost`]. Where a [`wait`](Self::wait) is set, it is that of each candidacy.
+    /// [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is not allowed, such as
+    /// a [`lease`](Self::lease), which is not renewed; an owner that reads the names; masters that were closed. Outside of a tokio runtime any
+    /// error. [`RunError::Overlapped`] as for [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
     /// Dropped at any point, the body is dropped and the lock released in the background.
     pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
+        let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
         loop {
-            match self.run(&mut body).await {
+            let term = MultiLockGuard::of(candidate.elected().await?);
+            match self.run_under(term, &mut body).await {
                 Err(RunError::Lost(loss)) => {
                     log::leads_no_longer(&self.options.names, &loss);
                 }
@@ -479,6 +488,14 @@ impl<M: Mode> MultiLock<M> {
     /// Dropped at any point, the body is dropped and the lock released in the background.
     pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T) -> Result<T, RunError<T>> {
         let guard = self.lock().await?;
+        self.run_under(guard, body).await
+    }
+
+    async fn run_under<T>(
+        &self,
+        guard: MultiLockGuard<M>,
+        body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T,
+    ) -> Result<T, RunError<T>> {
         let output = tokio::select! {
             // The loss first: no step of the body is taken after it.
             biased;

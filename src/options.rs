@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::enter::acquire;
 use crate::acquire::in_the_way::in_the_way;
-use crate::acquire::terms::Terms;
+use crate::acquire::terms::{Purpose, Terms};
 use crate::acquire::wait::contend;
 use crate::config::{bounded, checked_max_hold, in_range};
 use crate::error::{InvalidInput, LockError};
@@ -40,6 +40,7 @@ pub(crate) struct Options {
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
     pub(crate) owner: Option<Owner>,
+    pub(crate) purpose: Purpose,
     /// Under which it is counted.
     pub(crate) label: Label,
 }
@@ -59,6 +60,7 @@ impl Options {
             fenced: true,
             fair: false,
             owner: None,
+            purpose: Purpose::Job,
             label: masters.client.pool.events.unlabelled(),
         }
     }
@@ -185,6 +187,7 @@ impl Options {
             min_validity: self.min_validity,
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
+            purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),
         })
     }

@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 20] = [
     &["set_guard"],
     &["acquire", "sim"],
     &["options"],
-    &["lock"],
+    &["lead", "lock"],
     &["set"],
     &["fuzzing", "guide", "crate"],
 ];

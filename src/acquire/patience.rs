@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::acquire::in_the_way::in_the_way;
-use crate::acquire::terms::Terms;
+use crate::acquire::terms::{Purpose, Terms};
 use crate::error::LockError;
 use crate::events::log;
 
@@ -53,6 +53,8 @@ impl Patience {
         if !why.is_contended() {
             // So it is for all that wait for these masters.
             client.pool.bounds.still_waiting(&terms.names, &why);
+        } else if terms.purpose == Purpose::Lead {
+            log::stands_by(&terms.names, waited, &why);
         } else if client.schedule.is_held(&terms.names) {
             log::waits_for_this_process(&terms.names, waited, &why);
         } else {

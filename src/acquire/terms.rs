@@ -16,6 +16,14 @@ use crate::protocol::kind::Kind;
 use crate::queue::Wanted;
 use crate::time::clock::Moment;
 
+/// What a lock is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Job,
+    /// To lead, which others may do for long.
+    Lead,
+}
+
 /// The checked options of an acquisition.
 #[derive(Debug)]
 pub(crate) struct Terms {
@@ -36,6 +44,7 @@ pub(crate) struct Terms {
     pub(crate) owner: Option<Owner>,
     /// Strictly by ticket.
     pub(crate) fair: bool,
+    pub(crate) purpose: Purpose,
     /// The call that they are for.
     pub(crate) trace: AcquireTrace,
 }

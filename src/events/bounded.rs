@@ -21,6 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Bounds {
     /// By the kind of error, as are the next.
     waits: [Bound; AcquireOutcome::COUNT],
+    leads: [Bound; AcquireOutcome::COUNT],
     releases: Bound,
 }
 
@@ -38,6 +39,7 @@ impl Bounds {
     pub(crate) fn new() -> Self {
         Self {
             waits: AcquireOutcome::each(|_| Bound::default()),
+            leads: AcquireOutcome::each(|_| Bound::default()),
             releases: Bound::default(),
         }
     }
@@ -46,6 +48,13 @@ impl Bounds {
     pub(crate) fn still_waiting(&self, names: &Names, error: &LockError) {
         if let Some(left_out) = self.waits[AcquireOutcome::of_error(error) as usize].admit() {
             tracing::warn!(target: TARGET, %names, %error, left_out, "still waiting for a lock");
+        }
+    }
+
+    /// One that stands for the lead was refused for a reason that time may cure.
+    pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
+        if let Some(left_out) = self.leads[AcquireOutcome::of_error(error) as usize].admit() {
+            tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");
         }
     }
 

@@ -37,6 +37,12 @@ pub(crate) fn waits_long(names: &Names, waited: Duration, error: &dyn Display) {
     tracing::warn!(target: TARGET, %names, %waited, %error, "waiting long for a lock");
 }
 
+/// As is usual where another one leads.
+pub(crate) fn stands_by(names: &Names, waited: Duration, error: &dyn Display) {
+    let waited = Rounded(waited);
+    tracing::info!(target: TARGET, %names, %waited, %error, "standing by to lead");
+}
+
 /// Perhaps for the same task, which would wait for ever.
 pub(crate) fn waits_for_this_process(names: &Names, waited: Duration, error: &dyn Display) {
     let waited = Rounded(waited);

@@ -115,12 +115,12 @@ impl Schedule {
         all.any(|tenure| tenure.names.shared_with(names).is_some() && tenure.is_held())
     }
 
-    /// How many of them are held, and for how long the oldest one is.
+    /// How many of them are held, and for how long the oldest one is that is not to last by design.
     pub(crate) fn survey(&self) -> (usize, Duration) {
         let all = self.all();
-        let held = all.iter().filter_map(|tenure| tenure.held_for());
-        held.fold((0, Duration::ZERO), |(count, oldest), held_for| {
-            (count + 1, oldest.max(held_for))
+        let held = all.iter().filter(|tenure| tenure.is_held());
+        held.fold((0, Duration::ZERO), |(count, oldest), tenure| {
+            (count + 1, oldest.max(tenure.held_for().unwrap_or_default()))
         })
     }
 

@@ -21,6 +21,8 @@ pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// A hold that lasts for so many leases may be one that was forgotten.
 const LONG: u32 = 10;
+/// Where nobody is to be told.
+const NEVER: u32 = u32::MAX;
 /// After so much longer it is told again.
 const AGAIN: Duration = Duration::from_secs(3600);
 
@@ -388,9 +390,17 @@ impl State {
         }
     }
 
-    /// For how long it has been held, if it is.
+    /// However long the hold lasts, nobody is to be told.
+    pub(super) fn lasts_by_design(&mut self, number: u32) {
+        if self.number == number {
+            self.told_s = NEVER;
+        }
+    }
+
+    /// For how long it has been held, if it is, and is not to last.
     pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
-        (self.phase == Phase::Held).then(|| now.since(self.since))
+        let is_told = self.phase == Phase::Held && self.told_s != NEVER;
+        is_told.then(|| now.since(self.since))
     }
 
     /// The same, where the log is to tell: after ten leases, and again each hour.
@@ -403,7 +413,7 @@ impl State {
         if held_for < due {
             return None;
         }
-        self.told_s = u32::try_from(held_for.as_secs()).unwrap_or(u32::MAX).max(1);
+        self.told_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
         Some(held_for)
     }
 

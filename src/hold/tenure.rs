@@ -307,7 +307,7 @@ impl Tenure {
         self.look(|state, _| state.phase == Phase::Held)
     }
 
-    /// For how long the hold lasts that has it, if one does.
+    /// For how long the hold lasts that has it, if one does that is not to last by design.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         self.look(|state, now| state.held_for(now))
     }
@@ -378,6 +378,11 @@ impl Hold {
 
     pub(crate) fn count(&self) -> u64 {
         self.tenure.state().count(self.number)
+    }
+
+    /// However long it lasts, nobody is to be told.
+    pub(crate) fn lasts_by_design(&self) {
+        self.tenure.state().lasts_by_design(self.number);
     }
 
     /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for

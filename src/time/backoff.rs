@@ -12,11 +12,24 @@ use crate::time::random::Chance;
 pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);
 
+/// Between two attempts where somebody has to mend a configuration first.
+const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
+pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
+
 /// Delays between tries of what goes on until it succeeds.
 pub(crate) fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
+    growing(chance, FIRST_DELAY, LONGEST_DELAY)
+}
+
+/// The same, of what is of no use before long.
+pub(crate) fn slow_delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
+    growing(chance, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
+}
+
+fn growing(chance: &Chance, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::default()
-        .with_min_delay(FIRST_DELAY)
-        .with_max_delay(LONGEST_DELAY)
+        .with_min_delay(first)
+        .with_max_delay(longest)
         .without_max_times()
         .with_jitter()
         .with_jitter_seed(chance.seed())

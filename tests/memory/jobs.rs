@@ -277,23 +277,3 @@ async fn a_leader_that_lost_its_lock_stands_again() {
     settle().await;
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_leader_that_never_was_says_why() {
-    let cluster = Cluster::new(3);
-    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
-    let _held = here.red_lock("leader").lock().await.expect("free");
-    let lock = there.red_lock("leader").wait(ms(100));
-    let ended = lock.lead(async |_| ()).await;
-    assert!(
-        matches!(ended, Err(RunError::Lock(LockError::TimedOut { .. }))),
-        "{ended:?}"
-    );
-    here.close(Closing::Release).await;
-    there.close(Closing::Release).await;
-    let ended = lock.lead(async |_| ()).await;
-    assert!(
-        matches!(ended, Err(RunError::Lock(LockError::Closed))),
-        "{ended:?}"
-    );
-}

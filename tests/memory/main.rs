@@ -18,6 +18,7 @@ mod jobs;
 mod journal;
 mod late_masters;
 mod late_messages;
+mod leading;
 mod leaving_queues;
 mod log_lines;
 mod logged_out;
