@@ -1,9 +1,9 @@
-//! Messages of the library in the terms of the command: options in place of methods, pages in place of the names of entries.
+//! Messages of the library in the terms of the command: options in place of methods.
 
 use std::fmt;
 
-/// Address of the FAQ. It is not installed with the command.
-const FAQ: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/faq.md");
+/// Address of the FAQ, to which errors of the library lead, too.
+const FAQ: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
 /// Phrases of the library and those of the command.
 const PHRASES: [(&str, &str); 8] = [
@@ -36,11 +36,7 @@ pub(crate) fn translated(message: impl fmt::Display) -> String {
     text = replaced(&text, "MastersBuilder::", is_of_a_word, "", |method| {
         option(method).to_owned()
     });
-    text = replaced(&text, "AtLeast(", is_of_a_word, ")", str::to_owned);
-    let is_of_an_entry = |letter: char| letter.is_ascii_alphanumeric() || " -".contains(letter);
-    replaced(&text, "see FAQ: ", is_of_an_entry, "", |entry| {
-        format!("see {}", page(entry))
-    })
+    replaced(&text, "AtLeast(", is_of_a_word, ")", str::to_owned)
 }
 
 /// Replaces each `start`, the letters inside and `end`.

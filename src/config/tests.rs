@@ -14,7 +14,7 @@ fn every_option_outside_its_range_is_named() {
     let default = Config::default;
     assert_eq!(
         default().check(0).expect_err("no nodes").to_string(),
-        "nodes: 0 is not allowed; allowed: 1 to 64 masters (see FAQ: nodes)"
+        "nodes: 0 is not allowed; allowed: 1 to 64 masters (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)"
     );
     assert_eq!(
         message(&Config {

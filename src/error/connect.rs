@@ -4,19 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::InvalidInput;
+use super::faq::Faq;
 
 /// Why a server cannot serve as an independent master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
     /// It replicates another server, so it has no vote of its own.
-    #[error("it is a replica, not a master (see FAQ: replica)")]
+    #[error("it is a replica, not a master ({faq})", faq = Faq("replica"))]
     Replica,
     /// It is part of a Redis Cluster, which is not one independent vote.
-    #[error("it is a node of a Redis Cluster; an independent master is needed (see FAQ: cluster)")]
+    #[error("it is a node of a Redis Cluster; an independent master is needed ({faq})", faq = Faq("cluster"))]
     Cluster,
     /// Its version lacks commands that the protocol needs.
-    #[error("its version {version} is older than {needed} (see FAQ: version)")]
+    #[error("its version {version} is older than {needed} ({faq})", faq = Faq("version"))]
     TooOld {
         /// What the server says it is.
         version: String,
@@ -24,7 +25,7 @@ pub enum Unfit {
         needed: &'static str,
     },
     /// It is the same server as another node, reached by another name.
-    #[error("it is the same server as {other} (see FAQ: same server)")]
+    #[error("it is the same server as {other} ({faq})", faq = Faq("same server"))]
     SameServer {
         /// The node that was connected first.
         other: Arc<str>,
@@ -32,7 +33,8 @@ pub enum Unfit {
     /// It may evict lock keys when its memory is full.
     #[error(
         "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder \
-         (see FAQ: eviction)"
+         ({faq})",
+        faq = Faq("eviction")
     )]
     Evicts {
         /// The server's `maxmemory-policy`.
@@ -41,18 +43,21 @@ pub enum Unfit {
     /// It does not say whether it evicts, so nobody can tell whether it may forget a lock.
     #[error(
         "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
-         set MastersBuilder::allow_unknown_eviction (see FAQ: unknown eviction)"
+         set MastersBuilder::allow_unknown_eviction ({faq})",
+        faq = Faq("unknown eviction")
     )]
     UnknownEviction,
     /// It does not say whether it is a master.
     #[error(
         "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
-         MastersBuilder::allow_unknown_role (see FAQ: unknown role)"
+         MastersBuilder::allow_unknown_role ({faq})",
+        faq = Faq("unknown role")
     )]
     UnknownRole,
     /// Other clients' commands come in between those of a script, so two can be granted the same name.
     #[error(
-        "it is {server}, which does not run scripts atomically; use Redis or Valkey (see FAQ: atomic scripts)"
+        "it is {server}, which does not run scripts atomically; use Redis or Valkey ({faq})",
+        faq = Faq("atomic scripts")
     )]
     ScriptsNotAtomic {
         /// What the server says it is.
@@ -60,7 +65,8 @@ pub enum Unfit {
     },
     /// It runs no Lua scripts, which are the protocol.
     #[error(
-        "it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua (see FAQ: no scripts)"
+        "it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua ({faq})",
+        faq = Faq("no scripts")
     )]
     NoScripts {
         /// The server's own words.
@@ -69,7 +75,8 @@ pub enum Unfit {
     /// It belongs to a set with another number of masters, and so do too many others of the list.
     #[error(
         "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \
-         client, or, once no client uses it with another list, DEL multilock_masters there (see FAQ: other set)"
+         client, or, once no client uses it with another list, DEL multilock_masters there ({faq})",
+        faq = Faq("other set")
     )]
     OtherSet {
         /// The number that it stores under `multilock_masters`.
@@ -78,7 +85,7 @@ pub enum Unfit {
         listed: usize,
     },
     /// It does not let this client in, or not do what the protocol needs.
-    #[error("it denies access: {error} (see FAQ: denied)")]
+    #[error("it denies access: {error} ({faq})", faq = Faq("denied"))]
     Denied {
         /// The server's own words.
         error: String,
@@ -153,7 +160,7 @@ pub enum ConnectError {
         reason: Unfit,
     },
     /// Fewer than a majority of the masters are connected. The other masters are out of reach, or unfit.
-    #[error("only {reached} of {} masters can be used, {needed} are needed (see FAQ: too few): {}", .nodes.len(), NodeReport(.nodes))]
+    #[error("only {reached} of {} masters can be used, {needed} are needed ({faq}): {}", .nodes.len(), NodeReport(.nodes), faq = Faq("too few"))]
     TooFew {
         /// Masters that are connected.
         reached: usize,

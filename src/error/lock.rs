@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::InvalidInput;
+use super::faq::Faq;
 use super::voteless::Voteless;
 use crate::time::rounded::Rounded;
 use crate::votes::Votes;
@@ -33,8 +34,9 @@ use crate::votes::Votes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
-     (where it is confirmed, GET multilock_charter begins with {} or more; see FAQ: long lease)",
-    Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis()
+     (where it is confirmed, GET multilock_charter begins with {} or more; {faq})",
+    Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis(),
+    faq = Faq("long lease")
 )]
 #[non_exhaustive]
 pub struct Unchartered {
@@ -133,7 +135,7 @@ pub enum LockError {
     },
     /// The masters granted, but too few of them accepted a fencing token: some were lost between
     /// being asked and being asked for a larger one, or store one that nothing can be above.
-    #[error("too few masters accepted a fencing token (see FAQ: fencing token): {votes}")]
+    #[error("too few masters accepted a fencing token ({faq}): {votes}", faq = Faq("fencing token"))]
     Unfenced {
         /// What every master answered.
         votes: Votes,
@@ -144,7 +146,8 @@ pub enum LockError {
     /// returns it at once.
     #[error(
         "too many masters cannot be used until their configuration, ours or a key of theirs is changed \
-         (see FAQ: misconfigured): {votes}"
+         ({faq}): {votes}",
+        faq = Faq("misconfigured")
     )]
     Misconfigured {
         /// What every master answered.

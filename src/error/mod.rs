@@ -1,6 +1,7 @@
 //! Errors: one enum per operation, each with what every master answered.
 
 mod connect;
+mod faq;
 mod hold;
 mod lateness;
 mod lock;
@@ -11,6 +12,8 @@ mod tests;
 mod voteless;
 
 use std::fmt;
+
+use self::faq::Faq;
 
 pub use self::connect::{ConnectError, NodeError, Unfit};
 pub use self::hold::{ExtendError, Loss, LossCause, Lost, UnlockError};
@@ -37,7 +40,7 @@ struct Entry<'a>(&'a str);
 impl fmt::Display for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => f.write_str(" (see FAQ: nodes)"),
+            "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => write!(f, " ({})", Faq("nodes")),
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::faq::Faq;
 use super::{ConnectError, NodeError};
 use crate::time::rounded::Rounded;
 
@@ -89,7 +90,7 @@ pub enum ResetError {
     Connect(#[from] ConnectError),
     /// A lease that is longer than what needs no agreement may live or come to live, or nobody can tell. Nothing was
     /// changed.
-    #[error("the charter stays as it is (see FAQ: reset): {}{}", Listed(.objections), Labels(.labels))]
+    #[error("the charter stays as it is ({faq}): {}{}", Listed(.objections), Labels(.labels), faq = Faq("reset"))]
     Refused {
         /// Each master's address and what it says against it.
         objections: Vec<(Arc<str>, Objection)>,
@@ -97,8 +98,8 @@ pub enum ResetError {
         labels: Vec<String>,
     },
     /// Somebody came in between the look and the end. The charter was put back as it stood.
-    #[error("the charter was put back (see FAQ: reset), for something came in between: {}{}{}",
-        Listed(.objections), Labels(.labels), Missing(.missing))]
+    #[error("the charter was put back ({faq}), for something came in between: {}{}{}",
+        Listed(.objections), Labels(.labels), Missing(.missing), faq = Faq("reset"))]
     PutBack {
         /// Each master's address and what came in between there.
         objections: Vec<(Arc<str>, Objection)>,
@@ -108,7 +109,7 @@ pub enum ResetError {
         missing: Vec<(Arc<str>, NodeError)>,
     },
     /// The runtime has ended meanwhile. Look at the charter again.
-    #[error("the runtime has ended before it was done; look at the charter again (see FAQ: reset)")]
+    #[error("the runtime has ended before it was done; look at the charter again ({faq})", faq = Faq("reset"))]
     Interrupted,
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::faq::Faq;
 use super::lateness::Lateness;
 use crate::time::rounded::Rounded;
 use crate::votes::{Vote, Votes};
@@ -34,15 +35,17 @@ impl fmt::Display for Voteless<'_> {
                 f,
                 "too many masters are in quarantine, the last one for {}, since their memory was marked for the first time \
                  (MastersBuilder::strict): nothing shows for how long they have remembered; this happens once \
-                 (see FAQ: quarantine)",
-                Rounded(remaining)
+                 ({})",
+                Rounded(remaining),
+                Faq("quarantine")
             ),
             (false, false, Some(remaining)) => write!(
                 f,
                 "too many masters are in quarantine, the last one for {}, as each is that was started less \
                  than the longest lease ago; for masters that are thrown away set Quarantine::Off \
-                 (see FAQ: quarantine)",
-                Rounded(remaining)
+                 ({})",
+                Rounded(remaining),
+                Faq("quarantine")
             ),
             (false, true, None) => f.write_str("too many masters answered with an error"),
             (false, true, Some(_)) => {

@@ -72,7 +72,7 @@ async fn until_every_master_has_confirmed_it_the_error_says_who_has_not() {
     assert_eq!(
         error.to_string(),
         "a lease of 5m is not in force: memory-2 has to confirm it; all masters must be connected at once for \
-         that (where it is confirmed, GET multilock_charter begins with 300000 or more; see FAQ: long lease)"
+         that (where it is confirmed, GET multilock_charter begins with 300000 or more; see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#long-lease)"
     );
     // A lease that needs no agreement is to be had meanwhile.
     let guard = masters.red_lock("b").try_lock().await.expect("30 s are free");
@@ -218,7 +218,7 @@ async fn masters_of_a_set_of_another_size_are_refused() {
     assert!(
         message.ends_with(
             "cannot be used: it belongs to a set of 5 masters, and 3 are listed here; list the same masters in every \
-             client, or, once no client uses it with another list, DEL multilock_masters there (see FAQ: other set)"
+             client, or, once no client uses it with another list, DEL multilock_masters there (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#other-set)"
         ),
         "{message}"
     );

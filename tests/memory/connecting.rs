@@ -116,7 +116,7 @@ async fn without_a_majority_of_fit_ones_it_is_refused_at_once() {
         }
         let text = error.to_string();
         assert!(
-            text.starts_with("only 1 of 5 masters can be used, 3 are needed (see FAQ: too few): "),
+            text.starts_with("only 1 of 5 masters can be used, 3 are needed (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#too-few): "),
             "{text}"
         );
     }
@@ -186,7 +186,7 @@ async fn each_master_that_is_missing_costs_one_warning() {
     assert_eq!(
         warned,
         [
-            "master is unfit and has no vote node=memory-0 reason=it is a replica, not a master (see FAQ: replica)",
+            "master is unfit and has no vote node=memory-0 reason=it is a replica, not a master (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#replica)",
             "master out of reach node=memory-1 reason=connection refused",
         ]
     );

@@ -57,7 +57,7 @@ async fn no_nodes() {
     assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
     assert_eq!(
         text,
-        "nodes: 0 is not allowed; allowed: 1 to 64 masters (see FAQ: nodes)"
+        "nodes: 0 is not allowed; allowed: 1 to 64 masters (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)"
     );
 }
 
@@ -180,7 +180,9 @@ async fn a_replica() {
     let node = label(&replica);
     assert_eq!(
         text,
-        format!("{node} cannot be used: it is a replica, not a master (see FAQ: replica)")
+        format!(
+            "{node} cannot be used: it is a replica, not a master (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#replica)"
+        )
     );
 }
 
@@ -521,7 +523,7 @@ async fn too_few() {
     );
     let text = error.to_string();
     assert!(
-        text.starts_with("only 1 of 3 masters can be used, 2 are needed (see FAQ: too few): "),
+        text.starts_with("only 1 of 3 masters can be used, 2 are needed (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#too-few): "),
         "{text}"
     );
     assert!(
@@ -831,7 +833,7 @@ async fn a_server_that_is_too_old() {
         &Unfit::TooOld { version, needed },
     );
     assert!(
-        text.ends_with("its version 5.0.0 is older than 6.0 (see FAQ: version)"),
+        text.ends_with("its version 5.0.0 is older than 6.0 (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#version)"),
         "{text}"
     );
     serving.abort();
@@ -886,7 +888,7 @@ async fn from_the_environment() {
         (
             "MULTILOCK_NODES",
             "",
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas (see FAQ: nodes)",
+            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
         ),
         (
             "MULTILOCK_LEASE",

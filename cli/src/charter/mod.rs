@@ -13,6 +13,7 @@ use crate::connect::{Patience, connect};
 use crate::exit::{self, Failure};
 use crate::inspect::print;
 use crate::say::{Rough, Voice, confirmed};
+use crate::translation::page;
 
 /// Between two looks whether every master has confirmed.
 const EVERY: Duration = Duration::from_millis(100);
@@ -67,7 +68,8 @@ async fn agree(
         if Instant::now() >= end {
             let (lease, missing) = (Rough(lease), missing.join("; "));
             let message = format!(
-                "a lease of {lease} is not in force: {missing}; all masters must be connected at once for that (see FAQ: long lease)"
+                "a lease of {lease} is not in force: {missing}; all masters must be connected at once for that (see {})",
+                page("long lease")
             );
             break Err(Failure::new(exit::NO_QUORUM, message));
         }

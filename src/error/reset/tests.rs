@@ -12,7 +12,7 @@ fn a_message_names_who_stands_against_it_and_how_many_more() {
     };
     assert_eq!(
         error(2).to_string(),
-        "the charter stays as it is (see FAQ: reset): m0: a client is connected from 10.0.0.0:1; m1: a client is \
+        "the charter stays as it is (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#reset): m0: a client is connected from 10.0.0.0:1; m1: a client is \
          connected from 10.0.0.1:1; clients have called themselves billing@host:1, other@host:2"
     );
     let text = error(100).to_string();
@@ -31,7 +31,7 @@ fn what_could_not_be_put_back_is_named() {
     };
     assert_eq!(
         error.to_string(),
-        "the charter was put back (see FAQ: reset), for something came in between: m0: somebody has stored a longest \
+        "the charter was put back (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#reset), for something came in between: m0: somebody has stored a longest \
          lease of 10m, late@host:3; it could not be put back on m1: refused; agree upon it anew with \
          MastersBuilder::max_lease"
     );

@@ -199,13 +199,15 @@ mod tests {
         let usual = "WRONGPASS invalid username-password pair or user is disabled.";
         assert_eq!(
             said(Some("app"), "s3cret", usual),
-            format!("it denies access: {usual} (see FAQ: denied)")
+            format!(
+                "it denies access: {usual} (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#denied)"
+            )
         );
         let echoed = "ERR unknown command 'AUTH', with args beginning with: 'app' 's3c";
         assert_eq!(
             said(None, "s3cret", echoed),
             "it denies access: ERR (its text is left out, for it may repeat user or password) \
-             (see FAQ: denied)"
+             (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#denied)"
         );
         assert!(!said(Some("app"), "other", echoed).contains("app"));
         assert!(said(None, "s3cret", "s3cret").starts_with("it denies access: an error ("));
