@@ -199,7 +199,7 @@ async fn too_few_masters() {
     assert_eq!(ended.code, Some(69), "{ended:?}");
     for says in [
         "as each is that was started less than the longest lease ago",
-        "give --quarantine off (see https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#quarantine)",
+        "give --quarantine off (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#quarantine)",
     ] {
         assert!(ended.stderr.contains(says), "{ended:?}");
     }

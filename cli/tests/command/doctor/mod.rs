@@ -51,7 +51,7 @@ async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
             .as_str()
             .map(|entry| entry.to_lowercase().replace(' ', "-"));
         let page = anchor
-            .map(|anchor| format!("https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#{anchor}"));
+            .map(|anchor| format!("https://docs.rs/multilock/latest/multilock/guide/faq/index.html#{anchor}"));
         assert_eq!(finding["page"], Value::from(page), "{finding}");
     }
     diagnosis
@@ -161,7 +161,7 @@ async fn people_are_told_what_to_do() {
     for line in [
         format!("warning {node}: it writes no append-only file: after a restart it has forgotten who holds"),
         "    CONFIG SET appendonly yes and appendfsync always there".to_owned(),
-        "    https://github.com/multilock/multilock/blob/HEAD/docs/faq.md#append-only-file\n".to_owned(),
+        "    https://docs.rs/multilock/latest/multilock/guide/faq/index.html#append-only-file\n".to_owned(),
         "3 masters: 3 warnings".to_owned(),
     ] {
         assert!(said.stdout.contains(&line), "{line}\n{}", said.stdout);
