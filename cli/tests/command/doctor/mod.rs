@@ -50,8 +50,9 @@ async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
         let anchor = finding["faq"]
             .as_str()
             .map(|entry| entry.to_lowercase().replace(' ', "-"));
-        let page = anchor
-            .map(|anchor| format!("https://docs.rs/multilock/latest/multilock/guide/faq/index.html#{anchor}"));
+        let page = anchor.map(|anchor| {
+            format!("https://docs.rs/multilock/latest/multilock/guide/faq/index.html#{anchor}")
+        });
         assert_eq!(finding["page"], Value::from(page), "{finding}");
     }
     diagnosis
