@@ -108,3 +108,19 @@ fn what_is_behind_a_feature_says_so() {
         assert!(html.contains(&told), "{file} says nothing of {feature}");
     }
 }
+
+/// Errors have the address of an entry of the FAQ: its heading, with a hyphen for each space.
+#[test]
+fn entries_of_the_faq_are_where_errors_say() {
+    let text = std::fs::read_to_string(root().join("docs/faq.md")).expect("the FAQ");
+    let entries: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    assert!(entries.len() > 30, "{} entries", entries.len());
+    let html = page(&built().join("multilock/guide/faq/index.html"));
+    let ids = values(&html, "id");
+    let is_missing = |entry: &&str| !ids.contains(&&*entry.replace(' ', "-").to_lowercase());
+    let missing: Vec<_> = entries.into_iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "no such anchor: {missing:#?}");
+}
