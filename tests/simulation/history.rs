@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::guard::LockKind;
+use crate::opening::OPENED;
 
 /// More than this is a loop that never ends.
 pub(crate) const MOST_EVENTS: usize = 50_000;
@@ -289,10 +290,14 @@ pub(crate) fn shortened(field: &str) -> String {
 }
 
 impl Record {
-    /// How often a hold was passed on inside a process: what the masters keep has stood for another one before.
+    /// How often a hold was passed on inside a process: what the masters keep has stood for another one before. But for
+    /// the opening, in which that is the rule.
     pub(crate) fn passes(&self) -> usize {
-        let owners: BTreeSet<&str> = self.holds.iter().map(|hold| hold.owner.as_str()).collect();
-        self.holds.len() - owners.len()
+        let is_over = |event: &Event| event.kind == Kind::Phase(OPENED);
+        let opened = self.events.iter().position(is_over).unwrap_or(0);
+        let holds = || self.holds.iter().filter(|hold| hold.began >= opened);
+        let owners: BTreeSet<&str> = holds().map(|hold| hold.owner.as_str()).collect();
+        holds().count() - owners.len()
     }
 
     /// Under whom keys were deleted.
