@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::event::{Done, Event, Layout, Micros, Policy, Refusal, Said, Task, What};
+use super::event::{Done, Event, Layout, Micros, Mode, Policy, Refusal, Said, Task, What};
 use super::hold::{Hold, Pair, holds, overlaps, token_falls};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
@@ -253,8 +253,8 @@ fn idle(
             !holds.iter().any(held)
         })
     };
-    for (from, to) in strikes.iter().filter(|(from, to)| to - from >= micros(long)) {
-        if only_waited(*from, *to) {
+    for (from, to) in strikes {
+        if free_for(holds, *from, *to) < micros(long) || only_waited(*from, *to) {
             continue;
         }
         let granted = |hold: &Hold| hold.policy == Policy::Red && (*from..*to).contains(&hold.from);
@@ -262,6 +262,26 @@ fn idle(
             findings.idle_strikes.push(*from);
         }
     }
+}
+
+/// Time of a strike in which the name that was held for longest was free, or only read: everybody may have waited for that one.
+fn free_for(holds: &[Hold], from: Micros, to: Micros) -> Micros {
+    let held = |name: &String| -> Micros {
+        let alone = holds
+            .iter()
+            .filter(|hold| hold.mode == Mode::Exclusive && hold.names.contains(name));
+        let part = |hold: &Hold| {
+            let end = hold.downgraded.unwrap_or(hold.end).min(to);
+            end.saturating_sub(hold.from.max(from))
+        };
+        alone.map(part).sum()
+    };
+    let majority = holds.iter().filter(|hold| hold.policy == Policy::Red);
+    let names: BTreeSet<&String> = majority.flat_map(|hold| &hold.names).collect();
+    let free = names
+        .into_iter()
+        .map(|name| (to - from).saturating_sub(held(name)));
+    free.min().unwrap_or(to - from)
 }
 
 /// After every strike, everybody who works must have had a lock again before the next one and within the bound.

@@ -258,6 +258,18 @@ fn a_strike_without_a_grant_is_idle() {
     assert!(granted.idle_strikes.is_empty());
 }
 
+/// Everybody may wait for that name.
+#[test]
+fn a_strike_in_which_a_name_is_held_all_the_time_is_not_idle() {
+    let [begun, healed] = strike(1000, 9000);
+    let held_until = |end| {
+        let history = [enter(1, "a", 1, (500, end)), begun.clone(), healed.clone()];
+        found(history).idle_strikes
+    };
+    assert_eq!(held_until(9000), [0; 0]);
+    assert_eq!(held_until(2000), [1000]);
+}
+
 #[test]
 fn a_strike_at_who_only_waits_is_not_idle() {
     let [begun, healed] = strike(1000, 9000);
