@@ -42,6 +42,10 @@ async fn a_client_of_fewer_or_more_masters() {
         (&urls[2..], "lists 2 masters"),
     ] {
         let masters = connect(listed).await;
+        // Only the name of its connections tells of it then.
+        for server in &servers {
+            server.command(&["DEL", "multilock_masters"]).await;
+        }
         let diagnosis = doctor_with(all(&urls[..3]), &["--for", "0s"]).await;
         let told = other_list(&diagnosis);
         assert!(
