@@ -253,7 +253,9 @@ impl<'a> Acquisition<'a> {
             return Err(Refusal::split(terms, self.rollback.votes.clone()));
         }
         let now = pool.clock.now();
-        self.proposal.accepted();
+        if terms.fenced {
+            self.proposal.accepted(self.round.median_us(now));
+        }
         let hold = Hold::first(self.tenure(now));
         // Entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = terms.enter(hold.clone(), now) else {

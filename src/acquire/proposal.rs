@@ -86,14 +86,12 @@ impl<'a> Proposal<'a> {
         }
     }
 
-    /// Takes note that a quorum has the token. The clocks are read again: an answer that was heard late shows less than
-    /// the proposal went by.
-    pub(super) fn accepted(&self) {
-        if self.clocks.is_some()
-            && let Some(shown) = Clocks::of(&self.terms.client.pool).median_us()
-        {
+    /// Takes note that a quorum has the token; by the clocks as they are now, as an answer that was heard late shows less
+    /// than the proposal went by.
+    pub(super) fn accepted(&self, shown_us: Option<u64>) {
+        if let Some(shown_us) = shown_us {
             let last = self.tokens().last.get();
-            self.terms.client.tokens.saw(&self.terms.names, last, shown);
+            self.terms.client.tokens.saw(&self.terms.names, last, shown_us);
         }
     }
 

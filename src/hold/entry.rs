@@ -183,7 +183,10 @@ fn move_on(client: &Arc<Client>, tenure: &Arc<Tenure>, is_valid: bool) -> Depart
         tenure.loss()
     };
     let departure = give_up(client, tenure);
-    if loss.is_some_and(|cause| cause != LossCause::Closed) && matches!(departure, Departure::Release(_)) {
+    if let Some(cause) = loss
+        && cause != LossCause::Closed
+        && matches!(departure, Departure::Release(_))
+    {
         // The watchdog had no time to find it, and will not find it any more.
         log::hold_lost(&tenure.names, &client.pool.evidence(&tenure.votes()));
     }

@@ -11,6 +11,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use crate::events::VoteKind;
+use crate::node::waiters::Calls;
 use crate::node::{self, DeferredRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
@@ -38,7 +39,7 @@ struct ReleaseRecord {
     /// them there would let others in before.
     is_kept: bool,
     /// The waiter whose attempt is rolled back.
-    waiting: Option<InLine>,
+    waiting: Option<Arc<Calls>>,
     sent: Instant,
 }
 
@@ -66,7 +67,13 @@ impl Release {
         asked: impl Fn(usize) -> bool,
     ) {
         let round = Self::send(pool, &claim, waiting.as_ref(), asked);
-        drop(Self::of(pool, round, claim, false, waiting));
+        drop(Self::of(
+            pool,
+            round,
+            claim,
+            false,
+            waiting.map(|place| place.calls),
+        ));
     }
 
     /// Has the names kept for so much longer by the clock here, in place of a release.
@@ -91,7 +98,7 @@ impl Release {
         }
     }
 
-    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<InLine>) -> Self {
+    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<Arc<Calls>>) -> Self {
         let sent = round.sent();
         Self {
             round: Some(round),
@@ -154,7 +161,7 @@ impl ReleaseRecord {
                 courtesy.heard(&self.claim.names, node, others_listen, self.sent, chance);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
-                    waiting.calls.open(node);
+                    waiting.open(node);
                 }
                 return Vote::Granted;
             }

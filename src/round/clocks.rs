@@ -38,13 +38,9 @@ impl Clocks {
     }
 
     fn new(shown: SmallVec<[Option<u64>; 8]>, floor_us: u64) -> Self {
-        let mut known: SmallVec<[u64; 8]> = shown.iter().flatten().copied().collect();
-        known.sort_unstable();
-        // The lower one of the two in the middle: one clock of two that is ahead is not believed.
-        let median_us = known.get(known.len().saturating_sub(1) / 2).copied();
         Self {
+            median_us: median(shown.iter().flatten().copied()),
             shown,
-            median_us,
             floor_us,
         }
     }
@@ -77,6 +73,13 @@ impl Clocks {
             .filter_map(|(_, shown)| *shown)
             .max()
     }
+}
+
+/// The lower one of the two in the middle: one clock of two that is ahead is not believed.
+pub(super) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut known: SmallVec<[u64; 8]> = shown.collect();
+    known.sort_unstable();
+    known.get(known.len().saturating_sub(1) / 2).copied()
 }
 
 /// Asks some masters in the background what their clocks show.

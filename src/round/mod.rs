@@ -51,12 +51,19 @@ pub(crate) struct Round {
     /// Whether any has been.
     heard: bool,
     /// For how much longer which masters have no vote, where that matters.
-    quarantined: Option<Vec<Duration>>,
+    quarantined: Option<Box<[Duration]>>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
     /// Masters to which it was sent.
     sent_to: NodeSet,
+    /// Apart, as few rounds have any, and a round moves often.
+    hooks: Option<Box<Hooks>>,
+}
+
+/// What is called with the index of a master.
+#[derive(Default)]
+struct Hooks {
     sent_again: Option<Hook>,
     untold: Option<Hook>,
 }
@@ -93,7 +100,7 @@ impl Trust {
     }
 
     /// For how much longer each master has no vote, if that matters to this one.
-    fn quarantined(self, links: &Links, now: Instant) -> Option<Vec<Duration>> {
+    fn quarantined(self, links: &Links, now: Instant) -> Option<Box<[Duration]>> {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
             Self::All => return None,
             Self::Quorum(needed) => (needed, Link::quarantine),
@@ -156,8 +163,7 @@ impl Round {
             alarm: None,
             trace: RoundTrace::begin(&pool.events, request.script.name, trust.needed()),
             sent_to: NodeSet::default(),
-            sent_again: None,
-            untold: None,
+            hooks: None,
         };
         if round.release.is_some() {
             round.trace.needs(Policy::RedLock.needed(round.links.len()));
@@ -198,14 +204,23 @@ impl Round {
     /// Has `hook` called once the request was sent again, with its text, to a master that had forgotten the script. What
     /// `hook` sends comes behind it.
     pub(crate) fn when_sent_again(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.sent_again = Some(Arc::new(hook));
+        self.hooks.get_or_insert_default().sent_again = Some(Arc::new(hook));
         self
+    }
+
+    fn untold(&self) -> Option<&Hook> {
+        self.hooks.as_ref()?.untold.as_ref()
     }
 
     /// Has `hook` called for a master that did not execute the request, or may not have.
     pub(crate) fn when_untold(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.untold = Some(Arc::new(hook));
+        self.hooks.get_or_insert_default().untold = Some(Arc::new(hook));
         self
+    }
+
+    /// What the clocks of its masters show together, as far as they have been heard.
+    pub(crate) fn median_us(&self, at: Moment) -> Option<u64> {
+        clocks::median(self.links.iter().flatten().map(|link| link.clock_us(at)))
     }
 
     /// When everything was sent.
@@ -320,7 +335,8 @@ impl Round {
                 match forgotten {
                     Forgotten::SentAgain => {
                         self.send(node, By::Source);
-                        if let Some(hook) = &self.sent_again {
+                        let hooks = self.hooks.as_ref();
+                        if let Some(hook) = hooks.and_then(|hooks| hooks.sent_again.as_ref()) {
                             hook(node);
                         }
                         continue;
@@ -337,7 +353,7 @@ impl Round {
             self.outstanding -= 1;
             self.heard = true;
             // What has no answer yet may still get one.
-            if let Some(hook) = &self.untold
+            if let Some(hook) = self.untold()
                 && !node::is_done(&answer)
                 && !answer.as_ref().is_err_and(Fault::is_late)
             {
@@ -428,7 +444,7 @@ impl Round {
             op: self.trace.op(),
             sent: self.sent,
             release: self.release.clone().map(owed),
-            untold: self.untold.clone(),
+            untold: self.untold().cloned(),
         });
         let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();

@@ -53,30 +53,42 @@ impl Endpoint for Hollow {
                 reply.give(Ok(value));
             }
         }));
-        let wire = Box::new(HollowWire(calls));
+        let wire = Box::new(HollowWire {
+            answers: calls,
+            connected: Instant::now(),
+        });
         ready(Ok(Connection { wire, driver, peer })).boxed()
     }
 }
 
-/// A clock that stands still is behind, and never suspected.
+/// What its clock shows at first.
 const CLOCK_US: u64 = 1_700_000_000_000_000;
 
 /// Answers as a socket does, by way of the runtime.
 #[derive(Debug)]
-struct HollowWire(UnboundedSender<(ReplyTo, Value)>);
+struct HollowWire {
+    answers: UnboundedSender<(ReplyTo, Value)>,
+    connected: Instant,
+}
 
 impl HollowWire {
+    /// Right, or every answer would look like one that was heard late.
+    fn clock(&self) -> Value {
+        let elapsed_us = u64::try_from(self.connected.elapsed().as_micros()).unwrap_or_default();
+        Value::Int((CLOCK_US + elapsed_us).cast_signed())
+    }
+
     fn answer(&self, reply: ReplyTo, value: Value) {
         // Once the connection has ended, dropping the reply says so.
-        let _ = self.0.send((reply, value));
+        let _ = self.answers.send((reply, value));
     }
 }
 
 impl Wire for HollowWire {
     fn call(&self, request: &Request, _by: By, reply: ReplyTo) {
         let value = match request.script.name {
-            "acquire" => Value::Int(CLOCK_US.cast_signed()),
-            "extend" => Value::Array(vec![Value::Int(CLOCK_US.cast_signed()), Value::Int(1)]),
+            "acquire" => self.clock(),
+            "extend" => Value::Array(vec![self.clock(), Value::Int(1)]),
             "release" => Value::Int(1),
             _ => Value::Int(0),
         };
