@@ -135,10 +135,13 @@ local function queues()
     if waiter then call(waiter, name, lease) end
   end
 
-  -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done.
-  local function stand(queue, beats, now, waiter, ticket)
+  -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done. One
+  -- that asks at once counts as called: it has to come in its time.
+  local function stand(queue, beats, now, waiter, ticket, asks)
+    local beat = now + TICKET
+    if asks then beat = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
     redis.pcall('zadd', queue, ticket, waiter)
-    redis.pcall('zadd', beats, now + TICKET, waiter)
+    redis.pcall('zadd', beats, beat, waiter)
     redis.pcall('pexpire', queue, TICKET)
     redis.pcall('pexpire', beats, TICKET)
   end

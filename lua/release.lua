@@ -4,9 +4,10 @@
 -- KEYS  for each name: the name, its queue, its beats; when it leaves a token, for each name: its fence; and for a
 --       read/write lock, for each name: its readers, the owner's time-out
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 when it
---       is to leave none), a channel for each name, and where somebody is to stand in the queues: waiter, ticket
---       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: whose
---       attempt is rolled back, or who asks next over the same connection.
+--       is to leave none), a channel for each name, and where somebody is to stand in the queues: waiter, ticket, and 1
+--       where it asks next over the same connection
+--       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: its attempt is
+--       rolled back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
 --   2                      the same, and clients of other libraries listen for that
@@ -29,7 +30,7 @@
 local LATER = 2
 
 -- The hold's first key, how many names it has, and what stands before its first channel.
-local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
+local function release(key, names, channels, owner, top, is_rw, waiter, ticket, asks)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
@@ -81,7 +82,7 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket)
           local number, name = string.match(waiter, '^([^ ]*) ?(%d*)$')
           if name == '' or tonumber(name) == n then
             here = string.match(owner, '^(.*):') .. ':' .. number
-            queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket)
+            queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
           end
         end
         if still == 0 then
@@ -103,7 +104,7 @@ if ARGV[1] ~= '0' then
   local at = is_rw and 2 or 1
   local names = #KEYS / ((ARGV[at + 1] == '0' and 3 or 4) + (is_rw and 2 or 0))
   local behind = at + 1 + names
-  return release(1, names, at + 1, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2])
+  return release(1, names, at + 1, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
 end
 
 local answers, key, at = {}, 1, 2

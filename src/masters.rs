@@ -33,7 +33,7 @@ use crate::status::Status;
 ///
 /// Connections and renewals live on the tokio runtime in which `connect` was awaited or `connect_lazy` called, and need it to be
 /// driven. Locks and guards may be used on any other: each call ends by its own deadline there, whatever
-/// the first runtime does. A runtime has to have its timer enabled.
+/// the first runtime does, and its votes say so where that one does not run. A runtime has to have its timer enabled.
 ///
 /// Once the first runtime has ended, its connections are gone: every verb of a lock answers
 /// [`LockError::Closed`](crate::LockError::Closed), waiters included, and what was held lasts until its

@@ -26,7 +26,7 @@ pub(crate) fn in_the_way(terms: &Terms, told: Option<&LockError>) -> LockError {
             let votes = hold.map_or_else(|| unanswered(&terms.client.pool), |hold| hold.votes());
             of_this_process(terms, left, &votes)
         }
-        None => LockError::Unreachable {
+        Some(InFront::Asks(..)) | None => LockError::Unreachable {
             votes: terms.client.pool.evidence(&unanswered(&terms.client.pool)),
         },
     }

@@ -12,7 +12,6 @@ use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
-use crate::events::log;
 use crate::hold::client::NEAR_US;
 use crate::hold::tenure::Hold;
 use crate::names::Names;
@@ -122,30 +121,26 @@ impl<'a> Waiting<'a> {
                 InLineAs::Front
             }
             Joined::Beside => InLineAs::Beside,
-            Joined::Behind(standing) => InLineAs::Behind(LinePlace {
-                client,
-                standing,
-                seat: Arc::clone(&self.seat),
-                renew,
-            }),
+            Joined::Behind(standing, asks) => {
+                if let Some((seat, place)) = asks {
+                    // Nobody waited behind it, so it did not mind.
+                    mind_absence_of(self.terms, &seat, &place);
+                    place.calls.woken();
+                }
+                InLineAs::Behind(LinePlace {
+                    client,
+                    standing,
+                    seat: Arc::clone(&self.seat),
+                    renew,
+                })
+            }
         }
     }
 
     /// From here on others may wait behind it. Where it is woken and its task is not polled in time, its turn goes on to
     /// the next in line, and it leaves the queues. It comes again, with its ticket, once its task is polled.
     pub(super) fn mind_absence(&self) {
-        let calls = &self.place.calls;
-        if calls.minds_absence() {
-            return;
-        }
-        let (client, names) = (Arc::clone(&self.terms.client), self.terms.names.clone());
-        let (seat, waiter) = (Arc::clone(&self.seat), self.place.waiter);
-        calls.on_absence(waiter.comes_within, move |calls| {
-            log::not_polled(&names);
-            line::give_up(&client, seat.take());
-            let calls = Arc::clone(calls);
-            InLine { waiter, calls }.leave_all(&client.pool, &names);
-        });
+        mind_absence_of(self.terms, &self.seat, &self.place);
     }
 
     /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
@@ -311,6 +306,21 @@ impl<'a> Waiting<'a> {
             self.place.leave_all(&self.terms.client.pool, &self.terms.names);
         }
     }
+}
+
+/// The same for any waiter of a client that wants these names.
+fn mind_absence_of(terms: &Terms, seat: &Arc<Seat<Hold>>, place: &InLine) {
+    if place.calls.minds_absence() {
+        return;
+    }
+    let (client, names) = (Arc::clone(&terms.client), terms.names.clone());
+    let (seat, waiter) = (Arc::clone(seat), place.waiter);
+    place.calls.on_absence(waiter.comes_within, move |calls| {
+        client.pool.bounds.not_polled(&names);
+        line::give_up(&client, seat.take());
+        let calls = Arc::clone(calls);
+        InLine { waiter, calls }.leave_all(&client.pool, &names);
+    });
 }
 
 impl Drop for Waiting<'_> {

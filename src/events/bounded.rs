@@ -14,7 +14,7 @@ use crate::time::rounded::Rounded;
 use crate::votes::Votes;
 
 /// Between two lines of one cause.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The recurring warnings of one client.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub(crate) struct Bounds {
     waits: [Bound; AcquireOutcome::COUNT],
     leads: [Bound; AcquireOutcome::COUNT],
     releases: Bound,
+    unpolled: Bound,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ impl Bounds {
             waits: AcquireOutcome::each(|_| Bound::default()),
             leads: AcquireOutcome::each(|_| Bound::default()),
             releases: Bound::default(),
+            unpolled: Bound::default(),
         }
     }
 
@@ -55,6 +57,13 @@ impl Bounds {
     pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
         if let Some(left_out) = self.leads[AcquireOutcome::of_error(error) as usize].admit() {
             tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");
+        }
+    }
+
+    /// A waiter was woken, and its task was not polled in time: its turn goes on to the next.
+    pub(crate) fn not_polled(&self, names: &Names) {
+        if let Some(left_out) = self.unpolled.admit() {
+            tracing::warn!(target: TARGET, %names, left_out, "a task that waits for a lock is not polled");
         }
     }
 

@@ -75,10 +75,6 @@ pub(crate) fn charter_put_back(objections: usize, missing: usize) {
     tracing::warn!(target: TARGET, objections, missing, "the longest lease was put back: something came in between");
 }
 
-pub(crate) fn not_polled(names: &Names) {
-    tracing::warn!(target: TARGET, %names, "a hold was passed to a task that is not polled");
-}
-
 pub(crate) fn held_long(names: &Names, held_for: Duration) {
     let held_for = Rounded(held_for);
     tracing::warn!(target: TARGET, %names, %held_for, "hold lasts long; its guard may be forgotten, or its task stuck");

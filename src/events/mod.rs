@@ -18,6 +18,7 @@ mod kinds;
 mod label;
 pub(crate) mod log;
 mod node;
+mod reach;
 mod round;
 
 #[cfg(feature = "metrics")]

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::handles::{Counter, Gauge, Histogram, Shared, counter, gauge, histogram};
 use super::kinds::{Op, VoteKind};
+use super::reach::Reach;
 use super::{METERED, TARGET};
 use crate::error::NodeError;
 use crate::time::rounded::Rounded;
@@ -19,6 +20,7 @@ use crate::time::rounded::Rounded;
 pub(crate) struct NodeEvents {
     label: Arc<str>,
     was_up: AtomicBool,
+    reach: Reach,
     /// Rings when what its status tells may have changed, for whoever watches the masters.
     changed: Arc<Notify>,
     meters: Shared<Meters>,
@@ -66,6 +68,7 @@ impl NodeEvents {
         Self {
             label,
             was_up: AtomicBool::new(false),
+            reach: Reach::default(),
             changed,
             meters,
         }
@@ -76,7 +79,9 @@ impl NodeEvents {
     }
 
     pub(crate) fn connected(&self) {
-        tracing::info!(target: TARGET, node = %self.label, "master connected");
+        if self.reach.found() {
+            tracing::info!(target: TARGET, node = %self.label, "master connected");
+        }
         self.meters.up.set(1.0);
         if self.was_up.swap(true, Ordering::Relaxed) {
             self.meters.reconnects.increment(1);
@@ -84,16 +89,15 @@ impl NodeEvents {
         self.changed.notify_one();
     }
 
-    /// There is no connection any more; with the reason, where that is new.
-    pub(crate) fn disconnected(&self, news: Option<&NodeError>) {
-        match news {
-            Some(NodeError::Unfit(reason)) => {
-                tracing::warn!(target: TARGET, node = %self.label, %reason, "master is unfit and has no vote");
+    /// There is no connection; `is_new` says whether for another reason than before.
+    pub(crate) fn disconnected(&self, reason: &NodeError, is_new: bool) {
+        if let Some(left_out) = self.reach.lost(reason, is_new) {
+            let left_out = (left_out > 0).then_some(left_out);
+            if let NodeError::Unfit(reason) = reason {
+                tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master is unfit and has no vote");
+            } else {
+                tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master out of reach");
             }
-            Some(reason) => {
-                tracing::warn!(target: TARGET, node = %self.label, %reason, "master out of reach");
-            }
-            None => {}
         }
         self.gone();
     }

@@ -246,7 +246,7 @@ impl Outgoing {
         }
         self.is_sent = true;
         let touched = self.tenure.touched();
-        let next = waiter.map(Next::new);
+        let next = waiter.map(Next::resting);
         drop(Release::begin(&self.pool, self.tenure.claim(), next, |node| {
             touched.contains(node)
         }));
@@ -263,7 +263,7 @@ impl Outgoing {
     fn next(&self) -> Option<Next> {
         let (courtesy, names) = (&self.pool.topics.courtesy, &self.tenure.names);
         let turn = self.turn.as_ref().filter(|_| !courtesy.is_due(names))?;
-        turn.line().next(names).map(Next::new)
+        turn.line().next(names).map(Next::asking)
     }
 }
 

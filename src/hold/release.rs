@@ -52,7 +52,8 @@ impl Release {
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         pool.topics.courtesy.released(&claim.names, &pool.chance);
-        let round = Self::send(pool, &claim, next.as_ref().map(Next::place), asked);
+        let here = next.as_ref().map(|next| (next.place(), next.asks()));
+        let round = Self::send(pool, &claim, here, asked);
         if let Some(next) = next {
             next.sent(pool, &claim.names, round.sent_to());
         }
@@ -66,7 +67,7 @@ impl Release {
         waiting: Option<InLine>,
         asked: impl Fn(usize) -> bool,
     ) {
-        let round = Self::send(pool, &claim, waiting.as_ref(), asked);
+        let round = Self::send(pool, &claim, waiting.as_ref().map(|place| (place, false)), asked);
         drop(Self::of(
             pool,
             round,
@@ -88,13 +89,18 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    /// Sends it, with a waiter that is to stand in the queues.
-    fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&InLine>, asked: impl Fn(usize) -> bool) -> Round {
-        let request = calls::release(claim, here.map(|place| place.waiter));
+    /// Sends it, with a waiter that is to stand in the queues, and may ask at once.
+    fn send(
+        pool: &Arc<Pool>,
+        claim: &Claim,
+        here: Option<(&InLine, bool)>,
+        asked: impl Fn(usize) -> bool,
+    ) -> Round {
+        let request = calls::release(claim, here.map(|(place, asks)| (place.waiter, asks)));
         let round = Round::release(pool, &request, claim.clone(), asked);
         match here {
             None => round,
-            Some(place) => place.followed(round, pool, &claim.names),
+            Some((place, _)) => place.followed(round, pool, &claim.names),
         }
     }
 

@@ -121,7 +121,7 @@ impl Keeper {
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
-            self.slot.down(error);
+            self.slot.down(&error);
             sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
         }
     }
@@ -194,7 +194,7 @@ impl Keeper {
             Err(error) => error,
         };
         let stood = if is_fit { since.elapsed() } else { Duration::ZERO };
-        self.slot.down(end);
+        self.slot.down(&end);
         link.close();
         self.context.reckoning.out_of_sight(self.slot.node());
         if !driver.is_finished() {

@@ -101,7 +101,7 @@ impl Slot {
 
     /// From here on nothing is sent; for when its keeper has been stopped.
     pub(crate) fn close(&self) {
-        self.gone(NodeError::Unavailable("closed".into()));
+        self.gone(&NodeError::Unavailable("closed".into()));
         self.events.closed();
         self.deferrals.close();
     }
@@ -192,12 +192,13 @@ impl Slot {
         self.events.connected();
     }
 
-    pub(super) fn down(&self, error: NodeError) {
-        self.events.disconnected(self.gone(error).as_ref());
+    pub(super) fn down(&self, error: &NodeError) {
+        let is_new = self.gone(error);
+        self.events.disconnected(error, is_new);
     }
 
-    /// There is no connection any more. Returns why, if that is new.
-    fn gone(&self, error: NodeError) -> Option<NodeError> {
+    /// There is no connection any more. Whether that is so for another reason than before.
+    fn gone(&self, error: &NodeError) -> bool {
         let reason: Arc<str> = error.to_string().into();
         let fault = if error.passes() {
             Fault::NotSent(reason)
@@ -206,11 +207,11 @@ impl Slot {
         };
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
         let is_new = match &*self.status.borrow() {
-            Reached::Down(before) => *before != error,
+            Reached::Down(before) => before != error,
             _ => true,
         };
         self.status.send_replace(Reached::Down(error.clone()));
-        is_new.then_some(error)
+        is_new
     }
 
     /// What is known of the master now.

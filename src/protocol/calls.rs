@@ -260,8 +260,8 @@ pub(crate) fn released_keys(claim: &Claim) -> usize {
 /// As `lua/release.lua` has the layout of a read/write lock, whoever holds it.
 const READ_WRITE: &str = "rw";
 
-/// `lua/release.lua`, for one hold; `here` is a waiter that needs no call.
-pub(crate) fn release(claim: &Claim, here: Option<Waiter>) -> Arc<Request> {
+/// `lua/release.lua`, for one hold; `here` is a waiter that needs no call, and may be one that asks at once.
+pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     let owner = claim.field.text();
     keys_to_release(&mut call, claim, &owner);
@@ -269,9 +269,10 @@ pub(crate) fn release(claim: &Claim, here: Option<Waiter>) -> Arc<Request> {
     call.word(&owner);
     call.number(claim.fence.get());
     channels(&mut call, claim);
-    if let Some(waiter) = here {
+    if let Some((waiter, asks)) = here {
         call.word(&waiter.placed());
         call.number(waiter.ticket);
+        call.words(asks.then_some("1"));
     }
     call.done()
 }

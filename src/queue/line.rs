@@ -76,7 +76,7 @@ struct Line<T> {
     /// Whether its front one has been refused, so that nobody else has to ask.
     is_shut: AtomicBool,
     /// What those behind are told of the one that has the turn.
-    ahead: Ahead,
+    ahead: Ahead<T>,
     /// Behind the one that has the turn, the next one first.
     behind: Mutex<Behind<T>>,
 }
@@ -128,8 +128,8 @@ pub(crate) struct Successor {
 pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
-    /// Behind others.
-    Behind(Standing<T>),
+    /// Behind others, whose front one may not have been refused yet.
+    Behind(Standing<T>, Option<(Arc<Seat<T>>, InLine)>),
     /// Beside others that get what they want together, and have not been refused: each asks by itself.
     Beside,
 }
@@ -196,7 +196,7 @@ impl<T> Lines<T> {
             let line = Arc::new(Line {
                 wanted: wanted.clone(),
                 is_shut: AtomicBool::new(false),
-                ahead: Ahead::default(),
+                ahead: Ahead::new(InFront::Asks(Arc::downgrade(seat), place)),
                 behind: Mutex::new(BTreeMap::new()),
             });
             let turn = Turn(at(&line));
@@ -218,6 +218,7 @@ impl<T> Lines<T> {
         };
         behind.insert(order, new);
         drop(behind);
+        let asks = line.ahead.asks();
         let standing = Standing {
             at: at(line),
             order,
@@ -225,7 +226,7 @@ impl<T> Lines<T> {
             notice: noticed,
             is_served: false,
         };
-        Joined::Behind(standing)
+        Joined::Behind(standing, asks)
     }
 
     /// One that asked beside the front of its line was refused, so those who come stand behind it.
@@ -236,7 +237,7 @@ impl<T> Lines<T> {
     }
 
     /// What is known of the task in front of those who want the same.
-    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront> {
+    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront<T>> {
         let line = self
             .lines()
             .get(wanted)

@@ -47,23 +47,37 @@ impl InLine {
     }
 }
 
-/// The next of a process's line, which a release takes along into the queues.
-pub(crate) struct Next(InLine);
+/// A waiter that a release takes along into the queues.
+pub(crate) struct Next {
+    place: InLine,
+    /// Whether it asks at once.
+    asks: bool,
+}
 
 impl Next {
-    pub(crate) fn new(next: InLine) -> Self {
-        Self(next)
+    /// The next of a process's line, which asks right behind the release.
+    pub(crate) fn asking(place: InLine) -> Self {
+        Self { place, asks: true }
+    }
+
+    /// One that is to keep its place, and asks once it is called.
+    pub(crate) fn resting(place: InLine) -> Self {
+        Self { place, asks: false }
     }
 
     pub(crate) fn place(&self) -> &InLine {
-        &self.0
+        &self.place
+    }
+
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
     }
 
     /// The release has been sent there. Whoever gave up just before may have left the queues before it came to stand there.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
-        self.0.calls.stand(places);
-        if self.0.calls.is_over() {
-            self.0.leave_all(pool, names);
+        self.place.calls.stand(places);
+        if self.place.calls.is_over() {
+            self.place.leave_all(pool, names);
         }
     }
 }

@@ -31,6 +31,10 @@ use crate::votes::Vote;
 /// A master's answer: its index in the pool, and a reply or why there is none.
 pub(crate) type Answer = (usize, Result<Value, Fault>);
 
+/// Why there is no answer where nobody could have heard one.
+const STANDS_STILL: &str =
+    "the tokio runtime that drives the connections, on which connect() was called, does not run";
+
 /// A round under way. Dropping it takes back nothing that was sent.
 pub(crate) struct Round {
     pool: Arc<Pool>,
@@ -430,7 +434,8 @@ impl Round {
         if Instant::now() < self.deadline {
             return Poll::Pending;
         }
-        self.give_up(None);
+        let stands_still = self.pool.deadlines.stand_still(self.alarm.as_ref());
+        self.give_up(stands_still.then_some(STANDS_STILL));
         self.poll_arrived(cx)
     }
 

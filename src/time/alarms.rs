@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -21,6 +22,9 @@ pub(crate) struct Deadlines {
     runtime: Id,
     queue: Mutex<Queue>,
     earlier: Notify,
+    /// Times that the runtime was asked for a sign of life, and that of the last one it gave.
+    asked: AtomicU64,
+    answered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +50,8 @@ pub(crate) struct Ring(Arc<AtomicWaker>);
 #[derive(Debug)]
 pub(crate) struct Own {
     runtime: Id,
+    /// What the runtime of the pool was asked by then.
+    asked: u64,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -79,6 +85,8 @@ impl Deadlines {
             runtime,
             queue: Mutex::default(),
             earlier: Notify::new(),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
         }
     }
 
@@ -89,10 +97,20 @@ impl Deadlines {
         if here == self.runtime {
             return Some(Alarm::Shared(self.ring(at, cx.waker())));
         }
-        let sleep = Box::pin(sleep_until(at));
-        let mut alarm = Alarm::Own(Box::new(Own { runtime: here, sleep }));
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.earlier.notify_one();
+        let mut alarm = Alarm::Own(Box::new(Own {
+            runtime: here,
+            asked,
+            sleep: Box::pin(sleep_until(at)),
+        }));
         alarm.wake(cx);
         Some(alarm)
+    }
+
+    /// Whether the runtime of the pool has not run since an alarm was set on another one.
+    pub(crate) fn stand_still(&self, since: Option<&Alarm>) -> bool {
+        matches!(since, Some(Alarm::Own(own)) if self.answered.load(Ordering::SeqCst) < own.asked)
     }
 
     fn ring(&self, at: Instant, waker: &Waker) -> Ring {
@@ -111,6 +129,8 @@ impl Deadlines {
     /// Wakes everybody in time, for ever.
     pub(crate) async fn keep(&self) {
         loop {
+            self.answered
+                .store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
             let (due, next) = self.queue().take_due(Instant::now());
             for alarm in due {
                 alarm.wake();
@@ -161,7 +181,7 @@ fn is_set(alarm: &Arc<AtomicWaker>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
     use std::time::Duration;
 

@@ -208,6 +208,15 @@ async fn unpolled(
     waiting
 }
 
+/// A call of `lock()` that is polled once.
+async fn polled_once(
+    lock: MultiLock,
+) -> std::pin::Pin<Box<impl Future<Output = Result<MultiLockGuard, LockError>>>> {
+    let mut waiting = Box::pin(async move { lock.lock().await });
+    assert!(futures::poll!(waiting.as_mut()).is_pending(), "masters are away");
+    waiting
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_not_taken_goes_on_within_a_second() {
     for held in [100, 1000, 3000] {
@@ -233,6 +242,39 @@ async fn a_turn_that_is_not_taken_goes_on_within_a_second() {
         settle().await;
         assert_eq!(queues(&cluster), 0);
     }
+}
+
+/// The first one that asks is not polled any more while its own round is under way.
+#[tokio::test(start_paused = true)]
+async fn who_asks_first_and_is_not_polled_keeps_its_process_for_a_second() {
+    let (cluster, masters) = three().await;
+    let first = polled_once(masters.red_lock("a").lease(ms(5000))).await;
+    let begun = Instant::now();
+    let second = visitor(masters.red_lock("a").lease(ms(5000))).await;
+    second.await.expect("granted");
+    // What it was granted meanwhile lasts as long as its lease.
+    assert!(begun.elapsed() < ms(6100), "{:?}", begun.elapsed());
+    drop(first);
+    settle().await;
+    assert_eq!(queues(&cluster), 0);
+}
+
+/// The same where its round is refused.
+#[tokio::test(start_paused = true)]
+async fn who_asks_first_is_refused_and_is_not_polled_keeps_its_process_for_a_second() {
+    let (cluster, masters) = three().await;
+    let other = connect(&cluster).await;
+    let holder = other.red_lock("a").lock().await.expect("free");
+    let first = polled_once(masters.red_lock("a")).await;
+    let second = visitor(masters.red_lock("a")).await;
+    sleep(ms(1500)).await;
+    let begun = Instant::now();
+    holder.unlock().await.expect("held");
+    second.await.expect("granted");
+    assert!(begun.elapsed() < ms(1200), "{:?}", begun.elapsed());
+    drop(first);
+    settle().await;
+    assert_eq!(queues(&cluster), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,7 @@ fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
     let successor = successor(place.waiter.ticket);
     match lines.join(wanted, place, successor, &Arc::new(Seat::new())) {
         Joined::Turn(turn) => Ok(turn),
-        Joined::Behind(standing) => Err(standing),
+        Joined::Behind(standing, _) => Err(standing),
         Joined::Beside => panic!("not where only one gets it"),
     }
 }
@@ -148,7 +148,7 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
     };
     assert!(matches!(join(6), Joined::Beside));
     lines.refused(&reading);
-    let (Joined::Behind(mut second), Joined::Behind(mut third)) = (join(7), join(8)) else {
+    let (Joined::Behind(mut second, _), Joined::Behind(mut third, _)) = (join(7), join(8)) else {
         panic!("behind one that was refused");
     };
     first.open();
@@ -158,7 +158,7 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
     assert!(matches!(given(&mut third).await, Given::Open));
     assert!(matches!(join(10), Joined::Beside));
     lines.refused(&reading);
-    assert!(matches!(join(11), Joined::Behind(_)));
+    assert!(matches!(join(11), Joined::Behind(..)));
     next.open();
     assert!(lines.lines().is_empty());
     assert!(matches!(join(9), Joined::Turn(_)));

@@ -429,6 +429,36 @@ async fn who_is_not_polled_gives_up_its_turn() {
     }
 }
 
+/// A process is frozen right after a release that has taken its next one along.
+#[tokio::test(start_paused = true)]
+async fn whom_a_release_takes_along_has_to_come_as_if_it_were_called() {
+    let scene = open(near()).await;
+    let mine = scene.lock(0, waiting()).await;
+    let mut next = Box::pin(waiting().of(&scene.world, &scene.seats[0]));
+    assert!(timeout(ms(20), &mut next).await.is_err(), "it is held");
+    let elsewhere = scene.locking(1, waiting());
+    // Longer than anything passes on.
+    sleep(ms(100)).await;
+    scene.leave(0, mine).await;
+    let begun = Instant::now();
+    sleep(ms(5)).await;
+    for place in 0..3 {
+        scene.cut(0, place, Direction::ToMaster);
+    }
+    let Ok(theirs) = timeout(LEASE * 4, elsewhere).await else {
+        violated("progress", "one that was taken along and is frozen is waited for");
+    };
+    in_time(begun, ms(5100));
+    scene.leave(1, theirs.expect("no panic")).await;
+    for place in 0..3 {
+        scene.heal(0, place);
+    }
+    let mine = next.await;
+    assert!(mine.is_some(), "its turn comes");
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
 /// The one ahead had the same lease, and was left to its end.
 #[tokio::test(start_paused = true)]
 async fn who_is_renewed_is_renewed_behind_one_that_was_not() {

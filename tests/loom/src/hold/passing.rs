@@ -111,7 +111,7 @@ impl Process {
         let seat = Arc::new(Seat::new());
         match self.lines.join(&wanted(), place, successor, &seat) {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Behind(standing) => Err(Waits { standing, seat }),
+            Joined::Behind(standing, _) => Err(Waits { standing, seat }),
             Joined::Beside => unreachable!("nobody reads"),
         }
     }
