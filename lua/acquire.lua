@@ -1,8 +1,8 @@
 -- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
 -- KEYS  for each name: the name, its revocation mark, its queue; then the charter; for each name: its beats;
---       when fenced, for each name: its fence; for a read/write lock, for each name: its readers, the owner's
---       time-out; and when the master's memory is marked: its marker
+--       for each name: its fence; for a read/write lock, for each name: its readers, the owner's time-out; and when the
+--       master's memory is marked: its marker
 -- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
 --       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
 --       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
@@ -23,7 +23,8 @@
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
 --   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
 --                                 nothing was written
--- or an error that begins with FENCE: a fence is spoilt, until somebody deletes its key; nothing was written.
+-- or an error, and nothing was written. It begins with FENCE: a fence is spoilt, until somebody deletes its key. Or with
+-- FENCED: no token was sent, and others lock a name with tokens.
 -- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
 -- clock in microseconds, with a marker: as digits, a space, and what it says.
 --
@@ -48,7 +49,7 @@ local declared = ARGV[10] == '1'
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local marked = ARGV[4] == '1'
 local mode = ARGV[token and 11 or 8]
-local names = (#KEYS - (marked and 2 or 1)) / ((token and 5 or 4) + (mode and 2 or 0))
+local names = (#KEYS - (marked and 2 or 1)) / (mode and 7 or 5)
 local last = 3 * names
 local charter = last + 1
 local fences = charter + names
@@ -80,8 +81,8 @@ end
 
 -- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
 -- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
--- common one does not pay for it.
-local found = call('exists', unpack(KEYS, 1, charter))
+-- common one does not pay for it. Without a token a fence is in the way, too.
+local found = call('exists', unpack(KEYS, 1, token and charter or fences + names))
 -- How many wait, and the smallest ticket of theirs.
 local waiting, first
 -- The TTL of each name, where it is known.
@@ -98,6 +99,11 @@ if shared and found == names then
   beside = #lefts == names
 end
 if found > 0 and not beside then
+  for i = fences + 1, token and fences or fences + names do
+    if call('exists', KEYS[i]) == 1 then
+      return redis.error_reply('FENCED ' .. KEYS[i] .. ' is there: others take this lock with fencing tokens')
+    end
+  end
   local agreed = call('get', KEYS[charter])
   if agreed then
     -- Who does not know how long others may hold cannot tell whose votes count.
@@ -116,7 +122,7 @@ if found == 0 and not mode then
 else
   local now = math.floor(clock / 1000)
   -- Before the readers of the first name.
-  local readers = fences + (token and names or 0)
+  local readers = fences + names
   if found > 0 and not beside then
     local queues = queues()
     for i = 2, last, 3 do

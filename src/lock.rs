@@ -319,7 +319,8 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
-    /// masters one key per name. Every lock on a name should have it on, or none.
+    /// masters one key per name. Every lock on a name has it on, or none: where others took the name with tokens in the last ten
+    /// minutes, one without is refused as [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -168,12 +168,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: 
     let Acquire {
         names, kind, owner, ..
     } = *acquire;
-    let fences = fences(names, acquire.tokens.first);
-    let keys = 4 * names.len()
-        + 1
-        + fences.len()
-        + read_write_keys(kind, names)
-        + usize::from(marking.key().is_some());
+    let keys = 5 * names.len() + 1 + read_write_keys(kind, names) + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
@@ -181,7 +176,8 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: 
     }
     call.word(CHARTER);
     call.keys(names.iter().map(beats));
-    call.keys(fences);
+    // Also without a token: a master refuses one that takes none where others do.
+    call.keys(names.iter().map(fence));
     readers(&mut call, kind, names, owner);
     call.words(marking.key());
     call.word(owner);
@@ -484,14 +480,14 @@ mod tests {
         call.precedence = Precedence::Tried;
         call.tokens = FencingToken::NONE.block();
         let said = words(&acquire(&call, context(Marking::Marked)));
-        assert_eq!(said[2..8], own);
-        assert_eq!(said[8], "multilock_marker");
+        assert_eq!(said[3..8], own[1..]);
+        assert_eq!(said[8..10], ["multilock_fence:{a}", "multilock_marker"]);
         let told = ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"];
-        assert_eq!(said[9..], told);
+        assert_eq!(said[10..], told);
         call.kind = Kind::Read;
         let said = words(&acquire(&call, context(Marking::Unmarked)));
         assert_eq!(
-            said[8..10],
+            said[9..11],
             ["multilock_readers:{a}", "{a}:me:1:rwlock_timeout:1"]
         );
         assert_eq!(said.last().map(String::as_str), Some("r"));

@@ -51,12 +51,14 @@ pub(crate) enum Class {
     Spoilt,
     /// A fence holds no token: nobody gets one until somebody deletes its key.
     SpoiltFence,
+    /// Others take the name with tokens, and the call takes none.
+    Unfenced,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }
 
 /// Error codes and what they say. Each of these is raised before a script's first write.
-const CODES: [(&str, Class); 17] = [
+const CODES: [(&str, Class); 18] = [
     ("OOM", Class::Passing),
     ("MISCONF", Class::Passing),
     ("NOREPLICAS", Class::Passing),
@@ -77,6 +79,8 @@ const CODES: [(&str, Class); 17] = [
     ("WRONGTYPE", Class::Spoilt),
     // Raised by our scripts, for a fence that holds no token.
     ("FENCE", Class::SpoiltFence),
+    // And for a name that others fence, to one that takes no token.
+    ("FENCED", Class::Unfenced),
 ];
 
 /// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
@@ -138,7 +142,7 @@ impl Fault {
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self.class(),
-            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence)
+            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence | Class::Unfenced)
         )
     }
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::support::{connect, ms};
+use crate::support::{connect, ms, settle};
 use futures::poll;
 use multilock::sim::{Client, Cluster, Keep, Master};
 use multilock::{FencingToken, LockError, Masters, Owner, Quarantine, Vote};
@@ -80,6 +80,32 @@ async fn off_costs_nothing_and_gives_the_smallest() {
     guard.extend(ms(30_000)).await.expect("continued");
     guard.unlock().await.expect("held");
     sleep(ms(10)).await;
+    assert!(cluster.iter().all(|master| master.keys().is_empty()));
+}
+
+/// Without a token nobody would be behind whoever has one.
+#[tokio::test(start_paused = true)]
+async fn one_without_a_token_is_refused_where_others_take_the_name_with_tokens() {
+    let cluster = Cluster::new(3);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let fenced = masters.red_lock("a").lock().await.expect("free");
+    let plain = other.red_lock("a").fenced(false);
+    for lock in [
+        plain.clone(),
+        plain.clone().wait(ms(60_000)),
+        other.red_lock(["b", "a"]).fenced(false),
+    ] {
+        let refused = lock.lock().await.expect_err("others fence it");
+        assert!(matches!(refused, LockError::Misconfigured { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("with fencing tokens"), "{refused}");
+    }
+    drop(other.red_lock("b").fenced(false).lock().await.expect("no fence"));
+    fenced.unlock().await.expect("held");
+    assert!(plain.try_lock().await.is_err(), "the fence stays");
+    // A fence lasts for ten minutes.
+    sleep(ms(601_000)).await;
+    drop(plain.lock().await.expect("nobody fences it any more"));
+    settle().await;
     assert!(cluster.iter().all(|master| master.keys().is_empty()));
 }
 
@@ -165,13 +191,6 @@ async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
         );
         let other = masters.red_lock("b").try_lock().await.expect("another name");
         assert!(other.fencing_token() > FencingToken::NONE);
-        let unfenced = masters
-            .red_lock("a")
-            .fenced(false)
-            .try_lock()
-            .await
-            .expect("without a token");
-        assert_eq!(unfenced.fencing_token(), FencingToken::NONE);
     }
 }
 
@@ -544,7 +563,7 @@ async fn a_master_that_is_far_ahead_has_no_vote_where_tokens_are_wanted() {
         .await
         .expect_err("one has no vote");
     assert!(matches!(all, LockError::Unreachable { .. }), "{all}");
-    let unfenced = masters.multi_lock("a").fenced(false).try_lock().await;
+    let unfenced = masters.multi_lock("plain").fenced(false).try_lock().await;
     drop(unfenced.expect("no token is wanted"));
     // By less than that it costs nothing.
     cluster.master(1).set_clock_back(Duration::from_secs(2 * 60));

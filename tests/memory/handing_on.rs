@@ -87,7 +87,6 @@ async fn other_terms_are_asked_for() {
         masters.red_lock(["a", "b"]),
         lock.clone().lease(ms(5000)),
         lock.clone().min_validity(ms(1)),
-        lock.clone().fenced(false),
         lock.clone().fair(),
     ];
     for other in others {

@@ -86,7 +86,11 @@ async fn a_task_that_waits_for_itself_is_told() {
         let masters = cluster.connect(builder).await.expect("connects");
         let lock = masters.red_lock(["a", "b"]);
         let _held = lock.lock().await.expect("free");
-        let again = if other_terms { lock.fenced(false) } else { lock };
+        let again = if other_terms {
+            lock.min_validity(ms(1))
+        } else {
+            lock
+        };
         let (journal, _installed) = Journal::begin();
         timeout(minutes(50), again.lock())
             .await

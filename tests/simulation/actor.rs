@@ -260,18 +260,19 @@ impl Actor {
         let run_kinds = self.world.plan.kinds;
         let kinds = [(); 2].map(|()| run_kinds.draw(plan.reading, &mut self.rng));
         let op = self.world.next_op();
+        let fenced = self.rng.random_bool(plan.fenced);
         let terms = [(policies[0], kinds[0]), (policies[1], kinds[1])].map(|(policy, kind)| Terms {
             op,
             kind,
             needed: policy.needed(plan.masters.len()),
-            fenced: true,
+            fenced,
             min_validity: Duration::ZERO,
             renews: true,
             at_least: Duration::ZERO,
             began: 0,
         });
         let [one, other] = policies;
-        let of_kind = |name: &str, policy, kind| Lock::of(masters.lock(name, policy), kind);
+        let of_kind = |name: &str, policy, kind| Lock::of(masters.lock(name, policy).fenced(fenced), kind);
         let locks = (of_kind(&first, one, kinds[0]), of_kind(&second, other, kinds[1]));
         let mut set = match locks {
             (Lock::Exclusive(one), Lock::Exclusive(other)) => one.and(other),

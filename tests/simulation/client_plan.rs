@@ -63,6 +63,14 @@ pub(crate) enum Pace {
 }
 
 impl ClientPlan {
+    /// Has all of its call sites ask for tokens, or none.
+    pub(crate) fn fence(&mut self, is_fenced: bool) {
+        self.fenced = if is_fenced { 1.0 } else { 0.0 };
+        if let Some(alike) = &mut self.alike {
+            alike.fenced = is_fenced;
+        }
+    }
+
     /// One that is like every other.
     pub(crate) fn plain(plan: &Plan) -> Self {
         Self {

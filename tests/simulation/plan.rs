@@ -259,6 +259,11 @@ impl Plan {
                 }
             }
         }
+        // A name is locked with tokens by everybody, or by nobody.
+        let is_fenced = plan.opening.is_some() || plan.each[0].fenced >= 0.5;
+        for client in &mut plan.each {
+            client.fence(is_fenced);
+        }
         // Whoever is forced out has no promise left where there was none before.
         if class == Class::Forced || class.keeps_assumptions() && rng.random_bool(0.25) {
             plan.operator = Some(pick(&mut rng, &[150, 600, 2000]));

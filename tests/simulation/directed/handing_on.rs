@@ -429,6 +429,31 @@ async fn who_is_not_polled_gives_up_its_turn() {
     }
 }
 
+/// The first task of a process that asks is not polled any more while its own round is under way.
+#[tokio::test(start_paused = true)]
+async fn who_asks_first_and_is_not_polled_gives_up_its_turn() {
+    let scene = open(near()).await;
+    let rival = scene.lock(1, waiting()).await;
+    let mut first = Box::pin(waiting().of(&scene.world, &scene.seats[0]));
+    assert!(
+        futures::poll!(first.as_mut()).is_pending(),
+        "masters are a millisecond away"
+    );
+    let second = scene.locking(0, waiting());
+    sleep(ms(1500)).await;
+    let begun = Instant::now();
+    scene.leave(1, rival).await;
+    let Ok(mine) = timeout(LEASE * 2, second).await else {
+        violated("progress", "one that is not polled is waited for");
+    };
+    in_time(begun, ms(1200));
+    scene.leave(0, mine.expect("no panic")).await;
+    let mine = first.await;
+    assert!(mine.is_some(), "its turn comes");
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
 /// A process is frozen right after a release that has taken its next one along.
 #[tokio::test(start_paused = true)]
 async fn whom_a_release_takes_along_has_to_come_as_if_it_were_called() {

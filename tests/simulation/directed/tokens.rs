@@ -166,3 +166,20 @@ async fn refused_tries_reach_beyond_no_floor() {
         violated("tokens rise", &format!("{new} after {old}"));
     }
 }
+
+/// Without a token it would write between two that have one.
+#[tokio::test(start_paused = true)]
+async fn one_without_a_token_is_refused_where_others_have_some() {
+    let scene = Scene::open(plan(Class::Durable, ms(2000))).await;
+    let mine = scene.lock(0, Ask::new()).await;
+    scene.leave(0, mine).await;
+    settle().await;
+    let plain = scene.seats[1].masters().red_lock("a").fenced(false);
+    if plain.try_lock().await.is_ok() {
+        violated(
+            "tokens",
+            "one without a token was let in among those that have some",
+        );
+    }
+    scene.end().await;
+}
