@@ -84,11 +84,14 @@ impl Keeper {
         }
     }
 
-    /// Says what a server lacks, unless that was said of the one before it.
+    /// Says what a server lacks or denies, unless that was said of the one before it.
     fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
         let missing = peer.capabilities.missing().join(", ");
         if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
             self.slot.events().lacks(&missing);
+        }
+        if peer.calls_denied && predecessor.is_none_or(|old| !old.calls_denied) {
+            self.slot.events().denies_subscription();
         }
     }
 
@@ -109,7 +112,9 @@ impl Keeper {
         let mut was_replica = false;
         loop {
             let (begun, started) = (context.clock.now(), Instant::now());
-            let connecting = context.node.connect(predecessor, self.listener());
+            let connecting = context
+                .node
+                .connect(predecessor, context.topics.own(), self.listener());
             let attempt = timeout(context.connect_timeout, connecting).await;
             let connected = attempt.unwrap_or_else(|_| {
                 let within = Rounded(context.connect_timeout);
@@ -151,17 +156,18 @@ impl Keeper {
         })
     }
 
-    /// Puts a connection to use. It listens to what its predecessor listened to before anything else is sent, so
-    /// nobody stands in a queue there who could not be called.
+    /// Puts a connection to use. It listens to other libraries' channels that its predecessor listened to, and then every
+    /// waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
         let subscribing = self.context.topics.resume(|channels| {
             let subscribing = (!channels.is_empty()).then(|| link.subscribe(channels));
             self.slot.up(Arc::clone(link));
             subscribing
         });
-        let Some(subscribing) = subscribing else { return };
-        let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
-        self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
+        if let Some(subscribing) = subscribing {
+            let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
+            self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
+        }
         self.context.topics.announce_interruption();
     }
 

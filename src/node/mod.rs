@@ -56,10 +56,12 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// The master's address, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. Messages that arrive on subscribed channels go to `listener`.
+    /// Connects and sets up. The connection listens to `channel` before it is used, so that nobody stands in a queue there
+    /// who could not be called. Messages that arrive on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
+        channel: &'a str,
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
@@ -120,6 +122,8 @@ pub(crate) struct Peer {
     /// What it calls its version.
     pub(crate) version: Arc<str>,
     pub(crate) capabilities: Capabilities,
+    /// Whether it denies us the channel on which our waiters are called.
+    pub(crate) calls_denied: bool,
 }
 
 /// For how long a server has been a master that remembers.

@@ -12,8 +12,6 @@ pub(crate) const MASTERS: &str = "multilock_masters";
 
 /// The key that marks a master's memory as one and the same.
 pub(crate) const MARKER: &str = "multilock_marker";
-/// To which every connection listens that is there for messages alone; nothing is said there.
-pub(crate) const CONNECTED: &str = "multilock:connected";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";

@@ -28,6 +28,7 @@ impl Endpoint for Hollow {
     fn connect<'a>(
         &'a self,
         _predecessor: Option<&'a Peer>,
+        _channel: &'a str,
         _listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let peer = Peer {
@@ -46,6 +47,7 @@ impl Endpoint for Hollow {
             marker: None,
             version: "hollow".into(),
             capabilities: Capabilities::ALL,
+            calls_denied: false,
         };
         let (calls, mut called) = unbounded_channel::<(ReplyTo, Value)>();
         let driver = AbortOnDropHandle::new(tokio::spawn(async move {

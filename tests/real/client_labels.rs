@@ -162,7 +162,7 @@ async fn connections_are_named_after_their_pool() {
     drop(again);
     for server in cluster.servers() {
         until("it is alone", async || names(server).await.len() == 1).await;
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
     guard.unlock().await.ok();
     assert_eq!(named().await, before, "the next connection is named alike");

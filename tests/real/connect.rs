@@ -728,7 +728,7 @@ async fn the_database_of_the_url_is_used() {
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     // And a connection that was made anew is in the same one.
     for server in cluster.servers() {
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
     let guard = masters.multi_lock("a").wait(PATIENT).lock().await.expect("free");
     for server in cluster.servers() {

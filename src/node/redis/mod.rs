@@ -3,7 +3,6 @@
 pub(super) mod address;
 pub(super) mod client_list;
 pub(super) mod examine;
-mod happy_eyeballs;
 mod info;
 mod introduction;
 mod pipeline;

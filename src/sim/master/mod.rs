@@ -203,6 +203,7 @@ impl Master {
     pub(super) async fn accept(
         &self,
         predecessor: Option<&Peer>,
+        channel: &str,
         listener: Listener,
     ) -> Result<Accepted, NodeError> {
         let mut changed = self.watch();
@@ -255,6 +256,7 @@ impl Master {
         }
         let pipe = Arc::new(Pipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
+        state.listen(client_id, &[channel.to_owned()], true);
         drop(state);
         let peer = Peer {
             identity,
@@ -267,6 +269,7 @@ impl Master {
                 kill_fence,
                 ..Capabilities::ALL
             },
+            calls_denied: false,
         };
         Ok(Accepted {
             pipe,

@@ -103,7 +103,7 @@ async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {
     assert!(
         odd.heard()
             .iter()
-            .any(|command| command == "SUBSCRIBE multilock:connected")
+            .any(|command| command == "SUBSCRIBE multilock:examined")
     );
 }
 

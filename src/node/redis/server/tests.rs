@@ -56,7 +56,9 @@ async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, Nod
         strict: false,
         connection_name: "multilock".into(),
     };
-    let connected = server.connect(predecessor, Arc::new(|_: &str, _: &str| {})).await;
+    let connected = server
+        .connect(predecessor, "multilock:a", Arc::new(|_: &str, _: &str| {}))
+        .await;
     connected.map(|connection| connection.peer)
 }
 
