@@ -105,8 +105,7 @@ impl Masters {
 impl MultiLock {
     /// To read: any number of owners hold the names at once, while nobody writes them.
     ///
-    /// Laid out as Redisson's `RReadWriteLock`, and excludes its locks, as long as no lease is longer than its
-    /// `lockWatchdogTimeout` (30 s). Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
+    /// Redisson's locks of these names are kept out, those that only read as well, and keep this one out. Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
     /// nor a reader by later writers, and readers that stand together go in together. A lease ends by itself, however long
     /// others go on reading. Readers share a fencing token that is not smaller than that of any writer before them, and
     /// smaller than that of any writer after them, as long as fewer masters lose their fence keys, or are set back to

@@ -60,7 +60,7 @@ async fn life(master: &Master, key: &[u8]) -> Result<Life, NodeError> {
     }
 }
 
-/// Whether a hash has owners as this crate and Redisson lay them out. Where the first fields tell nothing, it counts as
+/// Whether a hash has owners as this crate and Redisson lay them out, or is read (`lua/readers.lua`). Where the first fields tell nothing, it counts as
 /// one.
 async fn is_lock(master: &Master, key: &[u8]) -> Result<bool, NodeError> {
     let answer = master.answer(&commands::some_fields(key)).await?;
@@ -71,7 +71,7 @@ async fn is_lock(master: &Master, key: &[u8]) -> Result<bool, NodeError> {
         return Err(unexpected("HSCAN", &answer));
     };
     let fields: Vec<String> = entries.iter().step_by(2).filter_map(text).collect();
-    Ok(fields.is_empty() || fields.iter().any(|field| is_owner(field)))
+    Ok(fields.is_empty() || fields.iter().any(|field| is_owner(field) || field == "multilock"))
 }
 
 /// `<UUID>:<number>`.

@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
 use crate::protocol::keys::{
-    self, CHARTER, Key, MARKER, MASTERS, beats, fence, queue, revocation_mark, timeout,
+    self, CHARTER, Key, MARKER, MASTERS, deadlines, fence, queue, readers_queue, revocation_mark,
 };
 use crate::protocol::kind::Kind;
 use crate::protocol::reckoning::Agreed;
@@ -30,12 +30,12 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, "acquire", behind "labels", behind "queue");
-script!(EXTEND, "extend", behind "queue");
+script!(ACQUIRE, "acquire", behind "labels", behind "queue", behind "readers");
+script!(EXTEND, "extend", behind "queue", behind "readers");
 script!(RELEASE, "release", behind "queue", behind "readers");
-script!(DOWNGRADE, "downgrade", behind "queue");
+script!(DOWNGRADE, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, "retain", behind "queue");
-script!(LEAVE, "leave", behind "queue");
+script!(LEAVE, "leave", behind "queue", behind "readers");
 script!(INSPECT, "inspect", behind "labels");
 script!(FORCE, "force", behind "queue", behind "readers");
 script!(CHARTER_SCRIPT, "charter");
@@ -92,25 +92,10 @@ fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = K
     names.iter().take(wanted).map(fence)
 }
 
-/// How many keys more a name has than those of a plain lock.
-const READ_WRITE_KEYS: usize = 2;
-
-fn read_write_keys(kind: Kind, names: &Names) -> usize {
-    if kind.is_read_write() {
-        READ_WRITE_KEYS * names.len()
-    } else {
-        0
-    }
-}
-
-/// Who reads each name, and what tells how long the owner does; nothing for a plain lock.
-fn readers(call: &mut Encoder, kind: Kind, names: &Names, owner: &str) {
-    if kind.is_read_write() {
-        for name in names.iter() {
-            call.keys([keys::readers(name)]);
-            call.word(&timeout(name, owner));
-        }
-    }
+/// Who reads each name; nothing for a plain lock.
+fn readers(kind: Kind, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
+    let wanted = if kind.is_read_write() { names.len() } else { 0 };
+    names.iter().take(wanted).map(keys::readers)
 }
 
 /// How masters are to take a fencing token.
@@ -168,17 +153,18 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: 
     let Acquire {
         names, kind, owner, ..
     } = *acquire;
-    let keys = 5 * names.len() + 1 + read_write_keys(kind, names) + usize::from(marking.key().is_some());
+    let readers = readers(kind, names);
+    let keys = 5 * names.len() + 1 + readers.len() + usize::from(marking.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([revocation_mark(name), queue(name)]);
+        call.keys([revocation_mark(name), deadlines(name)]);
     }
     call.word(CHARTER);
-    call.keys(names.iter().map(beats));
     // Also without a token: a master refuses one that takes none where others do.
     call.keys(names.iter().map(fence));
-    readers(&mut call, kind, names, owner);
+    call.keys(names.iter().map(queue));
+    call.keys(readers);
     call.words(marking.key());
     call.word(owner);
     call.number(acquire.count);
@@ -212,8 +198,8 @@ pub(crate) struct Renewal<'a> {
 
 /// How many keys a hold has in `lua/extend.lua`.
 pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
-    let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 2 } else { 0 };
-    names.len() * each + read_write_keys(kind, names)
+    let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 3 } else { 0 };
+    names.len() * each
 }
 
 /// `lua/extend.lua`, for any number of holds.
@@ -224,10 +210,9 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
         call.keys(fences(renewal.names, renewal.tokens.first));
-        readers(&mut call, renewal.kind, renewal.names, &renewal.owner);
         if renewal.kind.is_shared() {
             for name in renewal.names.iter() {
-                call.keys([queue(name), beats(name)]);
+                call.keys([keys::readers(name), queue(name), deadlines(name)]);
             }
         }
     }
@@ -250,7 +235,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
 /// How many keys a hold has in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
     let each = if claim.fence == FencingToken::NONE { 3 } else { 4 };
-    claim.names.len() * each + read_write_keys(claim.kind, &claim.names)
+    claim.names.len() * each + readers(claim.kind, &claim.names).len()
 }
 
 /// As `lua/release.lua` has the layout of a read/write lock, whoever holds it.
@@ -260,7 +245,7 @@ const READ_WRITE: &str = "rw";
 pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     let owner = claim.field.text();
-    keys_to_release(&mut call, claim, &owner);
+    keys_to_release(&mut call, claim);
     call.words(claim.kind.is_read_write().then_some(READ_WRITE));
     call.word(&owner);
     call.number(claim.fence.get());
@@ -283,7 +268,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     let keys = claims.clone().map(released_keys).sum();
     let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|claim| &claim.names));
     for claim in claims.clone() {
-        keys_to_release(&mut call, claim, &claim.field.text());
+        keys_to_release(&mut call, claim);
     }
     call.number(0);
     for claim in claims {
@@ -302,25 +287,22 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
 
 /// `lua/downgrade.lua`: what a hold has written it reads from now on.
 pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
-    let (names, owner) = (&claim.names, claim.field.text());
-    let mut call = Encoder::new(&DOWNGRADE, 5 * names.len(), once(names));
+    let names = &claim.names;
+    let mut call = Encoder::new(&DOWNGRADE, 4 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([queue(name), beats(name), keys::readers(name)]);
-        call.word(&timeout(name, &owner));
+        call.keys([queue(name), deadlines(name), keys::readers(name)]);
     }
-    call.word(&owner);
+    call.word(&claim.field.text());
     call.ms(lease);
-    channels(&mut call, claim);
     call.done()
 }
 
 /// `lua/retain.lua`: what a hold has is left as it is for so much longer.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
-    let owner = claim.field.text();
-    keys_to_release(&mut call, claim, &owner);
-    call.word(&owner);
+    keys_to_release(&mut call, claim);
+    call.word(&claim.field.text());
     call.number(claim.fence.get());
     call.ms(rest);
     call.done()
@@ -331,17 +313,17 @@ fn channels(call: &mut Encoder, claim: &Claim) {
     call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
 }
 
-fn keys_to_release(call: &mut Encoder, claim: &Claim, owner: &str) {
+fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     queues(call, claim.names.iter());
     call.keys(fences(&claim.names, claim.fence));
-    readers(call, claim.kind, &claim.names, owner);
+    call.keys(readers(claim.kind, &claim.names));
 }
 
 /// Names and, after each, who waits for it.
 fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
     for name in names {
         call.word(name);
-        call.keys([queue(name), beats(name)]);
+        call.keys([queue(name), deadlines(name)]);
     }
 }
 
@@ -355,10 +337,10 @@ pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
 
 /// `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names) -> Arc<Request> {
-    let mut call = Encoder::new(&INSPECT, 2 * names.len(), once(names));
+    let mut call = Encoder::new(&INSPECT, 4 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([queue(name)]);
+        call.keys([queue(name), readers_queue(name), keys::readers(name)]);
     }
     call.done()
 }
@@ -377,7 +359,7 @@ pub(crate) fn force(
         call.keys([
             revocation_mark(name),
             queue(name),
-            beats(name),
+            deadlines(name),
             keys::readers(name),
         ]);
     }
@@ -469,27 +451,24 @@ mod tests {
             "6",
             "a",
             "multilock_revoked:{a}",
-            "multilock_queue:{a}",
+            "multilock_deadlines:{a}",
             "multilock_charter",
-            "multilock_beats:{a}",
+            "multilock_fence:{a}",
+            "multilock_queue:{a}",
         ];
-        assert_eq!(said[2..8], own);
-        assert_eq!(said[8], "multilock_fence:{a}");
+        assert_eq!(said[2..9], own);
         let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "68", "0"];
         assert_eq!(said[9..], told);
         call.precedence = Precedence::Tried;
         call.tokens = FencingToken::NONE.block();
         let said = words(&acquire(&call, context(Marking::Marked)));
-        assert_eq!(said[3..8], own[1..]);
-        assert_eq!(said[8..10], ["multilock_fence:{a}", "multilock_marker"]);
+        assert_eq!(said[3..9], own[1..]);
+        assert_eq!(said[9], "multilock_marker");
         let told = ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"];
         assert_eq!(said[10..], told);
         call.kind = Kind::Read;
         let said = words(&acquire(&call, context(Marking::Unmarked)));
-        assert_eq!(
-            said[9..11],
-            ["multilock_readers:{a}", "{a}:me:1:rwlock_timeout:1"]
-        );
+        assert_eq!(said[8..10], ["multilock_queue:{a}", "multilock_readers:{a}"]);
         assert_eq!(said.last().map(String::as_str), Some("r"));
     }
 }

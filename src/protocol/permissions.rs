@@ -6,7 +6,7 @@ use crate::protocol::keys::revocation_mark;
 
 /// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
 /// anything that `del`, the first one, does not take away.
-const NEEDED: [&str; 21] = [
+const NEEDED: [&str; 24] = [
     "del $",
     "hdel $ field",
     "time",
@@ -22,9 +22,12 @@ const NEEDED: [&str; 21] = [
     "zscore $ member",
     "zcard $",
     "zrange $ 0 0",
+    "zrangebyscore $ 0 1",
+    "zrank $ member",
     "zrem $ member",
     "zremrangebyscore $ 0 1",
     "pexpire $ 1",
+    "pexpireat $ 1",
     "set $ value xx",
     "hset $ field 1",
     "zadd $ 1 member",
@@ -141,7 +144,6 @@ mod tests {
         let acl = acl.split("From the environment").next().expect("before");
         for pattern in [
             "~multilock_*",
-            "~*:rwlock_timeout:*",
             "&multilock:*",
             "&redisson_lock__channel:*",
             "&redisson_rwlock:*",

@@ -333,10 +333,10 @@ fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
 const ACQUIRED: [&str; 6] = [
     "a",
     "multilock_revoked:{a}",
-    "multilock_queue:{a}",
+    "multilock_deadlines:{a}",
     "multilock_charter",
-    "multilock_beats:{a}",
     FENCE,
+    "multilock_queue:{a}",
 ];
 
 /// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
@@ -351,6 +351,7 @@ async fn lost_reply_same_token() {
     let acquire = concat!(
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/readers.lua"),
         include_str!("../../lua/acquire.lua")
     );
     let keys = ACQUIRED;
@@ -400,6 +401,7 @@ async fn digits_survive_up_to_the_largest() {
     let acquire = concat!(
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/readers.lua"),
         include_str!("../../lua/acquire.lua")
     );
     let keys = ACQUIRED;

@@ -1,6 +1,7 @@
 //! Schedules aimed at single rules: each goes by a counter-example that refuted a weaker protocol, and is
 //! judged by the same properties as the schedules at random.
 
+mod beside_redisson;
 mod charter;
 mod cleanup;
 mod clocks;
