@@ -1,10 +1,10 @@
 -- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its queue; then the charter; for each name: its beats;
+-- KEYS  for each name: the name, its revocation mark, its queue; then for each name: its beats;
 --       when fenced, for each name: its fence; for a read/write lock, for each name: its readers, the owner's
---       time-out; and when the master's memory is marked: its marker
--- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
---       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
+--       time-out; and when the answer is to repeat the master's record (introduce.lua): that
+-- ARGV  owner field, hold count, lease in ms, 1 when the record is given or 0,
+--       waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
 --       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
 --       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
 --       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
@@ -21,11 +21,9 @@
 --                                 another type; in capitals where somebody waits with a smaller ticket, too. The
 --                                 label is what the client of a holder calls itself, or nothing
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
---   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
---                                 nothing was written
 -- or an error that begins with FENCE: a fence is spoilt, until somebody deletes its key; nothing was written.
 -- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
--- clock in microseconds, with a marker: as digits, a space, and what it says.
+-- clock in microseconds, with a record: as digits, a space, and what it says.
 --
 -- A fence is what a token must be above: what is stored, or the floor where nothing is: the clock less five
 -- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
@@ -41,24 +39,23 @@
 -- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
 
 local call = redis.call
-local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[9]
-local declared = ARGV[10] == '1'
+local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), ARGV[8]
+local declared = ARGV[9] == '1'
 -- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
 -- above the clock it may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
-local marked = ARGV[4] == '1'
-local mode = ARGV[token and 11 or 8]
-local names = (#KEYS - (marked and 2 or 1)) / ((token and 5 or 4) + (mode and 2 or 0))
+local recorded = ARGV[4] == '1'
+local mode = ARGV[token and 10 or 7]
+local names = (#KEYS - (recorded and 1 or 0)) / ((token and 5 or 4) + (mode and 2 or 0))
 local last = 3 * names
-local charter = last + 1
-local fences = charter + names
+local fences = last + names
 local shared = mode == 'r'
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp = clock
-if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
+if recorded then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
 -- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
 -- counts all the same.
@@ -78,10 +75,9 @@ for i = fences + 1, token and fences + names or fences do
   if fence and fence > highest then highest = fence end
 end
 
--- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
--- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
--- common one does not pay for it.
-local found = call('exists', unpack(KEYS, 1, charter))
+-- The common case in one look: nobody holds any name or waits for it, and nobody was forced out of one. What the other
+-- cases need is defined there, so that the common one does not pay for it.
+local found = call('exists', unpack(KEYS, 1, last))
 -- How many wait, and the smallest ticket of theirs.
 local waiting, first
 -- The TTL of each name, where it is known.
@@ -96,15 +92,6 @@ if shared and found == names then
     lefts[n] = call('pttl', KEYS[3 * n - 2])
   end
   beside = #lefts == names
-end
-if found > 0 and not beside then
-  local agreed = call('get', KEYS[charter])
-  if agreed then
-    -- Who does not know how long others may hold cannot tell whose votes count.
-    local longest = tonumber(string.match(agreed, '^%d+')) or 0
-    if longest > tonumber(ARGV[5]) then return {stamp, -2, string.format('%.0f', longest)} end
-    found = found - 1
-  end
 end
 
 if found == 0 and not mode then
@@ -123,9 +110,9 @@ else
       if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
     end
 
-    local waiter, only, ticket = '', 0, tonumber(ARGV[7])
-    if ARGV[6] ~= '' then
-      local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
+    local waiter, only, ticket = '', 0, tonumber(ARGV[6])
+    if ARGV[5] ~= '' then
+      local number, name = string.match(ARGV[5], '^([^ ]*) ?(%d*)$')
       waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
     end
 
@@ -155,7 +142,7 @@ else
     for n = 1, ticket > 0 and names or 0 do
       -- Where nobody holds, it matters at once whether whoever is ahead is still there.
       local ahead = shared and queues.first_exclusive or queues.head
-      local first, its, beat = ahead(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
+      local first, its, beat = ahead(KEYS[3 * n], KEYS[last + n], now, causes[n] == '-' and waiter)
       if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
         causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
         refuse(beat - now)
@@ -164,10 +151,10 @@ else
 
     if refused_for ~= nil then
       for n = 1, names do
-        local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[charter + n]
+        local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[last + n]
         local is_free = causes[n] == '-' or causes[n] == 'a'
         if waiter ~= '' and (only == 0 or only == n) then
-          queues.stand(queue, beats, now, waiter, ARGV[7])
+          queues.stand(queue, beats, now, waiter, ARGV[6])
           -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
           if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter, nil, queues.is_read(name)) end
         else
@@ -186,11 +173,11 @@ else
     local counted, smallest = 0, nil
     for n = 1, names do
       local i = 3 * n - 2
-      if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
+      if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[last + n], waiter) end
       -- The one behind has not been told of this lease yet.
-      queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, math.max(lefts[n], tonumber(lease)))
+      queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[last + n], now, math.max(lefts[n], tonumber(lease)))
       -- Nobody else would call those who may read, too, after the end of a lease.
-      if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, waiter, nil, true) end
+      if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[last + n], now, waiter, nil, true) end
       local behind, its = queues.front(KEYS[i + 2])
       if behind then
         counted = counted + call('zcard', KEYS[i + 2])

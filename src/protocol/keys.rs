@@ -4,14 +4,9 @@ use uuid::Uuid;
 
 use crate::names::TIMEOUT;
 
-/// The key under which the clients of a set of masters agree upon long leases.
-pub(crate) const CHARTER: &str = "multilock_charter";
+/// Key of a master's record (`protocol/record.rs`).
+pub(crate) const SET: &str = "multilock_set";
 
-/// The key under which a master keeps how many masters its set has.
-pub(crate) const MASTERS: &str = "multilock_masters";
-
-/// The key that marks a master's memory as one and the same.
-pub(crate) const MARKER: &str = "multilock_marker";
 /// To which every connection listens that is there for messages alone; nothing is said there.
 pub(crate) const CONNECTED: &str = "multilock:connected";
 
@@ -183,7 +178,7 @@ mod tests {
     #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
         let client = client(Uuid::nil());
-        for key in [CHARTER, MASTERS, MARKER, &client] {
+        for key in [SET, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [

@@ -85,8 +85,7 @@ async fn a_client_that_may_not_tell_its_label_locks_without() {
         "~a",
         "~b",
     ];
-    let keys = ["charter", "masters", "revoked:*", "queue:*", "beats:*", "fence:*"]
-        .map(|key| format!("~multilock_{key}"));
+    let keys = ["set", "revoked:*", "queue:*", "beats:*", "fence:*"].map(|key| format!("~multilock_{key}"));
     let rules: Vec<&str> = rules.into_iter().chain(keys.iter().map(String::as_str)).collect();
     let servers = three(&[]).await;
     for server in &servers {

@@ -310,7 +310,11 @@ async fn plain_under_java_rw() {
 async fn watchdog_shortens() {
     let long = Duration::from_secs(60);
     let server = Server::start_with(&["--appendonly", "no"]).await;
-    let ours = patient([server.url()]).max_lease(long).connect().await;
+    let ours = patient([server.url()])
+        .for_tests(long)
+        .lease(long / 2)
+        .connect()
+        .await;
     let ours = ours.expect("masters that can be used");
     let theirs = Client::connect(server.url()).await;
     let mine = reading(&ours).lease(long).lock().await.expect("free");

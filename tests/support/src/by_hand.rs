@@ -91,23 +91,9 @@ impl ByHand {
     /// For somebody who does not wait.
     pub fn acquire(&self, lease: Duration) -> Cmd {
         let [queue, beats] = self.queue_and_beats();
-        let keys = [
-            self.key("multilock_revoked"),
-            queue,
-            "multilock_charter".into(),
-            beats,
-        ];
+        let keys = [self.key("multilock_revoked"), queue, beats];
         let lease = lease.as_millis().to_string();
-        let args = [
-            &self.field,
-            "1",
-            &lease,
-            "0",
-            "60000",
-            "",
-            "9000000000000000",
-            self.mode(),
-        ];
+        let args = [&self.field, "1", &lease, "0", "", "9000000000000000", self.mode()];
         self.script(ACQUIRE, &[&keys, &self.readers()], &args)
     }
 
@@ -120,21 +106,9 @@ impl ByHand {
             &[self.key("multilock_revoked")],
             &self.readers()[..],
             queue_and_beats,
-            &["multilock_charter".into()],
         ];
         let lease = lease.as_millis().to_string();
-        let args = [
-            "0",
-            "60000",
-            &self.field,
-            "1",
-            &lease,
-            "1",
-            "0",
-            "0",
-            "0",
-            self.mode(),
-        ];
+        let args = ["0", &self.field, "1", &lease, "1", "0", "0", "0", self.mode()];
         self.script(EXTEND, &keys, &args)
     }
 
