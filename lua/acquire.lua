@@ -1,10 +1,10 @@
 -- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its deadlines; then the charter; for each name: its fence; for each
---       name: its queue; for a read/write lock, for each name: its readers; and when the master's memory is marked: its
---       marker
--- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
---       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
+-- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its queue; for
+--       a read/write lock, for each name: its readers; and when the answer is to repeat the master's record
+--       (introduce.lua): that
+-- ARGV  owner field, hold count, lease in ms, 1 when the record is given or 0, waiter or nothing, ticket, and when fenced:
+--       token, the last token of its block, 1 when
 --       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
 --       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
 --       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
@@ -21,12 +21,10 @@
 --                                 another type; in capitals where somebody waits with a smaller ticket, too. The
 --                                 label is what the client of a holder calls itself, or nothing
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
---   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
---                                 nothing was written
 -- or an error, and nothing was written. It begins with FENCE: a fence is spoilt, until somebody deletes its key. Or with
 -- FENCED: no token was sent, and others lock a name with tokens.
 -- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
--- clock in microseconds, with a marker: as digits, a space, and what it says.
+-- clock in microseconds, with a record: as digits, a space, and what it says.
 --
 -- A fence is what a token must be above: what is stored, or the floor where nothing is: the clock less five
 -- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
@@ -41,18 +39,17 @@
 -- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
 
 local call = redis.call
-local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[9]
-local declared = ARGV[10] == '1'
+local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), ARGV[8]
+local declared = ARGV[9] == '1'
 -- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
 -- above the clock it may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
-local marked = ARGV[4] == '1'
-local mode = ARGV[token and 11 or 8]
-local names = (#KEYS - (marked and 2 or 1)) / (mode and 6 or 5)
+local recorded = ARGV[4] == '1'
+local mode = ARGV[token and 10 or 7]
+local names = (#KEYS - (recorded and 1 or 0)) / (mode and 6 or 5)
 local last = 3 * names
-local charter = last + 1
 -- Before the fence, the queue and the readers of the first name.
-local fences = charter
+local fences = last
 local queues_at = fences + names
 local readers_at = queues_at + names
 local shared = mode == 'r'
@@ -61,7 +58,7 @@ local shared = mode == 'r'
 local time = call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp = clock
-if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
+if recorded then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
 -- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
 -- counts all the same.
@@ -82,11 +79,11 @@ for i = fences + 1, token and fences + names or fences do
 end
 
 local now = math.floor(clock / 1000)
--- The common cases in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
--- lease is so long that clients had to agree upon it; or one name is read by others. What the other cases need is
--- defined there, so that the common ones do not pay for it. Without a token a fence is in the way, too.
+-- The common cases in one look: nobody holds any name or waits for it, and nobody was forced out of one; or one name is
+-- read by others. What the other cases need is defined there, so that the common ones do not pay for it. Without a token a
+-- fence is in the way, too.
 local found, beside
-local looked_at = token and charter or fences + names
+local looked_at = token and last or fences + names
 if shared and names == 1 then
   found = call('exists', unpack(KEYS, 2, looked_at))
   local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
@@ -120,13 +117,6 @@ if found > 0 then
       return redis.error_reply('FENCED ' .. KEYS[i] .. ' is there: others take this lock with fencing tokens')
     end
   end
-  local agreed = call('get', KEYS[charter])
-  if agreed then
-    -- Who does not know how long others may hold cannot tell whose votes count.
-    local longest = tonumber(string.match(agreed, '^%d+')) or 0
-    if longest > tonumber(ARGV[5]) then return {stamp, -2, string.format('%.0f', longest)} end
-    found = found - 1
-  end
 end
 
 if found == 0 and not mode then
@@ -151,9 +141,9 @@ elseif not beside then
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
 
-  local waiter, only, ticket = '', 0, tonumber(ARGV[7])
-  if ARGV[6] ~= '' then
-    local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
+  local waiter, only, ticket = '', 0, tonumber(ARGV[6])
+  if ARGV[5] ~= '' then
+    local number, name = string.match(ARGV[5], '^([^ ]*) ?(%d*)$')
     waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
   end
 
@@ -196,7 +186,7 @@ elseif not beside then
       local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
       if waiter ~= '' and (only == 0 or only == n) then
-        queues.stand(queue, deadlines, now, waiter, ARGV[7])
+        queues.stand(queue, deadlines, now, waiter, ARGV[6])
         here = waiter
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
         changes = true

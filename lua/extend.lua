@@ -1,21 +1,18 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
---       lock to read: readers 1, queue 1, deadlines 1, ...; after them the charter, and when the master's memory is
---       marked: its marker
--- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
---       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
---       token of its block, 1 to raise the fence or 0 to keep it up, and r for a lock to read or another word
+--       lock to read: readers 1, queue 1, deadlines 1, ...; and when the answer is to repeat the master's record
+--       (introduce.lua): that
+-- ARGV  1 when the record is given or 0, then for each hold: owner field, hold count, lease in ms, number of names, token
+--       (0 when it is not fenced), the last token of its block, 1 to raise the fence or 0 to keep it up, and r for a lock to read or another word
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
--- marker: as digits, a space, and what it says. The answer for each hold is
+-- record: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the
 --                            fence was to be raised, the token was above every fence
 --   3                        continued, but the token was not above every fence, which stay as they are
 --   2                        absent: a name is free here, or to be read and read by others; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
--- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
--- to so many ms; nothing was written
 -- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
 --
 -- What is to be read and stands here to be written is turned, and those who wait to read are called: its downgrade did
@@ -26,7 +23,7 @@
 -- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
 -- onto a master where another holds must not outdo that other's token.
 
-local marked = ARGV[1] == '1'
+local recorded = ARGV[1] == '1'
 -- As in acquire.lua.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 
@@ -34,14 +31,7 @@ local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp, now = clock, clock / 1000
-if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
-
--- Who does not know how long others may hold cannot tell whose votes count.
-local agreed = redis.call('get', KEYS[marked and #KEYS - 1 or #KEYS])
-if agreed then
-  local longest = tonumber(string.match(agreed, '^%d+')) or 0
-  if longest > tonumber(ARGV[2]) then return {stamp, -2, string.format('%.0f', longest)} end
-end
+if recorded then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- Whether a token is above all of the fences, or the error of one that is spoilt. They are as in acquire.lua.
 local function above(first, last, token)
@@ -138,7 +128,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
 end
 
 local answers, first = {stamp}, 1
-for i = 3, #ARGV, 8 do
+for i = 2, #ARGV, 8 do
   local names, token, mode = tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 7]
   local fences = token == '0' and 0 or names
   local answer =

@@ -239,7 +239,7 @@ impl MultiLock {
 impl<M: Mode> MultiLock<M> {
     /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
     /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
-    /// lives. Counted in whole milliseconds.
+    /// lives. Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -396,7 +396,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Upgrade`], [`LockError::Closed`] and
+    /// [`LockError::Misconfigured`], [`LockError::Upgrade`], [`LockError::Closed`] and
     /// [`LockError::Invalid`] as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
     ///
     /// # Cancel safety

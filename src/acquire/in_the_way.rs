@@ -26,7 +26,7 @@ pub(crate) fn in_the_way(terms: &Terms, told: Option<&LockError>) -> LockError {
             let votes = hold.map_or_else(|| unanswered(&terms.client.pool), |hold| hold.votes());
             of_this_process(terms, left, &votes)
         }
-        Some(InFront::Asks(..)) | None => LockError::Unreachable {
+        Some(InFront::Asks(_)) | None => LockError::Unreachable {
             votes: terms.client.pool.evidence(&unanswered(&terms.client.pool)),
         },
     }
@@ -53,10 +53,7 @@ fn unanswered(pool: &Pool) -> Vec<Vote> {
         Err(fault) => fault.vote(),
         Ok(link) => match link.quarantine(now) {
             Duration::ZERO => Vote::Pending,
-            remaining => Vote::Quarantined {
-                remaining,
-                newly_marked: link.is_newly_marked(now),
-            },
+            remaining => Vote::Quarantined { remaining },
         },
     };
     pool.slots.iter().map(vote).collect()

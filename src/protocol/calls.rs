@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::master_set::MasterSet;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
-use crate::protocol::keys::{
-    self, CHARTER, Key, MARKER, MASTERS, deadlines, fence, queue, readers_queue, revocation_mark,
-};
+use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
 use crate::protocol::kind::Kind;
-use crate::protocol::reckoning::Agreed;
+use crate::protocol::record::HIDDEN;
 use crate::protocol::waiter::{Precedence, Waiter};
 use crate::token::{Block, FencingToken};
 
@@ -38,21 +37,12 @@ script!(RETAIN, "retain", behind "queue");
 script!(LEAVE, "leave", behind "queue", behind "readers");
 script!(INSPECT, "inspect", behind "labels");
 script!(FORCE, "force", behind "queue", behind "readers");
-script!(CHARTER_SCRIPT, "charter");
+script!(INTRODUCE, "introduce");
 script!(LABEL, "label");
 
 /// All scripts, to be loaded when a connection is set up.
 pub(crate) static ALL: [&Script; 10] = [
-    &ACQUIRE,
-    &EXTEND,
-    &RELEASE,
-    &DOWNGRADE,
-    &RETAIN,
-    &LEAVE,
-    &INSPECT,
-    &FORCE,
-    &CHARTER_SCRIPT,
-    &LABEL,
+    &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &LEAVE, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
 
 /// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
@@ -107,31 +97,16 @@ pub(crate) enum Fencing {
     Declared,
 }
 
-/// Whether the masters' memory is marked, so that an answer tells when it was wiped.
+/// Whether an answer that counts in a vote repeats the master's record, which shows when its memory was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marking {
-    Unmarked,
-    Marked,
+pub(crate) enum Evidence {
+    Clock,
+    ClockAndRecord,
 }
 
-impl Marking {
+impl Evidence {
     fn key(self) -> Option<&'static str> {
-        (self == Self::Marked).then_some(MARKER)
-    }
-}
-
-/// What a client tells with everything that counts in a vote.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallContext {
-    pub(crate) marking: Marking,
-    /// The longest lease that it reckons with.
-    pub(crate) reckoned: Duration,
-}
-
-impl CallContext {
-    /// The keys that go with them.
-    fn keys(self) -> impl Iterator<Item = &'static str> {
-        once(CHARTER).chain(self.marking.key())
+        (self == Self::ClockAndRecord).then_some(SET)
     }
 }
 
@@ -149,28 +124,26 @@ pub(crate) struct Acquire<'a> {
 }
 
 /// `lua/acquire.lua`.
-pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: CallContext) -> Arc<Request> {
+pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request> {
     let Acquire {
         names, kind, owner, ..
     } = *acquire;
     let readers = readers(kind, names);
-    let keys = 5 * names.len() + 1 + readers.len() + usize::from(marking.key().is_some());
+    let keys = 5 * names.len() + readers.len() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
         call.keys([revocation_mark(name), deadlines(name)]);
     }
-    call.word(CHARTER);
     // Also without a token: a master refuses one that takes none where others do.
     call.keys(names.iter().map(fence));
     call.keys(names.iter().map(queue));
     call.keys(readers);
-    call.words(marking.key());
+    call.words(evidence.key());
     call.word(owner);
     call.number(acquire.count);
     call.ms(acquire.lease);
-    call.flag(marking == Marking::Marked);
-    call.ms(reckoned);
+    call.flag(evidence == Evidence::ClockAndRecord);
     match acquire.precedence.waiter() {
         Some(waiter) => call.word(&waiter.placed()),
         None => call.word(""),
@@ -203,9 +176,9 @@ pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
 }
 
 /// `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallContext) -> Arc<Request> {
+pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evidence) -> Arc<Request> {
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.kind, renewal.tokens);
-    let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
+    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
@@ -216,9 +189,8 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
             }
         }
     }
-    call.words(context.keys());
-    call.flag(context.marking == Marking::Marked);
-    call.ms(context.reckoned);
+    call.words(evidence.key());
+    call.flag(evidence == Evidence::ClockAndRecord);
     for renewal in renewals {
         call.word(&renewal.owner);
         call.number(renewal.count);
@@ -375,16 +347,18 @@ pub(crate) fn force(
     call.done()
 }
 
-/// `lua/charter.lua`: what is agreed upon, to be stored where less is, and of how many masters the set is;
-/// with `moved` also where another number is stored. The label says who raises it.
-pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool, label: &str) -> Arc<Request> {
-    let mut call = Encoder::new(&CHARTER_SCRIPT, 2, std::iter::empty());
-    call.words([CHARTER, MASTERS]);
-    call.ms(agreed.longest);
-    call.ms(agreed.in_force);
-    call.number(masters as u64);
-    call.flag(moved);
-    call.word(label);
+/// `lua/introduce.lua`: the set that the client lists, the run of the master's server, and whether its memory counts from now
+/// on.
+pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Request> {
+    let mut call = Encoder::new(&INTRODUCE, 1, std::iter::empty());
+    call.word(SET);
+    call.number(set.masters as u64);
+    call.word(run.unwrap_or(HIDDEN));
+    // Where the run is hidden, it counts from now for whoever asks.
+    call.flag(anew && run.is_some());
+    if let Some(longest) = set.for_tests {
+        call.ms(longest);
+    }
     call.done()
 }
 
@@ -421,10 +395,6 @@ mod tests {
     #[test]
     fn keys_come_before_arguments() {
         let (names, second) = ("a".into(), Duration::from_secs(1));
-        let context = |marking| CallContext {
-            marking,
-            reckoned: Duration::from_secs(30),
-        };
         let waiter = Waiter {
             number: 7,
             ticket: 99,
@@ -446,29 +416,28 @@ mod tests {
             fencing: Fencing::Proposed,
             precedence: Precedence::Queued(waiter),
         };
-        let said = words(&acquire(&call, context(Marking::Unmarked)));
+        let said = words(&acquire(&call, Evidence::Clock));
         let own = [
-            "6",
+            "5",
             "a",
             "multilock_revoked:{a}",
             "multilock_deadlines:{a}",
-            "multilock_charter",
             "multilock_fence:{a}",
             "multilock_queue:{a}",
         ];
-        assert_eq!(said[2..9], own);
-        let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "68", "0"];
-        assert_eq!(said[9..], told);
+        assert_eq!(said[2..8], own);
+        let told = ["me:1", "1", "1000", "0", "7:1000", "99", "5", "68", "0"];
+        assert_eq!(said[8..], told);
         call.precedence = Precedence::Tried;
         call.tokens = FencingToken::NONE.block();
-        let said = words(&acquire(&call, context(Marking::Marked)));
-        assert_eq!(said[3..9], own[1..]);
-        assert_eq!(said[9], "multilock_marker");
-        let told = ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"];
-        assert_eq!(said[10..], told);
+        let said = words(&acquire(&call, Evidence::ClockAndRecord));
+        assert_eq!(said[3..8], own[1..]);
+        assert_eq!(said[8], "multilock_set");
+        let told = ["me:1", "1", "1000", "1", "", "9007199254740991"];
+        assert_eq!(said[9..], told);
         call.kind = Kind::Read;
-        let said = words(&acquire(&call, context(Marking::Unmarked)));
-        assert_eq!(said[8..10], ["multilock_queue:{a}", "multilock_readers:{a}"]);
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[7..9], ["multilock_queue:{a}", "multilock_readers:{a}"]);
         assert_eq!(said.last().map(String::as_str), Some("r"));
     }
 }

@@ -2,14 +2,8 @@
 
 use uuid::Uuid;
 
-/// The key under which the clients of a set of masters agree upon long leases.
-pub(crate) const CHARTER: &str = "multilock_charter";
-
-/// The key under which a master keeps how many masters its set has.
-pub(crate) const MASTERS: &str = "multilock_masters";
-
-/// The key that marks a master's memory as one and the same.
-pub(crate) const MARKER: &str = "multilock_marker";
+/// Key of a master's record (`protocol/record.rs`).
+pub(crate) const SET: &str = "multilock_set";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";
@@ -187,7 +181,7 @@ mod tests {
     #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
         let client = client(Uuid::nil());
-        for key in [CHARTER, MASTERS, MARKER, &client] {
+        for key in [SET, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [

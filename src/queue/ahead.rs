@@ -4,19 +4,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::line::{InLine, Seat};
 use crate::error::LockError;
 use crate::votes::Vote;
 
 /// What those behind are told of the task in front of their line, when their time is over before their turn comes.
 #[derive(Debug)]
-pub(crate) struct Ahead<T>(Mutex<Option<InFront<T>>>);
+pub(crate) struct Ahead<A>(Mutex<Option<InFront<A>>>);
 
 /// What the task in front has come to.
-#[derive(Debug)]
-pub(crate) enum InFront<T> {
-    /// It asks the masters for the first time; its turn is in its seat.
-    Asks(Weak<Seat<T>>, InLine),
+#[derive(Clone, Debug)]
+pub(crate) enum InFront<A> {
+    /// It asks the masters for the first time.
+    Asks(A),
     /// It asks the masters, which refused it last for this reason.
     Refused(Arc<LockError>),
     /// It holds, or has held until a moment ago.
@@ -32,12 +31,12 @@ pub(crate) trait Holding: fmt::Debug + Send + Sync {
     fn votes(&self) -> Vec<Vote>;
 }
 
-impl<T> Ahead<T> {
-    pub(super) fn new(in_front: InFront<T>) -> Self {
+impl<A: Clone> Ahead<A> {
+    pub(super) fn new(in_front: InFront<A>) -> Self {
         Self(Mutex::new(Some(in_front)))
     }
 
-    pub(super) fn set(&self, in_front: Option<InFront<T>>) {
+    pub(super) fn set(&self, in_front: Option<InFront<A>>) {
         let before = std::mem::replace(
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
             in_front,
@@ -47,24 +46,14 @@ impl<T> Ahead<T> {
     }
 
     /// The one in front, while it asks for the first time.
-    pub(super) fn asks(&self) -> Option<(Arc<Seat<T>>, InLine)> {
+    pub(super) fn asks(&self) -> Option<A> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(InFront::Asks(seat, place)) => Some((seat.upgrade()?, place.clone())),
+            Some(InFront::Asks(first)) => Some(first.clone()),
             _ => None,
         }
     }
 
-    pub(super) fn get(&self) -> Option<InFront<T>> {
+    pub(super) fn get(&self) -> Option<InFront<A>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl<T> Clone for InFront<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Asks(seat, place) => Self::Asks(Weak::clone(seat), place.clone()),
-            Self::Refused(why) => Self::Refused(Arc::clone(why)),
-            Self::Holds(hold) => Self::Holds(Weak::clone(hold)),
-        }
     }
 }

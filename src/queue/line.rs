@@ -76,7 +76,7 @@ struct Line<T> {
     /// Whether its front one has been refused, so that nobody else has to ask.
     is_shut: AtomicBool,
     /// What those behind are told of the one that has the turn.
-    ahead: Ahead<T>,
+    ahead: Ahead<Asks<T>>,
     /// Behind the one that has the turn, the next one first.
     behind: Mutex<Behind<T>>,
 }
@@ -107,6 +107,13 @@ pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
 pub(crate) struct InLine {
     pub(crate) waiter: Waiter,
     pub(crate) calls: Arc<Calls>,
+}
+
+/// One that asks the masters for the first time. Its turn is in its seat.
+#[derive(Debug)]
+pub(crate) struct Asks<T> {
+    seat: Weak<Seat<T>>,
+    place: InLine,
 }
 
 /// What one in a line would be as the next holder.
@@ -196,7 +203,10 @@ impl<T> Lines<T> {
             let line = Arc::new(Line {
                 wanted: wanted.clone(),
                 is_shut: AtomicBool::new(false),
-                ahead: Ahead::new(InFront::Asks(Arc::downgrade(seat), place)),
+                ahead: Ahead::new(InFront::Asks(Asks {
+                    seat: Arc::downgrade(seat),
+                    place,
+                })),
                 behind: Mutex::new(BTreeMap::new()),
             });
             let turn = Turn(at(&line));
@@ -219,6 +229,7 @@ impl<T> Lines<T> {
         behind.insert(order, new);
         drop(behind);
         let asks = line.ahead.asks();
+        let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.place)));
         let standing = Standing {
             at: at(line),
             order,
@@ -237,7 +248,7 @@ impl<T> Lines<T> {
     }
 
     /// What is known of the task in front of those who want the same.
-    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront<T>> {
+    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront<Asks<T>>> {
         let line = self
             .lines()
             .get(wanted)
@@ -298,6 +309,15 @@ impl<T> Queued<T> {
         self.seat.put(given);
         self.place.calls.woken();
         self.notice.send(()).err().and_then(|()| self.seat.take())
+    }
+}
+
+impl<T> Clone for Asks<T> {
+    fn clone(&self) -> Self {
+        Self {
+            seat: Weak::clone(&self.seat),
+            place: self.place.clone(),
+        }
     }
 }
 

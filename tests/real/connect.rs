@@ -123,12 +123,8 @@ async fn addresses_change_places() {
     }
     let lease = Duration::from_secs(6);
     let builder = patient(proxies.iter().map(Proxy::url)).quarantine(Quarantine::Auto);
-    let builder = builder.node_timeout(lease / 3).lease(lease);
-    let masters = builder
-        .lease_without_charter(lease)
-        .connect()
-        .await
-        .expect("masters");
+    let builder = builder.node_timeout(lease / 3);
+    let masters = builder.for_tests(lease).connect().await.expect("masters");
     let guard = masters.red_lock("a").lock().await.expect("after the quarantine");
     let votes = async || {
         let other = masters.red_lock("b").lock().await.expect("two are well");
@@ -442,7 +438,6 @@ async fn the_acl_of_the_readme() {
     for (strict, database) in [(false, ""), (false, "/3"), (true, "")] {
         let words: Vec<&str> = readme_acl()
             .into_iter()
-            .filter(|word| strict || *word != "~multilock_marker")
             .filter(|word| !database.is_empty() || *word != "+select")
             .collect();
         let servers = three_with(&[&words[..], &names].concat()).await;

@@ -100,7 +100,7 @@ impl Observer for Tap {
         }
         let failed = reply.is_err();
         let owner = match call.script {
-            "extend" => call.args.get(2),
+            "extend" => call.args.get(1),
             "release" if call.args[0] == "rw" => call.args.get(1),
             "acquire" | "release" | "retain" | "downgrade" => call.args.first(),
             _ => None,
@@ -127,6 +127,8 @@ impl Observer for Tap {
             after.collect()
         };
         let reply = match reply {
+            // It names the run of the server, which is another one whenever masters are made.
+            Ok(_) if call.script == "introduce" => "recorded".to_owned(),
             Ok(words) => {
                 let short = |word: &String| {
                     if word.len() > 36 {
@@ -159,7 +161,7 @@ impl Observer for Tap {
 
 /// As whom an acquire is about to ask; nothing where it passes the queues.
 fn asked(master: &Master, call: &Call) -> Option<Asked> {
-    let [owner, _, _, _, _, waiter, ticket, ..] = call.args.as_slice() else {
+    let [owner, _, _, _, waiter, ticket, ..] = call.args.as_slice() else {
         return None;
     };
     let ticket: u64 = ticket.parse().expect("a number");
@@ -168,9 +170,13 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         let waiter = waiter.split(' ').next().expect("a first word");
         format!("{client}:{waiter}")
     });
-    let names = call.keys.iter().position(|key| key == "multilock_charter")? / 3;
+    let names = call
+        .keys
+        .iter()
+        .position(|key| key.starts_with("multilock_fence:"))?
+        / 3;
     // Behind what every acquire has, and its tokens.
-    let reads = [7, 10]
+    let reads = [6, 9]
         .into_iter()
         .any(|at| call.args.get(at).is_some_and(|mode| mode == "r"));
     // Who reads may go past others that wait to read.

@@ -1,5 +1,7 @@
 //! This crate.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use futures::future::try_join_all;
 use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Quarantine};
@@ -12,10 +14,14 @@ pub struct Ours {
     fenced: bool,
 }
 
+/// Some scenarios hold without a renewal for this long. The same for all, as the masters are.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// The masters of a bench have just been started and forget nothing.
 pub fn masters(urls: &[String], settings: Settings) -> MastersBuilder {
     Masters::builder()
         .nodes(urls)
+        .for_tests(LONGEST)
         .lease(settings.lease)
         .node_timeout(settings.node_timeout)
         .quarantine(Quarantine::Off)

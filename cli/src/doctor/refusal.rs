@@ -81,7 +81,7 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
             "other_set",
             "other set",
             "list the same masters in every client; where the set was changed on purpose, stop its clients, and then DEL \
-             multilock_masters there",
+             multilock_set there",
         ),
         Unfit::Denied { .. } => (
             "denied",

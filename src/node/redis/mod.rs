@@ -14,5 +14,4 @@ pub(super) mod session;
 mod setup;
 mod socket;
 pub(super) mod tls;
-mod uptime;
 mod wire;

@@ -13,20 +13,17 @@ use super::address::Address;
 use super::info::Accepted;
 use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
-use super::questions::ask;
 use super::refresh;
 use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
 use super::tls::Tls;
-use super::uptime::Uptime;
 use super::wire::ServerWire;
 use crate::capabilities::Capabilities;
 use crate::config::Unknowns;
 use crate::credentials::{Credentials, Provider};
 use crate::error::{NodeError, Unfit};
-use crate::node::{Answer, Connection, Endpoint, Listener, Marker, Peer};
+use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::{Class, Fault};
-use crate::protocol::keys::MARKER;
 use crate::protocol::{calls, permissions};
 
 /// What it takes to connect to one server.
@@ -40,8 +37,6 @@ pub(crate) struct Server {
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
     pub(crate) allow_unknown: Unknowns,
-    /// Whether its memory is to be marked.
-    pub(crate) strict: bool,
     /// How `CLIENT LIST` shows the connections.
     pub(crate) connection_name: Arc<str>,
 }
@@ -216,29 +211,18 @@ impl Server {
         let told = Introduction::hear(pipe).await?;
         let info = told.info();
         info.judge(told.role.as_deref(), self.accepted())?;
-        let clock_us = told.clock_us()?;
-        let uptime = Uptime::read(&info, clock_us);
-        let mut memory = uptime.memory(&info);
-        let identity = identity(&info, &uptime);
-        let mut marker = None;
-        if self.strict {
-            let (found, age) = self
-                .mark(pipe, identity.server().unwrap_or("?"), clock_us)
-                .await?;
-            memory.marked(age);
-            marker = Some(found);
-        }
+        let (clock_us, record) = (told.clock_us()?, told.record()?);
+        let identity = identity(&info);
         Ok(Peer {
             client_ids: Vec::new(),
-            memory,
+            record,
             clock_us,
-            marker,
             version: info.fact("redis_version").into(),
             calls_denied: false,
             capabilities: Capabilities {
                 resp3,
                 kill_fence: false,
-                uptime_known: uptime.vouched,
+                run_known: identity.run().is_some(),
                 eviction_known: info.evicts().is_some(),
                 identity_known: identity.server().is_some(),
             },
@@ -252,18 +236,6 @@ impl Server {
             eviction: self.allow_eviction,
             unknown: self.allow_unknown,
         }
-    }
-
-    /// The mark on the server's memory and its age; made now where this run has none.
-    async fn mark(&self, pipe: &Pipe, run_id: &str, clock_us: u64) -> Result<(Marker, Duration), NodeError> {
-        if let Some(found) = mark_of(pipe, run_id, clock_us).await? {
-            return Ok(found);
-        }
-        let marker = Marker::new(run_id, clock_us);
-        let mut set = redis::cmd("SET");
-        set.arg(MARKER).arg(marker.as_str());
-        ask(pipe, &set).await?;
-        Ok((marker, Duration::ZERO))
     }
 }
 
@@ -283,20 +255,6 @@ async fn client_id(pipe: &Pipe) -> Option<i64> {
         Ok(Value::Int(id)) => Some(id),
         _ => None,
     }
-}
-
-/// The mark that this run has on its memory, and its age.
-pub(super) async fn mark_of(
-    pipe: &Pipe,
-    run_id: &str,
-    clock_us: u64,
-) -> Result<Option<(Marker, Duration)>, NodeError> {
-    let mut get = redis::cmd("GET");
-    get.arg(MARKER);
-    Ok(match ask(pipe, &get).await? {
-        Value::BulkString(bytes) => Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us),
-        _ => None,
-    })
 }
 
 /// No connection has this number.

@@ -21,12 +21,11 @@ fn accepts(master: &Master, token: u64) -> bool {
         "a",
         "multilock_revoked:{a}",
         "multilock_deadlines:{a}",
-        "multilock_charter",
         FENCE,
         "multilock_queue:{a}",
     ];
     let token = token.to_string();
-    let args = ["me:1", "1", "1000", "0", "30000", "", "1", &token, &token, "0"];
+    let args = ["me:1", "1", "1000", "0", "", "1", &token, &token, "0"];
     let acquire = concat!(
         include_str!("../../../lua/labels.lua"),
         include_str!("../../../lua/queue.lua"),

@@ -2,13 +2,13 @@
 //! judged by the same properties as the schedules at random.
 
 mod beside_redisson;
-mod charter;
 mod cleanup;
 mod clocks;
 mod connections;
 mod fences;
 mod forgetting;
 mod handing_on;
+mod introduction;
 mod jobs;
 mod leaving;
 mod queue;

@@ -93,22 +93,12 @@ impl ByHand {
         let keys = [
             self.key("multilock_revoked"),
             deadlines,
-            "multilock_charter".into(),
             self.key("multilock_fence"),
             queue,
             self.readers(),
         ];
         let lease = lease.as_millis().to_string();
-        let args = [
-            &self.field,
-            "1",
-            &lease,
-            "0",
-            "60000",
-            "",
-            "9000000000000000",
-            self.mode(),
-        ];
+        let args = [&self.field, "1", &lease, "0", "", "9000000000000000", self.mode()];
         self.script(ACQUIRE, &[&keys], &args)
     }
 
@@ -118,20 +108,8 @@ impl ByHand {
             keys.push(self.readers());
             keys.extend(self.queue_and_deadlines());
         }
-        keys.push("multilock_charter".into());
         let lease = lease.as_millis().to_string();
-        let args = [
-            "0",
-            "60000",
-            &self.field,
-            "1",
-            &lease,
-            "1",
-            "0",
-            "0",
-            "0",
-            self.mode(),
-        ];
+        let args = ["0", &self.field, "1", &lease, "1", "0", "0", "0", self.mode()];
         self.script(EXTEND, &[&keys], &args)
     }
 

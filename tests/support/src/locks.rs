@@ -38,12 +38,11 @@ pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &st
         keys.push((*name).to_owned());
         keys.extend(beside);
     }
-    keys.push("multilock_charter".into());
     for prefix in ["multilock_fence", "multilock_queue"] {
         keys.extend(names.iter().map(|name| key(prefix, name)));
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let args = [owner, "1", lease_ms, "0", "30000", "", "9000000000000000"];
+    let args = [owner, "1", lease_ms, "0", "", "9000000000000000"];
     after_stamp(eval(server, ACQUIRE, &keys, &args).await)
 }
 
@@ -63,9 +62,8 @@ pub async fn waiters(server: &Server, name: &str) -> usize {
 
 /// Runs extend by hand, unfenced, for one hold of one name; its answer.
 pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
-    let keys = [keys, &["multilock_charter"]].concat();
-    let args = ["0", "30000", owner, "1", lease_ms, "1", "0", "0", "0"];
-    after_stamp(eval(server, EXTEND, &keys, &args).await).remove(0)
+    let args = ["0", owner, "1", lease_ms, "1", "0", "0", "0"];
+    after_stamp(eval(server, EXTEND, keys, &args).await).remove(0)
 }
 
 fn after_stamp(reply: Value) -> Vec<Value> {

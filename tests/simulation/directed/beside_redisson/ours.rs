@@ -41,7 +41,6 @@ const MARK: &str = "multilock_revoked:{a}";
 const QUEUE: &str = "multilock_queue:{a}";
 const DEADLINES: &str = "multilock_deadlines:{a}";
 const FENCE: &str = "multilock_fence:{a}";
-const CHARTER: &str = "multilock_charter";
 
 impl Message {
     fn new(script: &'static str, owner: &str, keys: &[&'static str], args: &[&str]) -> Self {
@@ -55,19 +54,19 @@ impl Message {
 
     pub(crate) fn acquire(owner: &str, reads: bool, lease: Duration) -> Self {
         let (lease, mode) = (lease.as_millis().to_string(), if reads { "r" } else { "w" });
-        let keys = [NAME, MARK, DEADLINES, CHARTER, FENCE, QUEUE, READERS];
-        let args = [owner, "1", &lease, "0", "60000", "", "9000000000000000", mode];
+        let keys = [NAME, MARK, DEADLINES, FENCE, QUEUE, READERS];
+        let args = [owner, "1", &lease, "0", "", "9000000000000000", mode];
         Self::new(ACQUIRE, owner, &keys, &args)
     }
 
     pub(crate) fn extend(owner: &str, reads: bool, lease: Duration) -> Self {
         let (lease, mode) = (lease.as_millis().to_string(), if reads { "r" } else { "w" });
         let keys: &[&str] = if reads {
-            &[NAME, MARK, READERS, QUEUE, DEADLINES, CHARTER]
+            &[NAME, MARK, READERS, QUEUE, DEADLINES]
         } else {
-            &[NAME, MARK, CHARTER]
+            &[NAME, MARK]
         };
-        let args = ["0", "60000", owner, "1", &lease, "1", "0", "0", "0", mode];
+        let args = ["0", owner, "1", &lease, "1", "0", "0", "0", mode];
         Self::new(EXTEND, owner, keys, &args)
     }
 
