@@ -26,7 +26,7 @@ use crate::protocol::reply::{Behind, Reply};
 use crate::protocol::tally::{Obstacle, Outcome, Tally};
 use crate::protocol::waiter::Precedence;
 use crate::queue::InLine;
-use crate::round::clocks::Clocks;
+use crate::round::clocks::{self, Clocks};
 use crate::round::pool::Pool;
 use crate::round::{Forgotten, Round, Trust};
 use crate::time::clock::Moment;
@@ -245,7 +245,7 @@ impl<'a> Acquisition<'a> {
         let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
         let now = pool.clock.now();
         if terms.fenced {
-            self.proposal.accepted(self.round.median_us(now));
+            self.proposal.accepted(clocks::median(self.round.clocks_us(now)));
         }
         let hold = Hold::first(self.tenure(now));
         // Entered only with validity left, by the clock after the last answer that was needed.

@@ -76,7 +76,7 @@ impl Clocks {
 }
 
 /// The lower one of the two in the middle: one clock of two that is ahead is not believed.
-pub(super) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
+pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
     let mut known: SmallVec<[u64; 8]> = shown.collect();
     known.sort_unstable();
     known.get(known.len().saturating_sub(1) / 2).copied()

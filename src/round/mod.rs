@@ -222,9 +222,9 @@ impl Round {
         self
     }
 
-    /// What the clocks of its masters show together, as far as they have been heard.
-    pub(crate) fn median_us(&self, at: Moment) -> Option<u64> {
-        clocks::median(self.links.iter().flatten().map(|link| link.clock_us(at)))
+    /// What the clocks of its masters show, as far as they have been heard.
+    pub(crate) fn clocks_us(&self, at: Moment) -> impl Iterator<Item = u64> {
+        self.links.iter().flatten().map(move |link| link.clock_us(at))
     }
 
     /// When everything was sent.
