@@ -85,8 +85,16 @@ async fn a_client_that_may_not_tell_its_label_locks_without() {
         "~a",
         "~b",
     ];
-    let keys =
-        ["set", "revoked:*", "queue:*", "deadlines:*", "fence:*"].map(|key| format!("~multilock_{key}"));
+    let keys = [
+        "set",
+        "revoked:*",
+        "queue:*",
+        "readers_queue:*",
+        "readers:*",
+        "deadlines:*",
+        "fence:*",
+    ]
+    .map(|key| format!("~multilock_{key}"));
     let rules: Vec<&str> = rules.into_iter().chain(keys.iter().map(String::as_str)).collect();
     let servers = three(&[]).await;
     for server in &servers {

@@ -291,7 +291,7 @@ async fn taken_away_by_force() {
     let cluster = Cluster::start(5).await;
     let masters = connect(cluster.urls()).await;
     let operator = connect(cluster.urls()).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let guard = held_everywhere(&masters.red_lock("a").fenced(false)).await;
     let theirs = common_field(cluster.servers(), "a").await;
 
     let forced = operator
@@ -313,7 +313,12 @@ async fn taken_away_by_force() {
     }
 
     // Somebody new gets in at once.
-    let next = operator.multi_lock("a").try_lock().await.expect("free");
+    let next = operator
+        .multi_lock("a")
+        .fenced(false)
+        .try_lock()
+        .await
+        .expect("free");
     let new = common_field(cluster.servers(), "a").await;
 
     // Whatever the former holder still has on its way comes too late, on every master.
@@ -356,7 +361,7 @@ async fn taken_away_by_force() {
 async fn force_keeps_out_a_straggler_on_a_master_that_had_nothing_yet() {
     let cluster = Cluster::start(3).await;
     let masters = connect(cluster.urls()).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let guard = held_everywhere(&masters.red_lock("a").fenced(false)).await;
     let theirs = common_field(cluster.servers(), "a").await;
     // As if the acquire were still on its way to this one.
     cluster.server(2).command(&["DEL", "a"]).await;

@@ -128,7 +128,7 @@ async fn hundreds_of_clients_are_let_in_together() {
     let cluster = Cluster::start(1).await;
     let server = cluster.server(0);
     let masters = connect(cluster.urls()).await;
-    let writer = writing(&masters).lock().await.expect("free");
+    let writer = writing(&masters).fenced(false).lock().await.expect("free");
     let mut clients = Vec::new();
     for _ in 0..CLIENTS / 20 {
         clients.extend(join_all((0..20).map(|_| connect(cluster.urls()))).await);

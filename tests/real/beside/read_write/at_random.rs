@@ -66,5 +66,5 @@ async fn neither_side_gets_in_beside_the_other() {
         walk::run(&Served(connection.expect("a connection")), plan, &mut counts).await;
     }
     println!("{counts:?}");
-    counts.check();
+    counts.check(10);
 }

@@ -111,7 +111,7 @@ impl<M: Master> Walk<'_, M> {
     }
 
     async fn lock_ours(&mut self) {
-        let (reads, lease) = (self.random.random_bool(0.7), self.lease());
+        let (reads, lease) = (self.random.random_bool(0.6), self.lease());
         self.made += 1;
         let owner = format!("00000000-0000-8000-8000-000000000000:{}", self.made);
         let acquire = Message::acquire(&owner, reads, lease);
@@ -208,14 +208,14 @@ impl<M: Master> Walk<'_, M> {
     }
 
     async fn downgrade(&mut self) {
-        let Some(at) = self.any() else { return };
+        let writes = |hold: &Hold| hold.is_ours() && !hold.reads;
+        let Some(at) = self.holds.iter().position(writes) else {
+            return;
+        };
         let hold = &mut self.holds[at];
         let Who::Ours { owner, .. } = hold.who.clone() else {
             return;
         };
-        if hold.reads {
-            return;
-        }
         hold.reads = true;
         self.counts.downgraded += 1;
         let downgrade = Message::downgrade(&owner, self.longest);
