@@ -258,6 +258,9 @@ async fn a_server_without_a_run_id() {
     let urls = [&met.stand_ins[0], &twin, &met.stand_ins[1]].map(StandIn::url);
     let (reason, text) = met.refusal(patient(urls)).await;
     assert!(matches!(reason, Unfit::SameServer { .. }), "{text}");
+    for server in &met.servers {
+        server.command(&["DEL", "multilock_set"]).await;
+    }
     let masters = with_quarantine(met.builder()).connect().await.expect("masters");
     until("they are known long enough", async || vote_of_all(&masters).await).await;
     for server in &met.servers {

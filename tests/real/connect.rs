@@ -630,6 +630,8 @@ async fn a_majority_of_fit_masters_is_enough() {
 #[tokio::test]
 async fn a_frozen_minority_costs_a_node_timeout() {
     let cluster = Cluster::start(3).await;
+    // In a new set, each master is waited for once.
+    drop(connect(cluster.urls()).await);
     let frozen = Proxy::start(cluster.server(1).port()).await;
     frozen.pause(Direction::ToClient);
     let mut urls = cluster.urls();
@@ -878,7 +880,7 @@ async fn from_the_environment() {
         ("MULTILOCK_NODES", nodes.as_str()),
         ("MULTILOCK_NODE_TIMEOUT", "2s"),
     ];
-    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_LEASE", "12s")]).await;
+    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_FOR_TESTS", "12s")]).await;
     for (variable, value, expected) in [
         (
             "MULTILOCK_NODES",

@@ -43,7 +43,7 @@ impl Net {
             .iter()
             .map(|proxy| format!("redis://app:secret@127.0.0.1:{}", proxy.port()));
         let masters = patient(urls)
-            .lease(LONG)
+            .for_tests(LONG)
             .connect()
             .await
             .expect("masters that can be used");
@@ -199,7 +199,7 @@ async fn late_guard_drop() {
     let cluster = Cluster::start(3).await;
     let builder = patient(cluster.urls())
         .node_timeout(Duration::from_millis(900))
-        .lease(LONG);
+        .for_tests(LONG);
     let masters = builder.connect().await.expect("masters that can be used");
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me).wait(PATIENT);
