@@ -1,4 +1,3 @@
-#![cfg_attr(feature = "test-util", doc = "[`sim::Cluster`]: crate::sim::Cluster")]
 #![doc = include!("links.in")]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::{Answer, By, Inbox, ReplyTo, Wire};
+use super::{Answer, BACKLOG, By, Inbox, ReplyTo, Wire};
 use crate::capabilities::Capabilities;
 use crate::events::{NodeEvents, Op};
 use crate::protocol::command::{Request, Script};
@@ -21,9 +21,6 @@ use crate::time::clock::{Clock, Moment};
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
-
-/// Bytes of calls without an answer, above which releases are kept back, to be sent together.
-const BACKED_UP: usize = 1 << 20;
 
 /// One a master: its connection, or why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
@@ -129,7 +126,7 @@ impl Link {
 
     /// Whether so much waits for answers that releases had better go together.
     pub(crate) fn is_backed_up(&self) -> bool {
-        self.wire.waiting() > BACKED_UP
+        self.wire.waiting() > BACKLOG
     }
 
     /// Whether any call has no answer yet.

@@ -47,6 +47,10 @@ use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;
 
+/// Bytes that may wait for one master: of calls without an answer, above which releases are kept back, to be sent together;
+/// and of releases that are kept back, above which the master is asked for no new hold.
+pub(crate) const BACKLOG: usize = 1 << 20;
+
 /// How to reach one master.
 pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// The master's address, without credentials.

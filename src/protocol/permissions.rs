@@ -116,11 +116,11 @@ mod tests {
         assert_eq!([NEEDED[0], WANTED[0]], ["del $"; 2]);
     }
 
-    /// The commands inside the scripts that README tells an operator to allow.
+    /// The commands inside the scripts that docs/servers.md tells an operator to allow.
     #[test]
-    fn the_readme_names_them_all() {
-        let readme = include_str!("../../README.md");
-        let acl = readme.split("ACL SETUSER").nth(1).expect("an ACL");
+    fn the_page_of_servers_names_them_all() {
+        let page = include_str!("../../docs/servers.md");
+        let acl = page.split("ACL SETUSER").nth(1).expect("an ACL");
         let inside = acl
             .lines()
             .find(|line| line.contains("+hset"))
@@ -138,10 +138,10 @@ mod tests {
 
     /// The keys and channels that are not under a name.
     #[test]
-    fn the_readme_names_their_patterns() {
-        let readme = include_str!("../../README.md");
-        let acl = readme.split("ACL SETUSER").nth(1).expect("an ACL");
-        let acl = acl.split("From the environment").next().expect("before");
+    fn the_page_of_servers_names_their_patterns() {
+        let page = include_str!("../../docs/servers.md");
+        let acl = page.split("ACL SETUSER").nth(1).expect("an ACL");
+        let acl = acl.split("\n## The environment").next().expect("before");
         for pattern in [
             "~multilock_*",
             "&multilock:*",

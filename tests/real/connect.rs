@@ -420,10 +420,10 @@ async fn a_user_who_may_not_run_one_command_inside_a_script() {
     }
 }
 
-/// The lines of README's ACL, each word of it.
-fn readme_acl() -> Vec<&'static str> {
-    let readme = include_str!("../../README.md");
-    let (_, acl) = readme.split_once("ACL SETUSER").expect("an ACL");
+/// The lines of the ACL of docs/servers.md, each word of it.
+fn acl() -> Vec<&'static str> {
+    let page = include_str!("../../docs/servers.md");
+    let (_, acl) = page.split_once("ACL SETUSER").expect("an ACL");
     let (acl, _) = acl.split_once("```").expect("the end of a block");
     ["ACL", "SETUSER"]
         .into_iter()
@@ -431,12 +431,12 @@ fn readme_acl() -> Vec<&'static str> {
         .collect()
 }
 
-/// README's ACL, to the letter: with it everything can be done, and every word of it is needed.
+/// The ACL of docs/servers.md, to the letter: with it everything can be done, and every word of it is needed.
 #[tokio::test]
-async fn the_acl_of_the_readme() {
+async fn the_acl_of_the_docs() {
     let names = ["~a", "~b"];
     for (strict, database) in [(false, ""), (false, "/3"), (true, "")] {
-        let words: Vec<&str> = readme_acl()
+        let words: Vec<&str> = acl()
             .into_iter()
             .filter(|word| !database.is_empty() || *word != "+select")
             .collect();
