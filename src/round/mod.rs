@@ -32,8 +32,7 @@ use crate::votes::Vote;
 pub(crate) type Answer = (usize, Result<Value, Fault>);
 
 /// Why there is no answer where nobody could have heard one.
-const STANDS_STILL: &str =
-    "the tokio runtime that drives the connections, on which connect() was called, does not run";
+const STANDS_STILL: &str = "the runtime that drives the connections, in which they were made, does not run";
 
 /// A round under way. Dropping it takes back nothing that was sent.
 pub(crate) struct Round {

@@ -85,7 +85,7 @@ fn a_runtime_that_is_not_driven_makes_no_other_hang() {
     let (cluster, masters, guard) = connected(&first, HASTY);
     soon(move || {
         runtime().block_on(async {
-            let silence = "runtime that drives the connections, on which connect() was called, does not run";
+            let silence = "runtime that drives the connections, in which they were made, does not run";
             let lock = masters.red_lock("a");
             unreachable(lock.try_lock().await, silence);
             let waiting = lock.clone().wait(HASTY * 3).lock().await;

@@ -179,7 +179,11 @@ async fn nobody_else_is_ended() {
     for server in &net.servers {
         proxies.push(Proxy::start(server.port()).await);
     }
-    let other = connect(proxies.iter().map(Proxy::url)).await;
+    let other = patient(proxies.iter().map(Proxy::url))
+        .for_tests(LONG)
+        .connect()
+        .await;
+    let other = other.expect("masters that can be used");
     for place in 0..3 {
         net.abandon(place).await;
     }

@@ -176,6 +176,7 @@ async fn no_refusal_by_masters_tells_of_the_library() {
     cluster
         .iter()
         .for_each(|master| master.restart(multilock::sim::Keep::Data));
+    sleep(SECOND / 2).await;
     let early = masters.red_lock("b").try_lock().await.expect_err("in quarantine");
     assert!(
         translated(&early).contains("for tests that time is shorter with --for-tests (see"),
