@@ -2,19 +2,23 @@
 //! judged by the same properties as the schedules at random.
 
 mod beside_redisson;
+mod busy;
 mod cleanup;
 mod clocks;
 mod connections;
+mod early_waiters;
 mod fences;
 mod forgetting;
 mod handing_on;
 mod introduction;
 mod jobs;
+mod lease_ends;
 mod leaving;
 mod queue;
 mod read_write;
 mod read_write_calls;
 mod reentry;
+mod sets;
 mod several;
 mod tokens;
 mod validity;
