@@ -42,6 +42,13 @@ impl Record {
         })
     }
 
+    /// What stands there for a set, a run and a time.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn write(set: MasterSet, run: &str, since_us: u64) -> String {
+        let longest = set.for_tests.map(|longest| format!(" {}", longest.as_millis()));
+        format!("{} {run} {since_us}{}", set.masters, longest.unwrap_or_default())
+    }
+
     /// For how long the memory counts when the master's clock shows `clock_us`; `None` for the record of another run, or
     /// of none that can be told from others, or from a time that is still to come.
     pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {

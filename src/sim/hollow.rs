@@ -29,11 +29,7 @@ impl Hollow {
 
     /// Of a set that was there for long.
     fn record(&self) -> Option<Record> {
-        let mut record = format!("{} {}- 0", self.set.masters, self.run_id());
-        if let Some(longest) = self.set.for_tests {
-            record.push_str(&format!(" {}", longest.as_millis()));
-        }
-        Record::parse(&record)
+        Record::parse(&Record::write(self.set, &format!("{}-", self.run_id()), 0))
     }
 }
 

@@ -73,7 +73,9 @@ async fn readers(server: &Server, name: &str, readers: &str) -> BTreeMap<String,
     let all: BTreeMap<String, i64> = pairs
         .map(|pair| (pair[0].clone(), pair[1].parse().expect("ms")))
         .collect();
-    all.keys().for_each(|owner| assert_is_ours(owner));
+    for owner in all.keys() {
+        assert_is_ours(owner);
+    }
     let (field, until) = under(server, name).await;
     assert_eq!(field, "multilock");
     assert_eq!(until.parse().ok(), all.values().max().copied(), "{all:?}");

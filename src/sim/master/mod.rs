@@ -278,10 +278,7 @@ impl Master {
         }
         let (clock_ms, run) = (self.clock_ms(state), identity.run().unwrap_or_default());
         let since_us = clock_ms.saturating_sub(LONG_AGO_MS) * 1000;
-        let mut record = format!("{} {run} {since_us}", self.set.masters);
-        if let Some(longest) = self.set.for_tests {
-            record.push_str(&format!(" {}", longest.as_millis()));
-        }
+        let record = Record::write(self.set, &run, since_us);
         let _ = state.store.call(clock_ms, &words(&["SET", SET, &record, "NX"]));
     }
 
