@@ -207,8 +207,7 @@ impl Config {
 }
 
 /// Why no longer lease is needed.
-const ENOUGH: &str =
-    "; a hold is renewed for as long as it lives, max_hold bounds it, and once remembers what was done";
+const ENOUGH: &str = "; a hold is renewed for as long as it lives, and max_hold bounds it";
 
 /// The longest that a hold with this lease is renewed; `None` for one without an end.
 pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<Duration>, InvalidInput> {

@@ -6,12 +6,9 @@ use std::fmt;
 const FAQ: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
 /// Phrases of the library and those of the command.
-const PHRASES: [(&str, &str); 7] = [
+const PHRASES: [(&str, &str); 8] = [
     ("allow it in the builder", "give --allow-eviction"),
-    (
-        "max_hold bounds it, and once remembers what was done",
-        "--max-hold bounds it",
-    ),
+    ("max_hold bounds it", "--max-hold bounds it"),
     (
         "after the application has called CryptoProvider::install_default()",
         "with one",
@@ -23,6 +20,10 @@ const PHRASES: [(&str, &str); 7] = [
         "the connections were closed",
     ),
     ("the runtime has ended before it was done", "it was interrupted"),
+    (
+        "the runtime that drives the connections, in which they were made, does not run",
+        "this process was kept from hearing it",
+    ),
 ];
 
 /// A message as a user of the command can act upon it.

@@ -105,8 +105,8 @@ fn leases_are_bounded_by_the_longest_one() {
         .expect_err("above the maximum");
     assert_eq!(
         error.to_string(),
-        "lease: 31s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, max_hold bounds it, \
-         and once remembers what was done"
+        "lease: 31s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, and \
+         max_hold bounds it"
     );
     let long = Config {
         lease: Some(Duration::from_secs(31)),

@@ -209,7 +209,7 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
         ),
         (
             over(lock().lease(SECOND * 40)).await,
-            "--lease: 40s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, --max-hold bounds it",
+            "--lease: 40s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, and --max-hold bounds it",
         ),
         (
             over(lock().min_validity(SECOND * 40)).await,
