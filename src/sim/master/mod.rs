@@ -89,7 +89,8 @@ pub trait Observer: Send + Sync {
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
-/// ///
+/// use std::time::Duration;
+///
 /// let master = cluster.master(2);
 /// master.freeze();
 /// masters.red_lock("a").try_lock().await?.unlock().await?;
