@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
 const LAYERS: [&[&str]; 20] = [
-    &["time", "votes", "token", "holder", "capabilities", "master_set"],
+    &["time", "votes", "token", "holder", "capabilities"],
     &["error"],
     &[
         "config",
@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 20] = [
         "client_label",
         "policy",
     ],
-    &["status", "examination"],
+    &["status", "examination", "stored_charter"],
     &["events"],
     &["protocol"],
     &["node"],
@@ -26,7 +26,7 @@ const LAYERS: [&[&str]; 20] = [
     &["owner", "inspect", "force", "masters", "closing", "connecting"],
     &["mode", "owned_entry"],
     &["guard", "node_options", "builder", "env"],
-    &["examine"],
+    &["charter", "examine"],
     &["set_guard"],
     &["acquire", "sim"],
     &["options"],

@@ -6,9 +6,13 @@ use std::fmt;
 const FAQ: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
 /// Phrases of the library and those of the command.
-const PHRASES: [(&str, &str); 8] = [
+const PHRASES: [(&str, &str); 9] = [
     ("allow it in the builder", "give --allow-eviction"),
-    ("max_hold bounds it", "--max-hold bounds it"),
+    ("set Quarantine::Off", "give --quarantine off"),
+    (
+        "agree upon it anew with MastersBuilder::max_lease",
+        "agree upon it again with multilock charter --max-lease",
+    ),
     (
         "after the application has called CryptoProvider::install_default()",
         "with one",
@@ -72,7 +76,8 @@ pub(crate) fn option(name: &str) -> &str {
         "node_timeout" => "--node-timeout",
         "connect_timeout" => "--connect-timeout",
         "lease" => "--lease",
-        "for_tests" => "--for-tests",
+        "max_lease" => "--max-lease",
+        "lease_without_charter" => "--lease-without-charter",
         "drift_factor" => "--drift-factor",
         "quarantine" => "--quarantine",
         "allow_eviction" => "--allow-eviction",

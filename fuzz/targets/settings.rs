@@ -6,9 +6,10 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "MULTILOCK_LEASE",
-    "MULTILOCK_FOR_TESTS",
+    "MULTILOCK_MAX_LEASE",
+    "MULTILOCK_LEASE_WITHOUT_CHARTER",
     "MULTILOCK_NODE_TIMEOUT",
     "MULTILOCK_CONNECT_TIMEOUT",
     "MULTILOCK_DRIFT_FACTOR",

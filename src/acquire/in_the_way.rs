@@ -53,7 +53,10 @@ fn unanswered(pool: &Pool) -> Vec<Vote> {
         Err(fault) => fault.vote(),
         Ok(link) => match link.quarantine(now) {
             Duration::ZERO => Vote::Pending,
-            remaining => Vote::Quarantined { remaining },
+            remaining => Vote::Quarantined {
+                remaining,
+                newly_marked: link.is_newly_marked(now),
+            },
         },
     };
     pool.slots.iter().map(vote).collect()

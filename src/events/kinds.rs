@@ -41,7 +41,7 @@ words! {
         Leave = "leave",
         Inspect = "inspect",
         Force = "force",
-        Introduce = "introduce",
+        Charter = "charter",
     }
 }
 
@@ -82,6 +82,7 @@ words! {
         TooLate = "too_late",
         Unfenced = "unfenced",
         Misconfigured = "misconfigured",
+        Unchartered = "unchartered",
         Upgrade = "upgrade",
         Closed = "closed",
         Invalid = "invalid",
@@ -159,7 +160,7 @@ impl Op {
     pub(super) fn of(script: &str) -> Self {
         let op = Self::ALL.iter().find(|op| op.word() == script);
         debug_assert!(op.is_some(), "{script} is no operation");
-        op.copied().unwrap_or(Self::Introduce)
+        op.copied().unwrap_or(Self::Charter)
     }
 }
 
@@ -189,6 +190,7 @@ impl AcquireOutcome {
             LockError::Contended { .. } => Self::Contended,
             LockError::Unreachable { .. } => Self::Unreachable,
             LockError::Misconfigured { .. } => Self::Misconfigured,
+            LockError::Unchartered(_) => Self::Unchartered,
             LockError::Unfenced { .. } => Self::Unfenced,
             LockError::TooLate { .. } => Self::TooLate,
             LockError::TimedOut { .. } => Self::TimedOut,

@@ -2,8 +2,18 @@
 
 use uuid::Uuid;
 
-/// Key of a master's record (`protocol/record.rs`).
-pub(crate) const SET: &str = "multilock_set";
+use crate::names::TIMEOUT;
+
+/// The key under which the clients of a set of masters agree upon long leases.
+pub(crate) const CHARTER: &str = "multilock_charter";
+
+/// The key under which a master keeps how many masters its set has.
+pub(crate) const MASTERS: &str = "multilock_masters";
+
+/// The key that marks a master's memory as one and the same.
+pub(crate) const MARKER: &str = "multilock_marker";
+/// To which every connection listens that is there for messages alone; nothing is said there.
+pub(crate) const CONNECTED: &str = "multilock:connected";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";
@@ -11,8 +21,7 @@ const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
 const FENCE: &str = "multilock_fence";
 const REVOCATION: &str = "multilock_revoked";
 const QUEUE: &str = "multilock_queue";
-const READERS_QUEUE: &str = "multilock_readers_queue";
-const DEADLINES: &str = "multilock_deadlines";
+const BEATS: &str = "multilock_beats";
 const READERS: &str = "multilock_readers";
 
 /// How the key begins under which a client says what it calls itself (`lua/labels.lua`).
@@ -86,24 +95,25 @@ pub(crate) fn fence(name: &str) -> Key<'_> {
     Key::own(FENCE, name)
 }
 
-/// Who waits to have the name alone, by tickets.
+/// Who waits for the name, by tickets.
 pub(crate) fn queue(name: &str) -> Key<'_> {
     Key::own(QUEUE, name)
 }
 
-/// Who waits to read the name, by tickets.
-pub(crate) fn readers_queue(name: &str) -> Key<'_> {
-    Key::own(READERS_QUEUE, name)
-}
-
 /// Who waits for the name, by the time until which each ticket counts.
-pub(crate) fn deadlines(name: &str) -> Key<'_> {
-    Key::own(DEADLINES, name)
+pub(crate) fn beats(name: &str) -> Key<'_> {
+    Key::own(BEATS, name)
 }
 
 /// Who reads the name, by when the lease of each ends.
 pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
+}
+
+/// What lives for as long as one reader of the name, as Redisson names it.
+pub(crate) fn timeout(name: &str, field: &str) -> String {
+    let (open, close) = if name.contains('{') { ("", "") } else { ("{", "}") };
+    format!("{open}{name}{close}:{field}{TIMEOUT}1")
 }
 
 /// The channel on which the waiters of a client are called.
@@ -128,6 +138,8 @@ mod tests {
         assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
         assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
         assert_eq!(read_write_channel("order").text(), "redisson_rwlock:{order}");
+        assert_eq!(timeout("order", "me:1"), "{order}:me:1:rwlock_timeout:1");
+        assert_eq!(timeout("{order}:1", "me:1"), "{order}:1:me:1:rwlock_timeout:1");
     }
 
     #[test]
@@ -145,7 +157,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers] {
+            for key in [fence, revocation_mark, queue, beats, readers] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
@@ -161,16 +173,6 @@ mod tests {
         );
     }
 
-    /// They are made of the queue's key there.
-    #[test]
-    fn readers_stand_where_the_scripts_look_for_them() {
-        let script = include_str!("../../lua/queue.lua");
-        let made = format!(
-            "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
-        );
-        assert!(script.contains(&made));
-    }
-
     #[test]
     fn labels_stand_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/labels.lua");
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
         let client = client(Uuid::nil());
-        for key in [SET, &client] {
+        for key in [CHARTER, MASTERS, MARKER, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [
@@ -190,12 +192,13 @@ mod tests {
             fence,
             revocation_mark,
             queue,
-            readers_queue,
-            deadlines,
+            beats,
             readers,
         ] {
             let key = key("a").text();
             assert!(Names::from(&key).check().is_err(), "{key}");
         }
+        let key = timeout("a", "me:1");
+        assert!(Names::from(&key).check().is_err(), "{key}");
     }
 }

@@ -4,6 +4,8 @@
 
 mod beside;
 mod capabilities;
+mod charter;
+mod charter_reset;
 mod client_labels;
 mod connect;
 mod contention;

@@ -107,7 +107,8 @@ pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBui
         .node_timeout(client.node_timeout)
         .drift_factor(client.drift_factor)
         .lease(client.lease)
-        .for_tests(plan.max_lease)
+        .max_lease(client.max_lease)
+        .lease_without_charter(plan.free_lease)
         .strict(plan.strict);
     if plan.class == Class::Reckless {
         builder.quarantine(Quarantine::Off)

@@ -45,10 +45,8 @@ enum Blow {
     /// By less than anybody may notice.
     ClockSlips(u64),
     ClockBack(u64),
-    /// Another server, which has run for long and is in no set, takes a master's place.
-    Replace,
-    /// An operator deletes a master's record, and its connections break.
-    DeleteRecord,
+    /// An operator takes back what all clients agreed upon.
+    ResetCharter,
 }
 
 enum Fault {
@@ -206,17 +204,14 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
         };
     }
     if class == Class::Forgetful && rng.random_bool(0.3) {
-        return if rng.random_bool(0.3) {
-            Sudden(Blow::Replace)
-        } else {
-            Lasting(Trouble::Crash(Keep::Nothing))
-        };
+        return Lasting(Trouble::Crash(Keep::Nothing));
     }
     if class == Class::Forced && rng.random_bool(0.1) {
         return Sudden(Blow::DeleteLock(pick(rng, &plan.names)));
     }
     if class == Class::Reckless && rng.random_bool(0.5) {
-        return match rng.random_range(0..8) {
+        return match rng.random_range(0..9) {
+            8 => Sudden(Blow::ResetCharter),
             6 => Sudden(Blow::ClockForward(rng.random_range(1..6000))),
             7 => Sudden(Blow::ClockBack(rng.random_range(1..6000))),
             0 => Sudden(Blow::FlushAll),
@@ -226,8 +221,7 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
             _ => Lasting(Trouble::Crash(Keep::Nothing)),
         };
     }
-    match rng.random_range(0..17) {
-        16 => Sudden(Blow::DeleteRecord),
+    match rng.random_range(0..16) {
         12 => Sudden(Blow::LoseReplies(1)),
         13..=15 => {
             let ways = [Direction::ToMaster, Direction::ToClient, Direction::Both];
@@ -289,7 +283,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
     let master = world.cluster.master(place);
     let at = [place];
     let (locks, fences): (&[usize], &[usize]) = match blow {
-        Blow::FlushAll | Blow::Replace => (&at, &at),
+        Blow::FlushAll => (&at, &at),
         Blow::EvictLock => (&at, &[]),
         Blow::EvictFence => (&[], &at),
         _ => (&[], &[]),
@@ -339,13 +333,10 @@ async fn deal(world: &World, place: usize, blow: Blow) {
                 master.evict(name);
             }
         }
-        Blow::Replace => {
-            world.spare.master(0).flush_all();
-            master.change_places(world.spare.master(0));
-        }
-        Blow::DeleteRecord => {
-            evict("multilock_set".to_owned());
-            master.reset_connections();
+        Blow::ResetCharter => {
+            for master in world.cluster.iter() {
+                master.evict("multilock_charter");
+            }
         }
         Blow::HostStops(time) => advance(ms(time)).await,
     }

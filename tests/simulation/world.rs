@@ -21,7 +21,7 @@ use crate::plan::{Plan, ms_of};
 use crate::stored;
 
 /// Keys of the crate that are no locks and have no end.
-const KEPT: [&str; 1] = ["multilock_set"];
+const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
 
 /// A guard and the hold it is in.
 #[derive(Debug)]
@@ -34,8 +34,6 @@ pub(crate) struct Mine {
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) cluster: Cluster,
-    /// One server more, for the place of a master.
-    pub(crate) spare: Cluster,
     /// What lies between each client and the masters.
     pub(crate) networks: Vec<Network>,
     pub(crate) history: History,
@@ -73,7 +71,6 @@ impl World {
         Arc::new(Self {
             history,
             cluster,
-            spare: Cluster::new(1),
             networks,
             out: Mutex::default(),
             resource: Mutex::default(),

@@ -6,9 +6,10 @@ use super::finding::{Finding, Severity};
 use super::refusal;
 use crate::say::Rough;
 
-pub(super) fn findings(master: &Examination) -> Vec<Finding> {
+/// Of one of so many.
+pub(super) fn findings(master: &Examination, listed: usize) -> Vec<Finding> {
     let findings = match &master.server {
-        Ok(facts) => of(&master.node, facts),
+        Ok(facts) => of(facts, listed),
         Err(error) => vec![refusal::finding(error)],
     };
     findings
@@ -17,21 +18,16 @@ pub(super) fn findings(master: &Examination) -> Vec<Finding> {
         .collect()
 }
 
-fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
+fn of(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
     let denied = facts.denied.iter().map(denied);
     // What is denied inside of scripts is a refusal, too.
     let is_told_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
-    // Another master is in another set, and that is told of it.
-    let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
-    let refusal = facts
-        .refusal
-        .iter()
-        .filter(|_| !is_told_by_name && !is_of_another);
+    let refusal = facts.refusal.iter().filter(|_| !is_told_by_name);
     let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
-    findings.extend(accepted(facts));
+    findings.extend(accepted(facts, listed));
     if facts.clients.is_none() {
         findings.push(Finding::note(
             "clients_not_told",
@@ -50,7 +46,7 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
             "it may have forgotten who holds, and has no vote for {} more",
             Rough(facts.quarantine)
         );
-        let remedy = "wait; where it comes again, look why the server is restarted or wiped, and whether it says which run of its process this is";
+        let remedy = "wait; where it comes again, look why the server is restarted, and whether it says for how long it has run";
         findings.push(Finding::warning("quarantine", seen, remedy).faq("quarantine"));
     }
     let finding = match (facts.append_only, facts.append_fsync.as_deref()) {
@@ -100,10 +96,10 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             ),
         ),
         (
-            can.run_known,
+            can.uptime_known,
             Finding::warning(
-                "run",
-                "it does not say which run of its process this is: each client waits a quarantine for its vote",
+                "uptime",
+                "it does not say for how long its process has run: each client that meets it waits a quarantine for its vote",
                 "where it keeps every acknowledged write: MULTILOCK_QUARANTINE=off in every client",
             )
             .faq("quarantine"),
@@ -122,8 +118,8 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
     missing.map(|(_, finding)| finding).collect()
 }
 
-/// What a client puts up with, because an option says so.
-fn accepted(facts: &ServerFacts) -> Vec<Finding> {
+/// What a client puts up with, because an option says so or because the others outvote it.
+fn accepted(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
     if matches!(facts.refusal, Some(NodeError::Unfit(_))) {
         return Vec::new();
     }
@@ -141,6 +137,11 @@ fn accepted(facts: &ServerFacts) -> Vec<Finding> {
         let seen = "it does not say whether it is a master, which is allowed here";
         let remedy = "make sure that it is one, and that what takes its place has all that it acknowledged";
         findings.push(Finding::warning("unknown_role", seen, remedy).faq("unknown role"));
+    }
+    if let Some(masters) = facts.masters.filter(|masters| *masters != listed) {
+        let seen = format!("it stores that its set has {masters} masters, and {listed} are listed here");
+        let remedy = "make sure that no client lists it with other masters; clients of this list store their number there";
+        findings.push(Finding::warning("other_set", seen, remedy).faq("other set"));
     }
     findings
 }

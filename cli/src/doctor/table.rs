@@ -12,7 +12,7 @@ const HEADER: [&str; 11] = [
     "version",
     "role",
     "run",
-    "remembers",
+    "uptime",
     "vote",
     "clock",
     "round trip",
@@ -69,9 +69,7 @@ fn row(master: &Examination) -> Vec<String> {
         facts.version.to_string(),
         or_none(facts.role.clone()),
         or_none(facts.run_id.as_ref().map(|id| id.chars().take(8).collect())),
-        facts
-            .remembers
-            .map_or_else(|| "-".to_owned(), |remembers| Rough(remembers).to_string()),
+        or_none(facts.uptime.map(|uptime| Rough(uptime).to_string())),
         vote,
         offset(facts.clock_offset_us),
         format!("{:.1}ms", facts.round_trip.as_secs_f64() * 1e3),
@@ -109,14 +107,14 @@ fn lacks(facts: &ServerFacts) -> String {
     let Capabilities {
         resp3,
         kill_fence,
-        run_known,
+        uptime_known,
         identity_known,
         ..
     } = facts.capabilities;
     let abilities = [
         (resp3, "RESP3"),
         (kill_fence, "CLIENT KILL"),
-        (run_known, "run"),
+        (uptime_known, "uptime"),
         (identity_known, "identity"),
     ];
     let missing = abilities

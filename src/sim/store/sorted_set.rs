@@ -1,7 +1,5 @@
 //! Sorted sets.
 
-use redis::Value;
-
 use super::reply::{
     Bytes, LIMIT_OF_RANKS, NOT_AN_INTEGER, Reply, SYNTAX, bound, bulk, bulks, decimal, int, integer, score,
     wrong_arity,
@@ -11,10 +9,7 @@ use super::{SortedSet, Store};
 impl Store {
     pub(super) fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
         match (name, args) {
-            ("zadd", [key, word, pairs @ ..]) if word.eq_ignore_ascii_case(b"nx") => {
-                self.add_scored(now, key, pairs, true)
-            }
-            ("zadd", [key, pairs @ ..]) => self.add_scored(now, key, pairs, false),
+            ("zadd", [key, pairs @ ..]) => self.add_scored(now, key, pairs),
             ("zrem", [key, members @ ..]) => {
                 self.remove_scored(now, key, |_, member| members.contains(member))
             }
@@ -49,10 +44,6 @@ impl Store {
                         let found = set.iter().find(|(_, other)| other == member);
                         Ok(bulk(found.map(|(score, _)| decimal(*score).into()).as_ref()))
                     }
-                    ("zrank", [member]) => {
-                        let place = set.iter().position(|(_, other)| other == member);
-                        place.map_or(Ok(Value::Nil), int)
-                    }
                     ("zcard", []) => int(set.len()),
                     _ => Err(wrong_arity(name)),
                 }
@@ -61,9 +52,9 @@ impl Store {
         }
     }
 
-    /// Of its options only `NX` is known here, by which members that are there stay as they are.
-    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes], only_new: bool) -> Reply {
-        if !pairs.len().is_multiple_of(2) || pairs.is_empty() {
+    /// Its options are not known here.
+    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes]) -> Reply {
+        if !pairs.len().is_multiple_of(2) {
             return Err(SYNTAX.into());
         }
         let pairs = pairs.chunks_exact(2).map(|pair| Ok((score(&pair[0])?, &pair[1])));
@@ -71,9 +62,6 @@ impl Store {
         let set = self.find_or_create::<SortedSet>(now, key)?;
         let before = set.len();
         for (score, member) in pairs {
-            if only_new && set.iter().any(|(_, other)| other == member) {
-                continue;
-            }
             set.retain(|(_, other)| other != member);
             let place = set.partition_point(|(other, name)| (*other, name) < (score, member));
             // Small sets keep integers as such, and 0 has no sign there.

@@ -25,7 +25,7 @@ fn asked(cluster: &Cluster) -> u64 {
         .map(|executed| {
             executed
                 .iter()
-                .filter(|(name, _)| **name != "introduce")
+                .filter(|(name, _)| **name != "charter")
                 .map(|(_, count)| count)
                 .sum::<u64>()
         })

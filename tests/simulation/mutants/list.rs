@@ -130,6 +130,5 @@ fn directed() -> Vec<(String, String)> {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         (name, fs::read_to_string(path).expect("text"))
     };
-    let files = files.flatten().map(|file| file.path());
-    files.filter(|path| path.is_file()).map(read).collect()
+    files.flatten().map(|file| read(file.path())).collect()
 }
