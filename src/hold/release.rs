@@ -52,8 +52,7 @@ impl Release {
         asked: impl Fn(usize) -> bool,
     ) -> Self {
         pool.topics.courtesy.released(&claim.names, &pool.chance);
-        let here = next.as_ref().map(|next| (next.place(), next.asks()));
-        let round = Self::send(pool, &claim, here, asked);
+        let round = Self::send(pool, &claim, next.as_ref(), asked);
         if let Some(next) = next {
             next.sent(pool, &claim.names, round.sent_to());
         }
@@ -67,14 +66,10 @@ impl Release {
         waiting: Option<InLine>,
         asked: impl Fn(usize) -> bool,
     ) {
-        let round = Self::send(pool, &claim, waiting.as_ref().map(|place| (place, false)), asked);
-        drop(Self::of(
-            pool,
-            round,
-            claim,
-            false,
-            waiting.map(|place| place.calls),
-        ));
+        let here = waiting.map(Next::resting);
+        let round = Self::send(pool, &claim, here.as_ref(), asked);
+        let calls = here.map(|here| Arc::clone(&here.place().calls));
+        drop(Self::of(pool, round, claim, false, calls));
     }
 
     /// Has the names kept for so much longer by the clock here, in place of a release.
@@ -89,18 +84,13 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    /// Sends it, with a waiter that is to stand in the queues, and may ask at once.
-    fn send(
-        pool: &Arc<Pool>,
-        claim: &Claim,
-        here: Option<(&InLine, bool)>,
-        asked: impl Fn(usize) -> bool,
-    ) -> Round {
-        let request = calls::release(claim, here.map(|(place, asks)| (place.waiter, asks)));
+    /// Sends it, with a waiter that is to stand in the queues.
+    fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
+        let request = calls::release(claim, here.map(|next| (next.place().waiter, next.asks())));
         let round = Round::release(pool, &request, claim.clone(), asked);
         match here {
             None => round,
-            Some((place, _)) => place.followed(round, pool, &claim.names),
+            Some(next) => next.place().followed(round, pool, &claim.names),
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) enum Class {
     /// A fence holds no token: nobody gets one until somebody deletes its key.
     SpoiltFence,
     /// Others take the name with tokens, and the call takes none.
-    Unfenced,
+    OthersFence,
     /// None of the errors that the protocol knows: it may have been executed in part.
     Unforeseen,
 }
@@ -80,7 +80,7 @@ const CODES: [(&str, Class); 18] = [
     // Raised by our scripts, for a fence that holds no token.
     ("FENCE", Class::SpoiltFence),
     // And for a name that others fence, to one that takes no token.
-    ("FENCED", Class::Unfenced),
+    ("FENCED", Class::OthersFence),
 ];
 
 /// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
@@ -142,7 +142,7 @@ impl Fault {
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self.class(),
-            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence | Class::Unfenced)
+            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence | Class::OthersFence)
         )
     }
 

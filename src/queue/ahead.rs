@@ -53,6 +53,15 @@ impl<A: Clone> Ahead<A> {
         }
     }
 
+    /// The one that asked for the first time is in front no longer.
+    pub(super) fn end_asking(&self) {
+        let mut in_front = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asking = in_front.take_if(|in_front| matches!(in_front, InFront::Asks(_)));
+        drop(in_front);
+        // What falls may be large.
+        drop(asking);
+    }
+
     pub(super) fn get(&self) -> Option<InFront<A>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

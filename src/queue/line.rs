@@ -437,6 +437,7 @@ impl<T> Drop for Turn<T> {
     fn drop(&mut self) {
         let LineRef { lines: all, line } = &self.0;
         let mut lines = all.lines();
+        line.ahead.end_asking();
         let mut behind = line.behind();
         let (refused, ended) = match behind.pop_first() {
             Some((_, next)) => (next.give(Given::Turn(Turn(self.0.clone()))), None),

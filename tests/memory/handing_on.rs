@@ -258,24 +258,6 @@ async fn who_asks_first_and_is_not_polled_keeps_its_process_for_a_second() {
     assert_eq!(queues(&cluster), 0);
 }
 
-/// The same where its round is refused.
-#[tokio::test(start_paused = true)]
-async fn who_asks_first_is_refused_and_is_not_polled_keeps_its_process_for_a_second() {
-    let (cluster, masters) = three().await;
-    let other = connect(&cluster).await;
-    let holder = other.red_lock("a").lock().await.expect("free");
-    let first = polled_once(masters.red_lock("a")).await;
-    let second = visitor(masters.red_lock("a")).await;
-    sleep(ms(1500)).await;
-    let begun = Instant::now();
-    holder.unlock().await.expect("held");
-    second.await.expect("granted");
-    assert!(begun.elapsed() < ms(1200), "{:?}", begun.elapsed());
-    drop(first);
-    settle().await;
-    assert_eq!(queues(&cluster), 0);
-}
-
 #[tokio::test(start_paused = true)]
 async fn one_that_is_called_and_not_polled_keeps_others_for_a_second() {
     let (cluster, masters) = three().await;
@@ -294,40 +276,4 @@ async fn one_that_is_called_and_not_polled_keeps_others_for_a_second() {
     drop(next.await.expect("granted"));
     settle().await;
     assert_eq!(queues(&cluster), 0);
-}
-
-/// Nobody has told a clock when the first ones begin to wait, so they have no tickets.
-#[tokio::test(start_paused = true)]
-async fn one_that_waits_before_clocks_are_known_keeps_its_place() {
-    let cluster = Cluster::new(3);
-    slow_down(&cluster, 1);
-    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
-    for master in cluster.iter() {
-        master.crash();
-    }
-    settle().await;
-    let _front = visitor(masters.red_lock("a")).await;
-    let early = visitor(masters.red_lock("a")).await;
-    sleep(ms(10)).await;
-    for master in cluster.iter() {
-        master.restart(multilock::sim::Keep::Data);
-    }
-    let busy: Vec<_> = [&masters, &masters, &other, &other]
-        .map(|masters| {
-            let lock = masters.red_lock("a");
-            tokio::spawn(async move {
-                loop {
-                    let guard = lock.lock().await.expect("granted");
-                    sleep(ms(1)).await;
-                    drop(guard);
-                }
-            })
-        })
-        .into();
-    let begun = Instant::now();
-    let waited = tokio::time::timeout(Duration::from_secs(60), early).await;
-    assert!(waited.is_ok(), "others had it all the time");
-    // A master that was started again is reached after a pause.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    busy.iter().for_each(JoinHandle::abort);
 }

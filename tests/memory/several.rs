@@ -221,46 +221,6 @@ async fn a_set_gets_in_where_each_of_its_locks_is_busy() {
     crowd.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Takes a lock again and again, and holds it for so long.
-fn busy(masters: &Masters, name: &'static str, held: Duration) -> tokio::task::JoinHandle<()> {
-    let lock = masters.red_lock(name);
-    tokio::spawn(async move {
-        loop {
-            let guard = lock.lock().await.expect("granted");
-            sleep(held).await;
-            drop(guard);
-        }
-    })
-}
-
-/// Three processes take one lock for longer than a place is kept for the sake of another, and three a busy one.
-#[tokio::test(start_paused = true)]
-async fn a_set_gets_in_where_one_lock_is_busy_and_another_is_held_for_long() {
-    for (short, long) in [(50, 1500), (50, 3000), (300, 3000), (900, 3000)] {
-        let cluster = Cluster::new(3);
-        slow_down(&cluster, 1);
-        let mut tasks = Vec::new();
-        for _ in 0..3 {
-            let masters = connect(&cluster).await;
-            tasks.push(busy(&masters, "short", ms(short)));
-            tasks.push(busy(&masters, "long", ms(long)));
-        }
-        let masters = connect(&cluster).await;
-        sleep(ms(5000)).await;
-        let begun = Instant::now();
-        let both = masters.red_lock("short").and(masters.red_lock("long"));
-        let got = timeout(Duration::from_secs(600), both.lock()).await;
-        drop(got.expect("it starves").expect("granted"));
-        // Each of the three ahead has the long one once, twice over.
-        assert!(
-            begun.elapsed() < ms(2 * 4 * long),
-            "{short} {long}: {:?}",
-            begun.elapsed()
-        );
-        tasks.iter().for_each(tokio::task::JoinHandle::abort);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_one_is_the_loss_of_all() {
     let clusters = clusters();

@@ -474,9 +474,10 @@ async fn waits_whose_connections_are_killed_leave_no_place() {
         sleep(Duration::from_millis(number * 3)).await;
         if number % 2 == 0 {
             drop(guard);
-            let guard = granted(FALLBACK + SLACK, waiting).await;
+            // A call gets through between two ends of its connection by chance alone, so they end for a while only.
+            sleep(Duration::from_millis(100)).await;
             drop(killing);
-            drop(guard);
+            drop(granted(FALLBACK + SLACK, waiting).await);
         } else {
             waiting.abort();
             drop(waiting.await);

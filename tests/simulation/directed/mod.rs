@@ -1,19 +1,23 @@
 //! Schedules aimed at single rules: each goes by a counter-example that refuted a weaker protocol, and is
 //! judged by the same properties as the schedules at random.
 
+mod busy;
 mod charter;
 mod cleanup;
 mod clocks;
 mod connections;
+mod early_waiters;
 mod fences;
 mod forgetting;
 mod handing_on;
 mod jobs;
+mod lease_ends;
 mod leaving;
 mod queue;
 mod read_write;
 mod read_write_calls;
 mod reentry;
+mod sets;
 mod several;
 mod tokens;
 mod validity;

@@ -1,0 +1,84 @@
+//! Sets of locks that wait beside others: each gets in, and all stand in one order on all masters.
+
+use multilock::LockSet;
+use multilock::sim::Master;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::directed::busy::{busy, connect, near};
+use crate::plan::ms;
+use crate::scene::{in_time, violated};
+
+/// Three processes take one lock for longer than a place is kept for the sake of another, and three a busy one.
+#[tokio::test(start_paused = true)]
+async fn one_gets_in_where_one_lock_is_busy_and_another_is_held_for_long() {
+    for (short, long) in [(50, 1500), (50, 3000), (300, 3000), (900, 3000)] {
+        let cluster = near();
+        let mut tasks = Vec::new();
+        for seed in 1..4 {
+            let masters = connect(&cluster, seed).await;
+            tasks.push(busy(&masters, "short", ms(short)));
+            tasks.push(busy(&masters, "long", ms(long)));
+        }
+        let masters = connect(&cluster, 4).await;
+        sleep(ms(5000)).await;
+        let both = masters.red_lock("short").and(masters.red_lock("long"));
+        // Each of the three ahead has the long one once, twice over.
+        let bound = ms(2 * 4 * long);
+        match timeout(bound, both.lock()).await {
+            Ok(got) => drop(got.expect("granted")),
+            Err(_) => violated(
+                "progress",
+                &format!("beside {short} and {long} ms it waits for more than {bound:?}"),
+            ),
+        }
+        tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// The tickets in the queue of a master, the smallest first.
+fn tickets(master: &Master) -> Vec<String> {
+    let queue = master.command(&["ZRANGE", "multilock_queue:{a}", "0", "-1", "WITHSCORES"]);
+    let told = queue.expect("a list");
+    told.into_iter().skip(1).step_by(2).collect()
+}
+
+/// Two sets over the same two clusters begin to wait at the same moment. Equal tickets are ordered by the ids of clients,
+/// which are others in each cluster: either set could be first in one queue and wait for a second in the other one.
+#[tokio::test(start_paused = true)]
+async fn two_that_begin_at_once_stand_in_one_order() {
+    for seed in 0..8 {
+        let clusters = [near(), near()];
+        let mut sets = Vec::new();
+        for process in 0..3 {
+            let seeds = [0, 1].map(|place| 100 + 6 * seed + 2 * process + place);
+            let here = connect(&clusters[0], seeds[0]).await;
+            let there = connect(&clusters[1], seeds[1]).await;
+            sets.push(here.red_lock("a").and(there.red_lock("a")));
+        }
+        let held = sets[0].lock().await.expect("free");
+        let waiting: Vec<_> = sets.drain(1..).map(wait_for).collect();
+        sleep(ms(100)).await;
+        let [here, there] = clusters.each_ref().map(|cluster| tickets(cluster.master(0)));
+        assert_eq!(here.len(), 2, "both wait");
+        if here != there || here[0] == here[1] {
+            violated("order", &format!("tickets {here:?} and {there:?}"));
+        }
+        let begun = Instant::now();
+        held.unlock().await.expect("held");
+        for waiter in waiting {
+            waiter.await.expect("no panic");
+        }
+        // A call and a round for each, and the time that the first one is inside.
+        in_time(begun, ms(50));
+    }
+}
+
+/// Waits for a set in a task of its own, and holds it for a moment.
+fn wait_for(set: LockSet) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let guard = set.lock().await.expect("granted");
+        sleep(ms(5)).await;
+        guard.unlock().await.expect("held");
+    })
+}
