@@ -1,10 +1,10 @@
 -- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its queue; then the charter; for each name: its beats;
---       for each name: its fence; for a read/write lock, for each name: its readers, the owner's time-out; and when the
---       master's memory is marked: its marker
--- ARGV  owner field, hold count, lease in ms, 1 when the memory is marked or 0, longest lease in ms that the
---       client reckons with, waiter or nothing, ticket, and when fenced: token, the last token of its block, 1 when
+-- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its queue; for
+--       a read/write lock, for each name: its readers; and when the answer is to repeat the master's record
+--       (introduce.lua): that
+-- ARGV  owner field, hold count, lease in ms, 1 when the record is given or 0, waiter or nothing, ticket, and when fenced:
+--       token, the last token of its block, 1 when
 --       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
 --       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
 --       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
@@ -21,45 +21,44 @@
 --                                 another type; in capitals where somebody waits with a smaller ticket, too. The
 --                                 label is what the client of a holder calls itself, or nothing
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
---   {stamp, -2, longest}          others may have longer leases than the client reckons with, up to so many ms;
---                                 nothing was written
 -- or an error, and nothing was written. It begins with FENCE: a fence is spoilt, until somebody deletes its key. Or with
 -- FENCED: no token was sent, and others lock a name with tokens.
 -- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
--- clock in microseconds, with a marker: as digits, a space, and what it says.
+-- clock in microseconds, with a record: as digits, a space, and what it says.
 --
 -- A fence is what a token must be above: what is stored, or the floor where nothing is: the clock less five
 -- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
 -- past it. From then on the floor is above it by five minutes, by which the clock may be set back.
 --
--- A read/write lock is laid out as Redisson's: beside its owners a name has the mode, write or read, and each reader a
--- time-out key of its own. Beside that stand the readers of this crate, each by the ms of this master's clock at which
--- its lease ends. What is read lasts as long as the longest of them. Whoever reads shares the token that is stored; where
--- there is none, its own or the floor is stored, whichever is larger.
+-- A name that is written has the mode write beside its owner, and one that is read stands as readers.lua says. What is
+-- read lasts as long as the longest lease of its readers. Whoever reads shares the token that is stored; where there is
+-- none, its own or the floor is stored, whichever is larger.
 --
 -- Atomic, because the look and the write must not be parted, and a lock on several names must never
 -- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
 -- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
 
 local call = redis.call
-local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[9]
-local declared = ARGV[10] == '1'
+local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), ARGV[8]
+local declared = ARGV[9] == '1'
 -- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
 -- above the clock it may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
-local marked = ARGV[4] == '1'
-local mode = ARGV[token and 11 or 8]
-local names = (#KEYS - (marked and 2 or 1)) / (mode and 7 or 5)
+local recorded = ARGV[4] == '1'
+local mode = ARGV[token and 10 or 7]
+local names = (#KEYS - (recorded and 1 or 0)) / (mode and 6 or 5)
 local last = 3 * names
-local charter = last + 1
-local fences = charter + names
+-- Before the fence, the queue and the readers of the first name.
+local fences = last
+local queues_at = fences + names
+local readers_at = queues_at + names
 local shared = mode == 'r'
 
 -- By which the client notices a clock that was set forward, and a memory that was wiped.
 local time = call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp = clock
-if marked then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
+if recorded then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
 
 -- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
 -- counts all the same.
@@ -79,37 +78,44 @@ for i = fences + 1, token and fences + names or fences do
   if fence and fence > highest then highest = fence end
 end
 
--- The common case in one look: nobody holds any name or waits for it, nobody was forced out of one, and no
--- lease is so long that clients had to agree upon it. What the other cases need is defined there, so that the
--- common one does not pay for it. Without a token a fence is in the way, too.
-local found = call('exists', unpack(KEYS, 1, token and charter or fences + names))
+local now = math.floor(clock / 1000)
+-- The common cases in one look: nobody holds any name or waits for it, and nobody was forced out of one; or one name is
+-- read by others. What the other cases need is defined there, so that the common ones do not pay for it. Without a token a
+-- fence is in the way, too.
+local found, beside
+local looked_at = token and last or fences + names
+if shared and names == 1 then
+  found = call('exists', unpack(KEYS, 2, looked_at))
+  local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
+  beside = type(last) == 'string'
+  if beside then
+    local ends, its_readers = now + lease, KEYS[readers_at + 1]
+    -- pcall: a key of another type has no readers.
+    local added = redis.pcall('zadd', its_readers, 'nx', ends, owner) == 1
+    last = tonumber(last)
+    if not added then
+      readers().join(KEYS[1], its_readers, owner, ends, last, now)
+    elseif ends > last then
+      local reading = readers()
+      reading.tidy(its_readers, last, now)
+      reading.last_until(KEYS[1], its_readers, ends)
+    elseif ends < last then
+      -- It may be the first there, where the others are lost.
+      call('pexpireat', its_readers, last)
+    end
+  else
+    found = found + call('exists', KEYS[1])
+  end
+else
+  found = call('exists', unpack(KEYS, 1, looked_at))
+end
 -- How many wait, and the smallest ticket of theirs.
 local waiting, first
--- The TTL of each name, where it is known.
-local lefts
--- Who finds nothing but readers goes in beside them.
-local beside
-if shared and found == names then
-  lefts = {}
-  for n = 1, names do
-    -- pcall: a key of another type is not read.
-    if redis.pcall('hget', KEYS[3 * n - 2], 'mode') ~= 'read' then break end
-    lefts[n] = call('pttl', KEYS[3 * n - 2])
-  end
-  beside = #lefts == names
-end
-if found > 0 and not beside then
+if found > 0 then
   for i = fences + 1, token and fences or fences + names do
     if call('exists', KEYS[i]) == 1 then
       return redis.error_reply('FENCED ' .. KEYS[i] .. ' is there: others take this lock with fencing tokens')
     end
-  end
-  local agreed = call('get', KEYS[charter])
-  if agreed then
-    -- Who does not know how long others may hold cannot tell whose votes count.
-    local longest = tonumber(string.match(agreed, '^%d+')) or 0
-    if longest > tonumber(ARGV[5]) then return {stamp, -2, string.format('%.0f', longest)} end
-    found = found - 1
   end
 end
 
@@ -119,142 +125,118 @@ if found == 0 and not mode then
     call('hset', KEYS[i], owner, count)
     call('pexpire', KEYS[i], lease)
   end
-else
-  local now = math.floor(clock / 1000)
-  -- Before the readers of the first name.
-  local readers = fences + names
-  if found > 0 and not beside then
-    local queues = queues()
-    for i = 2, last, 3 do
-      if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
-    end
-
-    local waiter, only, ticket = '', 0, tonumber(ARGV[7])
-    if ARGV[6] ~= '' then
-      local number, name = string.match(ARGV[6], '^([^ ]*) ?(%d*)$')
-      waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
-    end
-
-    -- The names come free together when the last of them does.
-    local causes, refused_for = {}, nil
-    local one
-    lefts = {}
-    local function refuse(left)
-      if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
-    end
-    for n = 1, names do
-      local key = KEYS[3 * n - 2]
-      local left = call('pttl', key)
-      causes[n], lefts[n] = '-', left
-      if left ~= -2 then
-        -- What the owner has is open to it, but for writing what it has come to read.
-        local is_open = shared and queues.is_read(key)
-          or redis.pcall('hexists', key, owner) == 1 and (shared or not queues.is_read(key))
-        if not is_open then
-          local of_ours
-          causes[n], of_ours = queues.holder(key, mode and KEYS[readers + 2 * n - 1])
-          one = one or of_ours
-          refuse(left)
-        end
-      end
-    end
-    for n = 1, ticket > 0 and names or 0 do
-      -- Where nobody holds, it matters at once whether whoever is ahead is still there.
-      local ahead = shared and queues.first_exclusive or queues.head
-      local first, its, beat = ahead(KEYS[3 * n], KEYS[charter + n], now, causes[n] == '-' and waiter)
-      if first and first ~= waiter and (its < ticket or its == ticket and first < waiter) then
-        causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
-        refuse(beat - now)
-      end
-    end
-
-    if refused_for ~= nil then
-      for n = 1, names do
-        local name, queue, beats = KEYS[3 * n - 2], KEYS[3 * n], KEYS[charter + n]
-        local is_free = causes[n] == '-' or causes[n] == 'a'
-        if waiter ~= '' and (only == 0 or only == n) then
-          queues.stand(queue, beats, now, waiter, ARGV[7])
-          -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
-          if causes[n] == 'a' then queues.call_head(name, queue, beats, now, waiter, nil, queues.is_read(name)) end
-        else
-          local stood = waiter ~= '' and redis.pcall('zrem', queue, waiter) == 1
-          if stood then redis.pcall('zrem', beats, waiter) end
-          if stood or causes[n] == 'a' then
-            local is_read = queues.is_read(name)
-            if is_free or is_read then queues.call_head(name, queue, beats, now, '', nil, is_read) end
-          end
-        end
-      end
-      local told = table.concat(causes)
-      return {stamp, 0, refused_for, told, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
-    end
-
-    local counted, smallest = 0, nil
-    for n = 1, names do
-      local i = 3 * n - 2
-      if waiter ~= '' then queues.drop(KEYS[i + 2], KEYS[charter + n], waiter) end
-      -- The one behind has not been told of this lease yet.
-      queues.tell_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, math.max(lefts[n], tonumber(lease)))
-      -- Nobody else would call those who may read, too, after the end of a lease.
-      if shared then queues.call_head(KEYS[i], KEYS[i + 2], KEYS[charter + n], now, waiter, nil, true) end
-      local behind, its = queues.front(KEYS[i + 2])
-      if behind then
-        counted = counted + call('zcard', KEYS[i + 2])
-        smallest = math.min(smallest or its, its)
-      end
-    end
-    if smallest then waiting, first = counted, string.format('%.0f', smallest) end
+elseif found == 0 and not beside and shared then
+  for n = 1, names do begin_reading(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
+elseif found == 0 and not beside then
+  for i = 1, last, 3 do
+    local name = KEYS[i]
+    call('hset', name, 'mode', 'write', owner, count)
+    call('pexpire', name, lease)
+    -- Whoever has read it before does so no longer.
+    call('del', KEYS[readers_at + (i + 2) / 3])
+  end
+elseif not beside then
+  local queues, reading = queues(), readers()
+  for i = 2, last, 3 do
+    if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
 
+  local waiter, only, ticket = '', 0, tonumber(ARGV[6])
+  if ARGV[5] ~= '' then
+    local number, name = string.match(ARGV[5], '^([^ ]*) ?(%d*)$')
+    waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
+  end
+
+  -- The TTL of each name, and the end of its readers' last lease.
+  local lefts, lasts = {}, {}
+  -- The names come free together when the last of them does.
+  local causes, refused_for = {}, nil
+  local one
+  local function refuse(left)
+    if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
+  end
   for n = 1, names do
     local key = KEYS[3 * n - 2]
-    local left = lefts and lefts[n] or -2
-    local its_readers, until_ms = KEYS[readers + 2 * n - 1], now + lease
-    if left == -2 then
-      -- The field first: under OOM the script stops here, before anything is written.
-      if mode then
-        call('hset', key, 'mode', shared and 'read' or 'write', owner, count)
-        if shared then call('del', its_readers) end
-      else
-        call('hset', key, owner, count)
-      end
-      left = tonumber(lease)
-      call('pexpire', key, lease)
-    else
-      -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
-      if left >= 0 or not shared then
-        left = math.max(left, tonumber(lease))
-        call('pexpire', key, left)
-      end
-      local is_new = call('hset', key, owner, count) == 1
-      if shared and not is_new then
-        if call('hget', key, 'mode') == 'read' then
-          -- pcall, here and below: a key of another type has no readers, and must not stop a script that has written.
-          local its = redis.pcall('zscore', its_readers, owner)
-          if type(its) == 'string' then until_ms = math.max(until_ms, tonumber(its)) end
-        else
-          -- This master was not told that its owner only reads: it has lasted for so long.
-          call('hset', key, 'mode', 'read')
-          call('del', its_readers)
-          until_ms = now + left
-        end
+    local left = call('pttl', key)
+    causes[n], lefts[n] = '-', left
+    if left ~= -2 then
+      lasts[n] = mode and reading.read_until(key)
+      -- What the owner has is open to it, but for writing what it has come to read: its field is gone then.
+      local is_open = shared and lasts[n] or redis.pcall('hexists', key, owner) == 1
+      if not is_open then
+        local of_ours
+        causes[n], of_ours = queues.holder(key, KEYS[queues_at + n])
+        one = one or of_ours
+        refuse(left)
       end
     end
-    if shared then
-      local added = redis.pcall('zadd', its_readers, until_ms, owner)
-      if type(added) == 'table' then
-        call('del', its_readers)
-        call('zadd', its_readers, until_ms, owner)
+  end
+  for n = 1, ticket > 0 and names or 0 do
+    -- Where nobody holds, it matters at once whether whoever is ahead is still there.
+    local ahead = shared and queues.first_alone or queues.head
+    local first, its, deadline = ahead(KEYS[queues_at + n], KEYS[3 * n], now, causes[n] == '-' and waiter)
+    if first and first ~= waiter and queues.is_before(its, first, ticket, waiter) then
+      causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
+      refuse(deadline - now)
+    end
+  end
+
+  if refused_for ~= nil then
+    for n = 1, names do
+      local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
+      local here, changes = '', causes[n] == 'a'
+      if waiter ~= '' and (only == 0 or only == n) then
+        queues.stand(queue, deadlines, now, waiter, ARGV[6])
+        here = waiter
+      elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
+        changes = true
       end
-      -- Some of those whose lease has ended go, lest they pile up where others read on.
-      for _ = 1, lefts and 64 or 0 do
-        local oldest = call('zrange', its_readers, 0, 0, 'withscores')
-        if not oldest[1] or tonumber(oldest[2]) > now then break end
-        call('zrem', its_readers, oldest[1])
-        call('hdel', key, oldest[1])
+      -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
+      local is_read = changes and reading.read_until(name)
+      if is_read or changes and (causes[n] == '-' or causes[n] == 'a') then
+        queues.call_head(name, queue, deadlines, now, here, nil, is_read)
       end
-      call('pexpire', its_readers, math.max(left, until_ms - now))
-      call('set', KEYS[readers + 2 * n], 1, 'px', until_ms - now)
+    end
+    local told = table.concat(causes)
+    return {stamp, 0, refused_for, told, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
+  end
+
+  local counted, smallest = 0, nil
+  for n = 1, names do
+    local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
+    local _, rank
+    if waiter ~= '' then _, rank = queues.drop(queue, deadlines, waiter) end
+    -- The one behind has not been told of this lease yet.
+    queues.tell_head(name, queue, deadlines, now, math.max(lefts[n], tonumber(lease)))
+    -- Nobody else would call those who may read, too, after the end of a lease.
+    if shared and (rank or not lasts[n]) then queues.call_next(name, queue, deadlines, now, rank or 0) end
+    local behind, its = queues.waiting(queue)
+    if its then
+      counted = counted + behind
+      smallest = math.min(smallest or its, its)
+    end
+  end
+  if smallest then waiting, first = counted, string.format('%.0f', smallest) end
+
+  for n = 1, names do
+    local key, left = KEYS[3 * n - 2], lefts[n]
+    local its_readers, ends = KEYS[readers_at + n], now + math.max(left, tonumber(lease))
+    if left == -2 and shared then
+      begin_reading(key, its_readers, owner, now + lease)
+    elseif left == -2 then
+      -- The field first, as above.
+      call('hset', key, owner, count, unpack(mode and {'mode', 'write'} or {}))
+      call('pexpire', key, lease)
+      if mode then call('del', its_readers) end
+    elseif not shared then
+      -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
+      call('pexpire', key, math.max(left, tonumber(lease)))
+      call('hset', key, owner, count)
+    elseif lasts[n] then
+      reading.join(key, its_readers, owner, now + lease, lasts[n], now)
+    else
+      -- This master was not told that its owner only reads: it has lasted for so long.
+      reading.turn(key, its_readers, owner, ends)
     end
   end
 end
@@ -264,7 +246,7 @@ if not token then return granted end
 if shared and not declared then
   if absent then highest = math.max(highest, token) end
   local told, left = string.format('%.0f', highest), math.ceil((highest + LIFE - clock) / 1000)
-  for i = fences + 1, fences + names do
+  for i = fences + 1, (absent or names > 1) and fences + names or fences do
     if (tonumber(call('get', KEYS[i]) or 0) or 0) < highest then call('set', KEYS[i], told, 'px', left) end
   end
   return {stamp, 3, told, waiting, first}

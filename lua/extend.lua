@@ -1,22 +1,18 @@
 -- extend: raise the time to live of what some owners hold. Creates no hold.
 --
 -- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
---       read/write lock: readers 1, the owner's time-out 1, ...; for one that is to be read: queue 1, beats 1, ...; after
---       them the charter, and when the master's
---       memory is marked: its marker
--- ARGV  1 when the memory is marked or 0, longest lease in ms that the client reckons with, then for each
---       hold: owner field, hold count, lease in ms, number of names, token (0 when it is not fenced), the last
---       token of its block, 1 to raise the fence or 0 to keep it up, and w or r for a read/write lock or nothing
+--       lock to read: readers 1, queue 1, deadlines 1, ...; and when the answer is to repeat the master's record
+--       (introduce.lua): that
+-- ARGV  1 when the record is given or 0, then for each hold: owner field, hold count, lease in ms, number of names, token
+--       (0 when it is not fenced), the last token of its block, 1 to raise the fence or 0 to keep it up, and r for a lock to read or another word
 -- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
--- marker: as digits, a space, and what it says. The answer for each hold is
+-- record: as digits, a space, and what it says. The answer for each hold is
 --   1                        continued: every name was held, none has less than the lease left; if the
 --                            fence was to be raised, the token was above every fence
 --   3                        continued, but the token was not above every fence, which stay as they are
 --   2                        absent: a name is free here, or to be read and read by others; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
--- or {stamp, -2, longest} for all of them: others may have longer leases than the client reckons with, up
--- to so many ms; nothing was written
 -- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
 --
 -- What is to be read and stands here to be written is turned, and those who wait to read are called: its downgrade did
@@ -27,7 +23,7 @@
 -- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
 -- onto a master where another holds must not outdo that other's token.
 
-local marked = ARGV[1] == '1'
+local recorded = ARGV[1] == '1'
 -- As in acquire.lua.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 
@@ -35,14 +31,7 @@ local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp, now = clock, clock / 1000
-if marked then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
-
--- Who does not know how long others may hold cannot tell whose votes count.
-local agreed = redis.call('get', KEYS[marked and #KEYS - 1 or #KEYS])
-if agreed then
-  local longest = tonumber(string.match(agreed, '^%d+')) or 0
-  if longest > tonumber(ARGV[2]) then return {stamp, -2, string.format('%.0f', longest)} end
-end
+if recorded then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
 
 -- Whether a token is above all of the fences, or the error of one that is spoilt. They are as in acquire.lua.
 local function above(first, last, token)
@@ -75,53 +64,62 @@ local function keep_up(first, last, top)
   end
 end
 
--- Makes a reader's lease last, and tells for how long the name has to. A name that was written until now has been its
--- own for as long as it lasts, and those who wait to read it are called. Nothing does so where the queue is not given.
-local function keep_reading(name, left, readers, timeout, queue, beats, owner, lease)
-  local mine = lease
-  if redis.call('hget', name, 'mode') == 'read' then
-    -- pcall: a key of another type has no readers, and must not stop a script that has written.
-    local its = redis.pcall('zscore', readers, owner)
-    if type(its) == 'string' then mine = math.max(mine, tonumber(its) - math.floor(now)) end
-    if type(its) == 'table' then redis.call('del', readers) end
+-- What is done to readers, made once for all holds.
+local made
+local function reading()
+  made = made or readers()
+  return made
+end
+
+-- Makes a reader's lease last. A name that was written until now has been its own for as long as it lasts, and those who
+-- wait to read it are called. The name's TTL first, also where it is long enough: after one write OOM cannot stop the script.
+local function keep_reading(name, its_readers, queue, deadlines, owner, lease)
+  local reading, left, ms = reading(), redis.call('pttl', name), math.floor(now)
+  local last = reading.read_until(name)
+  redis.call('pexpire', name, math.max(left, lease))
+  if last then
+    reading.join(name, its_readers, owner, ms + lease, last, ms)
   else
-    redis.call('hset', name, 'mode', 'read')
-    redis.call('del', readers)
-    mine = math.max(mine, left)
-    if queue then queues().call_head(name, queue, beats, math.floor(now), '', nil, true) end
+    reading.turn(name, its_readers, owner, ms + math.max(left, lease))
+    queues().call_head(name, queue, deadlines, ms, '', nil, true)
   end
-  redis.call('zadd', readers, math.floor(now) + mine, owner)
-  redis.call('pexpire', readers, math.max(left, mine))
-  redis.call('set', timeout, 1, 'px', mine)
+end
+
+-- Whether an owner has a name, to read it if it `reads`.
+local function has(name, its_readers, owner, reads)
+  -- pcall: a key of another type is an answer here, not an error.
+  local held = redis.pcall('hget', name, owner)
+  -- A count of 0 is what the owner has left, and keeps from everybody for a while (see retain.lua).
+  if type(held) == 'string' then return held ~= '0' end
+  -- Readers count only where the name is read.
+  return reads and reading().read_until(name) and type(redis.pcall('zscore', its_readers, owner)) == 'string'
 end
 
 local function extend(first, names, fences, owner, count, lease, token, top, raise, mode)
-  local last, absent = first + 2 * names - 1, false
-  for i = first, last, 2 do
-    -- pcall: a key of another type is an answer here, not an error.
-    local held = redis.pcall('hget', KEYS[i], owner)
-    -- A count of 0 is what the owner has left, and keeps from everybody for a while (see retain.lua).
-    if type(held) ~= 'string' or held == '0' then
-      if tonumber(redis.call('zscore', KEYS[i + 1], owner) or 0) > now then return -1 end
-      local left = redis.call('pttl', KEYS[i])
-      local others_read = mode == 'r' and left ~= -2 and redis.pcall('hget', KEYS[i], 'mode') == 'read'
-      if left ~= -2 and not others_read then return {0, left, redis.call('type', KEYS[i])['ok']} end
+  local last, absent, reads = first + 2 * names - 1, false, mode == 'r'
+  -- Before the readers of the first name.
+  local behind = last + fences
+  for n = 1, names do
+    local name, mark = KEYS[first + 2 * n - 2], KEYS[first + 2 * n - 1]
+    if not has(name, KEYS[behind + 3 * n - 2], owner, reads) then
+      if tonumber(redis.call('zscore', mark, owner) or 0) > now then return -1 end
+      local left = redis.call('pttl', name)
+      local others_read = reads and left ~= -2 and reading().read_until(name)
+      if left ~= -2 and not others_read then return {0, left, redis.call('type', name)['ok']} end
       absent = true
     end
   end
   if absent then return 2 end
   local higher = raise ~= '1' or above(last + 1, last + fences, tonumber(token))
   if type(higher) == 'table' then return higher end
-  for i = first, last, 2 do
-    -- The TTL first, also where it is long enough: after one write OOM cannot stop the script. It is only ever raised.
-    local left = redis.call('pttl', KEYS[i])
-    redis.call('pexpire', KEYS[i], math.max(left, lease))
-    redis.call('hset', KEYS[i], owner, count)
-    if mode ~= '' and (mode == 'r' or redis.call('hget', KEYS[i], 'mode') == 'read') then
-      local at = last + fences + (i - first)
-      local queue, beats
-      if mode == 'r' then queue, beats = KEYS[at + 2 * names + 1], KEYS[at + 2 * names + 2] end
-      keep_reading(KEYS[i], left, KEYS[at + 1], KEYS[at + 2], queue, beats, owner, lease)
+  for n = 1, names do
+    local name, at = KEYS[first + 2 * n - 2], behind + 3 * n
+    if reads then
+      keep_reading(name, KEYS[at - 2], KEYS[at - 1], KEYS[at], owner, lease)
+    else
+      -- The TTL first, as above. It is only ever raised.
+      redis.call('pexpire', name, math.max(redis.call('pttl', name), lease))
+      redis.call('hset', name, owner, count)
     end
   end
   if not higher then return 3 end
@@ -130,7 +128,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
 end
 
 local answers, first = {stamp}, 1
-for i = 3, #ARGV, 8 do
+for i = 2, #ARGV, 8 do
   local names, token, mode = tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 7]
   local fences = token == '0' and 0 or names
   local answer =
@@ -138,6 +136,6 @@ for i = 3, #ARGV, 8 do
   -- Only a hold that stands alone is to raise its fences.
   if type(answer) == 'table' and answer.err then return answer end
   answers[#answers + 1] = answer
-  first = first + (mode == '' and 2 or mode == 'w' and 4 or 6) * names + fences
+  first = first + (mode == 'r' and 5 or 2) * names + fences
 end
 return answers

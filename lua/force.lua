@@ -1,6 +1,6 @@
 -- force: take the names away from the holders that were seen there, and keep these out.
 --
--- KEYS  for each name: the name, its revocation mark, its queue, its beats, its readers
+-- KEYS  for each name: the name, its revocation mark, its queue, its deadlines, its readers
 -- ARGV  microseconds of this master's clock after which nothing is done any more, ms that a mark lives, for each
 --       name its channel as a lock and as a read/write lock, then for each name: number of holders, holder 1, ...
 --       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
@@ -17,31 +17,26 @@ local time = call('time')
 local stamp = time[1] * 1000000 + time[2]
 if stamp > tonumber(ARGV[1]) then return 'late' end
 
--- Takes a key away from one holder; how many fields or keys that removed.
-local function remove(key, its_readers, kind, mode, holder)
-  if mode then
-    -- pcall: what no reader of this crate has made is left as it is.
-    redis.pcall('zrem', its_readers, holder)
-    redis.pcall('del', readers().timeout_key(key, holder, 1))
-  end
-  if kind == 'hash' then return call('hdel', key, holder) end
-  local is_seen = kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder
-  return is_seen and call('del', key) or 0
-end
-
 local lifetime, now = tonumber(ARGV[2]), math.floor(stamp / 1000)
 local names = #KEYS / 5
 local at = 3 + 2 * names
+local reading = readers()
 for i = 1, names do
-  local key, mark, queue, beats, its_readers = unpack(KEYS, 5 * i - 4, 5 * i)
+  local key, mark, queue, deadlines, its_readers = unpack(KEYS, 5 * i - 4, 5 * i)
   local kind = call('type', key)['ok']
   local mode = kind == 'hash' and call('hget', key, 'mode')
-  local removed, last = 0, at + tonumber(ARGV[at])
+  local removed = 0
+  local last = at + tonumber(ARGV[at])
   -- A write that needs no memory: after it OOM cannot stop the mark.
   call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
   for j = at + 1, last do
     local holder = ARGV[j]
-    removed = removed + remove(key, its_readers, kind, mode, holder)
+    if kind == 'hash' then
+      local is_reader = mode and reading.leave(key, its_readers, holder, now)
+      removed = removed + (is_reader and 1 or call('hdel', key, holder))
+    elseif kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder then
+      removed = removed + call('del', key)
+    end
     if string.sub(holder, 1, 7) ~= 'string:' then
       local ends = math.max(now + lifetime, tonumber(call('zscore', mark, holder) or 0))
       call('zadd', mark, string.format('%.0f', ends), holder)
@@ -49,18 +44,14 @@ for i = 1, names do
     end
   end
   if removed > 0 then
-    local still = 0
-    if mode == 'read' then
-      still = readers().settle(key, its_readers, now)
-    elseif mode and call('hlen', key) == 1 then
-      call('del', key)
-    end
-    redis.pcall('publish', ARGV[1 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0')
-    local queues = queues()
-    if still == 0 then
-      queues.call_head(key, queue, beats, now, '')
-    elseif still > 0 then
-      queues.tell_head(key, queue, beats, now, still)
+    -- What is left of a read/write lock without an owner, of this crate's or another library's.
+    if mode and not reading.read_until(key) and call('hlen', key) == 1 then call('del', key) end
+    local queues, left = queues(), call('pttl', key)
+    if left == -2 then
+      redis.pcall('publish', ARGV[1 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0')
+      queues.call_head(key, queue, deadlines, now, '')
+    elseif left >= 0 then
+      queues.tell_head(key, queue, deadlines, now, left)
     end
   end
   at = last + 1

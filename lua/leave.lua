@@ -1,6 +1,6 @@
 -- leave: take a waiter out of its queues.
 --
--- KEYS  for each name: the name, its queue, its beats
+-- KEYS  for each name: the name, its queue, its deadlines
 -- ARGV  waiter
 -- Returns in how many queues it stood.
 --
@@ -13,18 +13,17 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local queues, stood = queues(), 0
 for i = 1, #KEYS, 3 do
-  local queue, beats = KEYS[i + 1], KEYS[i + 2]
-  if redis.pcall('zrem', queue, ARGV[1]) == 1 then
+  local name, queue, deadlines = unpack(KEYS, i, i + 2)
+  if queues.drop(queue, deadlines, ARGV[1]) then
     stood = stood + 1
-    redis.pcall('zrem', beats, ARGV[1])
-    local is_read = queues.is_read(KEYS[i])
-    if is_read or redis.call('exists', KEYS[i]) == 0 then
+    local is_read = readers().read_until(name)
+    if is_read or redis.call('exists', name) == 0 then
       -- Where it is read, this is for those who wait to read, too.
-      queues.call_head(KEYS[i], queue, beats, now, '', nil, is_read)
+      queues.call_head(name, queue, deadlines, now, '', nil, is_read)
     end
-    if redis.call('exists', KEYS[i]) == 1 then
-      local left = queues.holder(KEYS[i]) == 'o' and redis.call('pttl', KEYS[i]) or 0
-      if left >= 0 then queues.tell_head(KEYS[i], queue, beats, now, left) end
+    if redis.call('exists', name) == 1 then
+      local left = queues.holder(name, queue) == 'o' and redis.call('pttl', name) or 0
+      if left >= 0 then queues.tell_head(name, queue, deadlines, now, left) end
     end
   end
 end

@@ -1,11 +1,12 @@
 -- queue: who waits for a name. Stands in front of every script that lets somebody in or out of a queue.
 --
--- A name has two sorted sets: its queue, of waiters by their tickets, and beats, of the same waiters by the ms of
--- this master's clock until which their tickets count. A waiter is written <client>:<number>:<ms>, and has so
--- many ms to come once it is called. The number of one that waits to read ends in an r: those that stand together at the
--- front go in together, and also beside others that read. A waiter is called on the channel of its client, with its
--- number and the name, and between them, after a plus sign, the ms until it is to come, where that is not at once.
--- The beat of a waiter that has been called, and not asked since, ends in a half.
+-- A name has three sorted sets: its queue, of those who wait to have it alone, and its readers' queue, of those who wait
+-- to read it, both by their tickets; and deadlines, of all of them by the ms of this master's clock until which their
+-- tickets count. A waiter is written <client>:<number>:<ms>, and has so many ms to come once it is called. The number of
+-- one that waits to read ends in an r: those with smaller tickets than everybody in the queue go in together, and also
+-- beside others that read. A waiter is called on the channel of its client, with its number and the name, and between
+-- them, after a plus sign, the ms until it is to come, where that is not at once. The deadline of a waiter that has been
+-- called, and not asked since, ends in a half.
 --
 -- A waiter that does not come or whose client has hung up is dropped by whoever meets it at the head.
 
@@ -17,6 +18,8 @@ local function queues()
   local BEAT = 5000
   -- So many waiters are dropped in one go: nobody else is served meanwhile.
   local MOST = 512
+  -- So many readers are called in one go; and each of them that comes in looks whether so many behind it have been called.
+  local CALLED, AHEAD = 128, 64
 
   local function channel_of(waiter)
     local client = string.match(waiter, '^(.*):%d+r?:%d+$')
@@ -33,65 +36,87 @@ local function queues()
     return string.find(waiter, 'r:%d+$') ~= nil
   end
 
-  -- Whether a name is held to read.
-  local function is_read(name)
-    -- pcall: a key of another type is not.
-    return redis.pcall('hget', name, 'mode') == 'read'
+  -- The readers' queue beside a queue, and the readers.
+  local function of_readers(queue)
+    local name = string.sub(queue, #'multilock_queue' + 1)
+    return 'multilock_readers_queue' .. name, 'multilock_readers' .. name
   end
 
-  local function drop(queue, beats, waiter)
+  -- In which of the two a waiter stands.
+  local function queue_of(queue, waiter)
+    return reads(waiter) and of_readers(queue) or queue
+  end
+
+  -- Takes a waiter out. Of one that waited to read, how many stood before it, if it stood there.
+  local function drop(queue, deadlines, waiter)
+    local its_queue = queue_of(queue, waiter)
     -- pcall, here and below: a key of another type has no waiters, and must not stop a script that has written.
-    redis.pcall('zrem', queue, waiter)
-    redis.pcall('zrem', beats, waiter)
+    local rank = its_queue ~= queue and redis.pcall('zrank', its_queue, waiter)
+    local stood = redis.pcall('zrem', its_queue, waiter) == 1
+    redis.pcall('zrem', deadlines, waiter)
+    return stood, type(rank) == 'number' and rank
   end
 
-  -- The first waiter, whether its ticket counts or not, and its ticket.
-  local function front(queue)
-    local first = redis.pcall('zrange', queue, 0, 0, 'withscores')
+  -- The deadline of a waiter whose ticket counts, and whether it has been called; else it is dropped. With `here`, who
+  -- has hung up counts no longer, but for `here` itself.
+  local function deadline_of(queue, deadlines, waiter, now, here)
+    local deadline = redis.pcall('zscore', deadlines, waiter)
+    deadline = type(deadline) == 'string' and tonumber(deadline) or 0
+    if deadline > now and (not here or waiter == here or not has_hung_up(waiter)) then return deadline end
+    drop(queue, deadlines, waiter)
+  end
+
+  local function is_called(deadline)
+    return deadline % 1 > 0
+  end
+
+  local function is_before(ticket, waiter, its, other)
+    return ticket < its or ticket == its and waiter < other
+  end
+
+  -- The first waiter of one of the two, whether its ticket counts or not, and its ticket.
+  local function first_of(its_queue)
+    local first = redis.pcall('zrange', its_queue, 0, 0, 'withscores')
     return first[1], tonumber(first[2])
   end
 
-  -- The beat of a waiter whose ticket counts; else it is dropped. With `here`, who has hung up counts no longer, but
-  -- for `here` itself.
-  local function beat_of(queue, beats, waiter, now, here)
-    local beat = redis.pcall('zscore', beats, waiter)
-    beat = type(beat) == 'string' and tonumber(beat) or 0
-    if beat > now and (not here or waiter == here or not has_hung_up(waiter)) then return beat end
-    drop(queue, beats, waiter)
+  -- So many waiters of a name, and the smallest ticket of theirs.
+  local function waiting(queue)
+    local counted, smallest = 0, nil
+    for _, its_queue in ipairs({queue, (of_readers(queue))}) do
+      local first, ticket = first_of(its_queue)
+      if first then
+        counted = counted + redis.call('zcard', its_queue)
+        smallest = math.min(smallest or ticket, ticket)
+      end
+    end
+    return counted, smallest
   end
 
-  -- The waiter with the smallest ticket that counts, its ticket and its beat.
-  local function head(queue, beats, now, here)
+  -- The waiter of one of the two with the smallest ticket that counts, its ticket and its deadline.
+  local function head_of(its_queue, queue, deadlines, now, here)
     for _ = 1, MOST do
-      local waiter, ticket = front(queue)
+      local waiter, ticket = first_of(its_queue)
       if not waiter then return nil end
-      local beat = beat_of(queue, beats, waiter, now, here)
-      if beat then return waiter, ticket, beat end
+      local deadline = deadline_of(queue, deadlines, waiter, now, here)
+      if deadline then return waiter, ticket, deadline end
     end
     -- Who asks next looks at the others.
-    local waiter, ticket = front(queue)
+    local waiter, ticket = first_of(its_queue)
     if waiter then return waiter, ticket, now + 1 end
   end
 
-  -- The same of those that do not wait to read.
-  local function first_exclusive(queue, beats, now, here)
-    local at, dropped = 0, 0
-    while true do
-      local some = redis.pcall('zrange', queue, at, at + 63, 'withscores')
-      if not some[1] then return nil end
-      for i = 1, #some, 2 do
-        local waiter = some[i]
-        if not reads(waiter) then
-          -- Who asks next looks at the others.
-          local beat = now + 1
-          if dropped < MOST then beat = beat_of(queue, beats, waiter, now, here) end
-          if beat then return waiter, tonumber(some[i + 1]), beat end
-          dropped = dropped + 1
-          at = at - 1
-        end
-      end
-      at = at + #some / 2
-    end
+  -- The same of those that wait to have it alone.
+  local function first_alone(queue, deadlines, now, here)
+    return head_of(queue, queue, deadlines, now, here)
+  end
+
+  -- The same of both.
+  local function head(queue, deadlines, now, here)
+    local alone, its, deadline = first_alone(queue, deadlines, now, here)
+    local reader, ticket, until_ms = head_of(of_readers(queue), queue, deadlines, now, here)
+    if reader and not (alone and is_before(its, alone, ticket, reader)) then return reader, ticket, until_ms end
+    return alone, its, deadline
   end
 
   -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
@@ -104,62 +129,99 @@ local function queues()
   end
 
   -- Calls a waiter, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
-  local function call_one(name, waiter, beat, beats, now, here, later)
-    if waiter == here or beat % 1 > 0 then return end
+  local function call_one(name, waiter, deadline, deadlines, now, here, later)
+    if waiter == here or is_called(deadline) then return false end
     local comes_within = call(waiter, name, later)
-    if comes_within then redis.pcall('zadd', beats, math.min(beat, now + comes_within) + 0.5, waiter) end
+    if comes_within then
+      redis.pcall('zadd', deadlines, math.min(deadline, now + comes_within) + 0.5, waiter)
+    end
+    return true
+  end
+
+  -- Calls those that wait to read, from one place of their queue on, up to the first that waits to have the name alone
+  -- and has a smaller ticket: so many of them as are called in one go.
+  local function call_readers(name, queue, deadlines, now, here, later, from, alone, its)
+    local readers, called, at = of_readers(queue), 0, from
+    while called < CALLED and at < from + 2 * MOST do
+      local some = redis.pcall('zrange', readers, at, at + CALLED - 1, 'withscores')
+      if not some[1] then return end
+      for i = 1, #some, 2 do
+        local waiter = some[i]
+        if alone and is_before(its, alone, tonumber(some[i + 1]), waiter) then return end
+        local deadline = redis.pcall('zscore', deadlines, waiter)
+        deadline = type(deadline) == 'string' and tonumber(deadline) or 0
+        at = at + 1
+        -- Who has been called is not asked whether it has hung up: it has until its deadline to come.
+        if not (deadline > now and is_called(deadline)) then
+          if deadline <= now or waiter ~= here and has_hung_up(waiter) then
+            drop(queue, deadlines, waiter)
+            at = at - 1
+          elseif call_one(name, waiter, deadline, deadlines, now, here, later) then
+            called = called + 1
+            if called == CALLED then return end
+          end
+        end
+      end
+    end
   end
 
   -- Calls the head, or all that wait to read up to the first that does not. Where the name is `held` to read, nobody
   -- else is let in.
-  local function call_head(name, queue, beats, now, here, later, held)
-    local waiter, _, beat = head(queue, beats, now, here)
-    if not waiter then return end
-    if not reads(waiter) then
-      if not held then call_one(name, waiter, beat, beats, now, here, later) end
-      return
-    end
-    for _, other in ipairs(redis.pcall('zrange', queue, 0, 2 * MOST - 1)) do
-      if not reads(other) then return end
-      beat = redis.pcall('zscore', beats, other)
-      beat = type(beat) == 'string' and tonumber(beat) or 0
-      local is_called = beat > now and beat % 1 > 0
-      beat = not is_called and beat_of(queue, beats, other, now, here)
-      if beat then call_one(name, other, beat, beats, now, here, later) end
+  local function call_head(name, queue, deadlines, now, here, later, held)
+    local alone, its, deadline = first_alone(queue, deadlines, now, here)
+    local reader, ticket = head_of(of_readers(queue), queue, deadlines, now, here)
+    if reader and not (alone and is_before(its, alone, ticket, reader)) then
+      call_readers(name, queue, deadlines, now, here, later, 0, alone, its)
+    elseif alone and not held then
+      call_one(name, alone, deadline, deadlines, now, here, later)
     end
   end
 
+  -- For one that has been let in to read and stood behind so many others: calls the next where those behind it have not
+  -- been called. Each looks, so that no waiter depends on a single other one.
+  local function call_next(name, queue, deadlines, now, rank)
+    local readers = of_readers(queue)
+    local behind = redis.pcall('zrange', readers, rank + AHEAD - 1, rank + AHEAD - 1)[1]
+      or redis.pcall('zrange', readers, -1, -1)[1]
+    if not behind then return end
+    local deadline = redis.pcall('zscore', deadlines, behind)
+    deadline = type(deadline) == 'string' and tonumber(deadline) or 0
+    if deadline > now and is_called(deadline) then return end
+    local alone, its = first_alone(queue, deadlines, now, '')
+    call_readers(name, queue, deadlines, now, '', nil, rank, alone, its)
+  end
+
   -- Tells the head of a lease that ends before it would ask by itself.
-  local function tell_head(name, queue, beats, now, lease)
-    local waiter = lease < BEAT and head(queue, beats, now, '')
+  local function tell_head(name, queue, deadlines, now, lease)
+    local waiter = lease < BEAT and head(queue, deadlines, now, '')
     if waiter then call(waiter, name, lease) end
   end
 
   -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done. One
   -- that asks at once counts as called: it has to come in its time.
-  local function stand(queue, beats, now, waiter, ticket, asks)
-    local beat = now + TICKET
-    if asks then beat = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
-    redis.pcall('zadd', queue, ticket, waiter)
-    redis.pcall('zadd', beats, beat, waiter)
-    redis.pcall('pexpire', queue, TICKET)
-    redis.pcall('pexpire', beats, TICKET)
+  local function stand(queue, deadlines, now, waiter, ticket, asks)
+    local its_queue, deadline = queue_of(queue, waiter), now + TICKET
+    if asks then deadline = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
+    redis.pcall('zadd', its_queue, ticket, waiter)
+    redis.pcall('zadd', deadlines, deadline, waiter)
+    redis.pcall('pexpire', its_queue, TICKET)
+    redis.pcall('pexpire', deadlines, TICKET)
   end
 
-  -- Who holds a name: o this crate's clients, whose ids are UUIDs of version 8; h another library's; s whoever made a
-  -- key of another type. Very many that read are looked at only by the number of ours among them. Of ours, where they
-  -- were looked at, also one of them.
-  local function holder(key, readers)
+  -- Who holds a name: o this crate's clients, whose ids are UUIDs of version 8, or that read; h another library's; s whoever
+  -- made a key of another type. Of ours also one of them, if it is known.
+  local function holder(key, queue)
     -- pcall: a key of another type is an answer here, not an error.
     local fields = redis.pcall('hlen', key)
     if type(fields) ~= 'number' then return 's' end
-    if fields > 64 then
-      local are_ours = is_read(key)
-      if readers then are_ours = redis.pcall('zcard', readers) == fields - 1 end
-      return are_ours and 'o' or 'h'
-    end
+    -- Ours have two at most.
+    if fields > 64 then return 'h' end
     local whose, one = 'h', nil
     for _, field in ipairs(redis.call('hkeys', key)) do
+      if field == 'multilock' then
+        local _, readers = of_readers(queue)
+        return 'o', redis.pcall('zrange', readers, -1, -1)[1]
+      end
       if field ~= 'mode' then
         if string.sub(field, 15, 15) ~= '8' then return 'h' end
         whose, one = 'o', field
@@ -169,7 +231,7 @@ local function queues()
   end
 
   return {
-    front = front, head = head, first_exclusive = first_exclusive, call_head = call_head, tell_head = tell_head,
-    stand = stand, drop = drop, holder = holder, is_read = is_read,
+    waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
+    tell_head = tell_head, stand = stand, drop = drop, holder = holder, is_before = is_before,
   }
 end

@@ -1,59 +1,89 @@
--- readers: who reads a name. Stands in front of every script that lets readers out.
+-- readers: who reads a name. Stands in front of every script that lets readers in or out.
 --
--- Beside a name that is held to read stand the readers of this crate, a sorted set of owner fields by the ms of this
--- master's clock at which the lease of each ends; and for each owner a key that lives as long, as Redisson has it.
+-- A name that is read is a hash with two fields: the mode, which is write, so that every lock of Redisson's finds it
+-- written by somebody else; and multilock, the ms of this master's clock at which the last reader's lease ends. Beside it
+-- stand its readers, a sorted set of owner fields by the ms at which the lease of each ends. Both keys end at that ms. So
+-- the name itself keeps everybody else out, and a set that is lost frees nobody: whoever finds that adds a reader, lost:0,
+-- for those that it cannot name.
+--
+-- The set counts only where the name has the field multilock: what another reader has left is deleted when a name is taken
+-- to read. Nobody is deleted with a name whose field multilock was not seen by the same script.
 
--- What is done to readers: made only where there are some, so that nobody else pays for it.
+-- Has a name that is free be read by an owner.
+local function begin_reading(name, its_readers, owner, ends)
+  -- The name first: under OOM the script stops here, before anything is written.
+  redis.call('hset', name, 'mode', 'write', 'multilock', ends)
+  redis.call('pexpireat', name, ends)
+  redis.call('del', its_readers)
+  redis.call('zadd', its_readers, ends, owner)
+  redis.call('pexpireat', its_readers, ends)
+end
+
+-- What is done to readers that are there: made only where there are some, so that nobody else pays for it.
 local function readers()
-  -- The key of the name under which an owner's lease is kept, by Redisson's rule. Other libraries' owners have one for
-  -- each time they have entered.
-  local function timeout_key(name, owner, entry)
-    local tagged = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
-    return tagged .. ':' .. owner .. ':rwlock_timeout:' .. entry
+  -- The ms at which the last reader's lease ends, or nothing for a name that is not read.
+  local function read_until(name)
+    -- pcall: a key of another type is not.
+    local ends = redis.pcall('hget', name, 'multilock')
+    return type(ends) == 'string' and tonumber(ends) or nil
   end
 
-  -- Has a name last for as long as the last of its readers, after one has left: its TTL, 0 when nobody reads, and
-  -- whether it has become shorter. It is only ever shortened.
-  local function settle(name, its_readers, now)
-    local fields = redis.call('hlen', name) - 1
-    -- pcall: a key of another type knows no readers, and must not stop a script that has let one out.
+  -- Has a name that its owner writes be read by it.
+  local function turn(name, its_readers, owner, ends)
+    -- A write that needs no memory first: after it OOM cannot stop the script.
+    redis.call('hdel', name, owner)
+    begin_reading(name, its_readers, owner, ends)
+  end
+
+  -- Has a name that is read, and its readers, last until `ends`.
+  local function last_until(name, its_readers, ends)
+    redis.call('hset', name, 'multilock', ends)
+    redis.call('pexpireat', name, ends)
+    redis.call('pexpireat', its_readers, ends)
+  end
+
+  -- Puts the readers in order before the end of the last lease, `last`, is another.
+  local function tidy(its_readers, last, now)
+    -- Somebody is in until then, and is not there.
+    local is_lost = last > now and not redis.call('zrangebyscore', its_readers, last, last, 'limit', 0, 1)[1]
+    if is_lost then redis.call('zadd', its_readers, last, 'lost:0') end
+    -- Some of those whose lease has ended go, lest they pile up where others read on.
+    local over = redis.call('zrangebyscore', its_readers, '-inf', now, 'limit', 0, 64)
+    if over[1] then redis.call('zrem', its_readers, unpack(over)) end
+  end
+
+  -- Has an owner read beside others, or for longer, until `ends` at least.
+  local function join(name, its_readers, owner, ends, last, now)
+    -- pcall: a key of another type has no readers.
     if type(redis.pcall('zcard', its_readers)) ~= 'number' then redis.call('del', its_readers) end
-    for _ = 1, fields > 0 and 64 or 0 do
-      local oldest = redis.call('zrange', its_readers, 0, 0, 'withscores')
-      if not oldest[1] or tonumber(oldest[2]) > now then break end
-      redis.call('zrem', its_readers, oldest[1])
-      fields = fields - redis.call('hdel', name, oldest[1])
-    end
-    if fields < 1 then
-      redis.call('del', name, its_readers)
-      return 0, true
-    end
-    local left = redis.call('pttl', name)
-    local last = redis.call('zrange', its_readers, -1, -1, 'withscores')
-    local longest = last[1] and tonumber(last[2]) - now or 0
-    if longest < left and fields ~= redis.call('zcard', its_readers) then
-      -- Other libraries' readers tell by keys of their own how long they read. Very many are waited for.
-      if fields > 64 then return left, false end
-      local entries = redis.call('hgetall', name)
-      for i = 1, #entries, 2 do
-        if entries[i] ~= 'mode' and not redis.call('zscore', its_readers, entries[i]) then
-          for entry = 1, math.min(tonumber(entries[i + 1]) or 0, 64) do
-            -- pcall: an ACL may deny the key.
-            local its = redis.pcall('pttl', timeout_key(name, entries[i], entry))
-            longest = math.max(longest, type(its) == 'number' and its or left)
-          end
-        end
-      end
-    end
-    if longest >= left then return left, false end
-    if longest <= 0 then
-      redis.call('del', name, its_readers)
-      return 0, true
-    end
-    redis.call('pexpire', name, longest)
-    redis.call('pexpire', its_readers, longest)
-    return longest, true
+    ends = math.max(ends, tonumber(redis.call('zscore', its_readers, owner) or 0))
+    tidy(its_readers, last, now)
+    redis.call('zadd', its_readers, ends, owner)
+    last_until(name, its_readers, math.max(last, ends))
   end
 
-  return {timeout_key = timeout_key, settle = settle}
+  -- Lets out an owner, and tells for how many ms the name is still read, and whether that is less than before. Nothing
+  -- where it is not read, or not by this owner.
+  local function leave(name, its_readers, owner, now)
+    local last = read_until(name)
+    -- pcall: a key of another type has no readers.
+    local its = redis.pcall('zscore', its_readers, owner)
+    if type(its) ~= 'string' then return nil end
+    redis.call('zrem', its_readers, owner)
+    if not last then return nil end
+    -- Whose lease is not the last one does not bring the end nearer, also where the last one is not found.
+    if tonumber(its) < last then return last - now, false end
+    local next = redis.call('zrange', its_readers, -1, -1, 'withscores')
+    local ends = tonumber(next[2] or 0)
+    if ends <= now then
+      redis.call('del', name, its_readers)
+      return 0, true
+    end
+    if ends < last then last_until(name, its_readers, ends) end
+    return ends - now, ends < last
+  end
+
+  return {
+    read_until = read_until, turn = turn, last_until = last_until, tidy = tidy, join = join, leave = leave,
+  }
 end

@@ -1,6 +1,6 @@
 -- retain: leave what an owner has given up here for so much longer, so that nobody else gets in before.
 --
--- KEYS  for each name: the name, its queue, its beats; and when it leaves a token, for each name: its fence
+-- KEYS  for each name: the name, its queue, its deadlines; and when it leaves a token, for each name: its fence
 -- ARGV  owner field, the last token of its block (0 when it is to leave none), ms
 -- Returns
 --   1                      every name was the owner's, and is kept for so much longer

@@ -71,34 +71,10 @@ impl MastersBuilder {
         self
     }
 
-    /// The lease of a lock that does not set its own. 30 s by default.
+    /// The lease of a lock that does not set its own. By default as long as it may be: [`LONGEST_LEASE`](crate::LONGEST_LEASE),
+    /// 30 s. It bounds for how long a lock stays taken after a crash. A hold is renewed, so it needs no long lease to last.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.config.lease = lease;
-        self
-    }
-
-    /// The longest lease that a lock may set; the builder's lease by default.
-    ///
-    /// More than 30 s, here or as the lease, is agreed upon by all clients of these masters first: it is
-    /// stored on every master, for which all of them must be connected at once. Where all masters answer in the time that
-    /// [`connect`](Self::connect) gives them, it returns when it is done; until then a lock with such a lease answers
-    /// [`LockError::Unchartered`](crate::LockError::Unchartered), or waits. From then on every client waits
-    /// out a lease of this length before a master that was started again has a vote.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
-    /// use multilock::Masters;
-    /// use std::time::Duration;
-    ///
-    /// let masters = cluster.connect(Masters::builder().max_lease(Duration::from_secs(3600))).await?;
-    /// let guard = masters.red_lock("migration").lease(Duration::from_secs(3600)).lock().await?;
-    /// assert!(guard.validity() > Duration::from_secs(3500));
-    /// # Ok(()) }
-    /// ```
-    pub fn max_lease(mut self, max: Duration) -> Self {
-        self.config.max_lease = Some(max);
+        self.config.lease = Some(lease);
         self
     }
 
@@ -126,32 +102,31 @@ impl MastersBuilder {
         self
     }
 
-    /// For tests and clusters that are thrown away: how long a lease may be of which the other clients
-    /// know nothing. 30 s by default, and never more.
+    /// Another longest lease than 30 s, for masters that are thrown away: in tests, demonstrations, at home.
     ///
-    /// A master that has lost its memory has no vote until the longest lease *of any client* has passed,
-    /// so each reckons with this much although its own leases may be shorter. Where masters are
-    /// restarted every few seconds that is long. **Every client of these masters must then say the
-    /// same:** one that says less gives a master its vote back while leases of another may still be
-    /// alive there, and there can be two holders.
+    /// A master that may have lost locks has no vote until the longest lease of *any client* has passed. With one of two seconds
+    /// that is over in two, also at the first start. **Every client of these masters must say the same.** The masters
+    /// record it, and a client that says another one, or none, is refused
+    /// ([`Unfit::OtherSet`](crate::Unfit::OtherSet)): so no such client ever joins a set that is in real use.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
     /// use multilock::Masters;
-    /// use multilock::sim::Keep;
+    /// use multilock::sim::{Cluster, Keep};
     /// use std::time::Duration;
     ///
-    /// let second = Duration::from_secs(1);
-    /// let masters = cluster.connect(Masters::builder().lease(second).lease_without_charter(second)).await?;
+    /// let cluster = Cluster::new(3);
+    /// let for_tests = || Masters::builder().for_tests(Duration::from_secs(1));
+    /// let masters = cluster.connect(for_tests()).await?;
     /// cluster.iter().for_each(|master| master.restart(Keep::Nothing));
     /// // About a second later the masters have their votes back, and not half a minute.
     /// let guard = masters.red_lock("a").wait(Duration::from_secs(5)).lock().await?;
+    /// assert!(cluster.connect(Masters::builder()).await.is_err());
     /// # Ok(()) }
     /// ```
-    pub fn lease_without_charter(mut self, lease: Duration) -> Self {
-        self.config.lease_without_charter = lease;
+    pub fn for_tests(mut self, longest_lease: Duration) -> Self {
+        self.config.for_tests = Some(longest_lease);
         self
     }
 
@@ -160,8 +135,7 @@ impl MastersBuilder {
     /// the namespace `prod` is the lock `prod:a` of a client that has none. At most 128 bytes, without
     /// braces, spaces and control characters; it counts in the length of a name.
     ///
-    /// What all clients of the masters share stands outside of it: the charter of long leases, and the
-    /// number of masters.
+    /// What all clients of the masters share stands outside of it: the record of the set (`multilock_set`).
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.config.namespace = Namespace::new(namespace);
         self
@@ -267,21 +241,18 @@ impl MastersBuilder {
         self
     }
 
-    /// Marks the memory of every master with a key of its own, and looks at the mark with every vote. A
+    /// Looks with every vote at the record of each master, which shows since when its memory counts. A
     /// master whose memory was wiped while it went on running (`FLUSHALL`, `FLUSHDB`), or that was
-    /// replaced behind its address, then has no vote for as long as one that was started anew. So has
-    /// one that is marked for the first time. Costs each master one `GET` a vote. Off by default.
+    /// replaced behind its address, then has no vote for as long as one that was started anew. Without it, clients that are
+    /// connected do not notice. Costs each master one `GET` a vote. Off by default.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
-    /// use multilock::{Masters, Quarantine};
-    /// use std::time::Duration;
+    /// use multilock::Masters;
     ///
     /// let masters = cluster.connect(Masters::builder().strict(true)).await?;
-    /// // The marks are new, so nobody knows yet for how long the masters have remembered.
-    /// tokio::time::sleep(Duration::from_secs(32)).await;
     /// let guard = masters.red_lock("report").lock().await?;
     /// cluster.iter().for_each(|master| master.flush_all());
     /// // Nobody else gets it while the guard may be valid.
@@ -324,8 +295,9 @@ impl MastersBuilder {
     /// [`node_timeout`](Self::node_timeout) more. A master that is still missing then, or is unfit, costs one warning in the
     /// log and has no vote; [`Masters::status`] tells why. It is tried again until it can be used.
     ///
-    /// Freshly started masters have no vote for 31 s ([`Quarantine`]), so the first lock may wait for that long. One line
-    /// in the log (`INFO`) says so, and [`Masters::ready`] waits for the end of it.
+    /// Masters have no vote for 31 s after the first client of a new set, and after a restart ([`Quarantine`]), so the first
+    /// lock may wait for that long. One line in the log (`INFO`) says so, and [`Masters::ready`] waits for the end of it.
+    /// [`for_tests`](Self::for_tests) shortens it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -340,7 +312,7 @@ impl MastersBuilder {
     /// # Errors
     ///
     /// [`ConnectError::Invalid`] for an option, before a master is asked. [`ConnectError::Unfit`] as soon as too many masters
-    /// are unfit for a majority, or one tells that it belongs to a set of another size. [`ConnectError::TooFew`] without a majority
+    /// are unfit for a majority, or one is in another set. [`ConnectError::TooFew`] without a majority
     /// at the end of the connect timeout, or once every master has answered.
     ///
     /// # Cancel safety
@@ -426,7 +398,6 @@ impl MastersBuilder {
                 connect_timeout: self.config.connect_timeout,
                 allow_eviction: self.config.allow_eviction,
                 allow_unknown: self.config.allow_unknown,
-                strict: self.config.strict,
                 connection_name: Arc::clone(connection_name),
             }
         };

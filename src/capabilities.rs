@@ -25,10 +25,9 @@ pub struct Capabilities {
     /// A connection can end its predecessor by `CLIENT KILL`, so that what the old one still holds is never executed.
     /// Without it a call that was on its way may be executed late, which keeps a name for a lease at most.
     pub kill_fence: bool,
-    /// It tells for how long its process has run, so that one that was started long ago has a vote at once. Without it
-    /// it is in quarantine when a client meets it for the first time, and wherever it cannot be told from one that was
-    /// started anew.
-    pub uptime_known: bool,
+    /// It tells which run of its process this is, so that its record shows since when its memory counts. Without it, it is in
+    /// quarantine after each connection to it: it may have been started anew.
+    pub run_known: bool,
     /// It tells whether it evicts keys when its memory is full. Without it somebody else has to know
     /// ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
     pub eviction_known: bool,
@@ -43,7 +42,7 @@ impl Capabilities {
     pub(crate) const ALL: Self = Self {
         resp3: true,
         kill_fence: true,
-        uptime_known: true,
+        run_known: true,
         eviction_known: true,
         identity_known: true,
     };
@@ -53,7 +52,7 @@ impl Capabilities {
         let each = [
             (self.resp3, "RESP3"),
             (self.kill_fence, "CLIENT KILL"),
-            (self.uptime_known, "the uptime of its process"),
+            (self.run_known, "which run of its process this is"),
             (self.eviction_known, "whether it evicts"),
             (self.identity_known, "which server it is"),
         ];

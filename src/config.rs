@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use crate::client_label::ClientLabel;
 use crate::error::InvalidInput;
+use crate::master_set::MasterSet;
 use crate::namespace::Namespace;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, RESOLUTION, drift, outlived};
 
-/// Leases are numbers of milliseconds to a Lua script, exact up to here.
-pub(crate) const MAX_LEASE: Duration = Duration::from_millis((1 << 53) - 1);
+/// Times are numbers of milliseconds to a Lua script, exact up to here.
+pub(crate) const MAX_TIME: Duration = Duration::from_millis((1 << 53) - 1);
 /// A deadline per node beyond this is a mistake in a unit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest lease that clients need not agree upon.
-const MAX_WITHOUT_CHARTER: Duration = Duration::from_secs(30);
+/// Longest lease of any lock, and default. A master that may have lost locks has no vote for as long, so no client may have
+/// longer ones. A hold is renewed for as long as its guard lives, so it needs no longer lease to last.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(30);
+/// Longest lease of a set for tests.
+const MAX_FOR_TESTS: Duration = Duration::from_secs(24 * 3600);
 /// Longer than any process waits or holds: beyond it, a time to wait or to hold has no end.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// More masters than this make every round slower and nothing safer.
@@ -20,12 +24,12 @@ const MAX_NODES: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    pub(crate) lease: Duration,
-    pub(crate) max_lease: Option<Duration>,
+    /// Of a call site that sets none; the longest lease where it is not set.
+    pub(crate) lease: Option<Duration>,
+    /// Longest lease of a set that is thrown away.
+    pub(crate) for_tests: Option<Duration>,
     /// Of a call site that sets none.
     pub(crate) max_hold: Option<Duration>,
-    /// The longest lease that every client reckons with although nobody has told it of any.
-    pub(crate) lease_without_charter: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
@@ -47,12 +51,15 @@ pub(crate) struct Unknowns {
     pub(crate) role: bool,
 }
 
-/// How long a master that was started again has no vote.
+/// How long a master that may have lost locks has no vote.
 ///
 /// A master that comes back without its data has forgotten who holds, and would help a second holder
-/// to a quorum. Nobody can tell from outside what it has forgotten; but once the longest lease has
-/// passed since its start, nothing that it could have forgotten is alive any more. Until then its
-/// answers do not count.
+/// to a quorum. Nobody can tell from outside what it has forgotten; but once the [longest lease](LONGEST_LEASE) has
+/// passed, nothing that it could have forgotten is alive any more. Until then its answers do not count.
+///
+/// Each master records since when its memory counts (under the key `multilock_set`): since a client met it for the first
+/// time, on this run of its server and with this memory. So a master has no vote for 31 s after the first client of a new
+/// set, after a restart with or without its data, after `FLUSHALL`, and in the place of another master.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -72,25 +79,23 @@ pub(crate) struct Unknowns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Quarantine {
-    /// As long as the longest lease that any client of these masters may have needs. The default.
+    /// As long as the longest lease and its drift. The default.
     #[default]
     Auto,
-    /// This long, which must not be less; longer once another client has longer leases.
+    /// This long, which must not be less.
     For(Duration),
-    /// None, for masters that keep every acknowledged write through every restart, and for clusters
-    /// that are thrown away. Such a client takes no part in what others agree upon about leases: it may ask for any
-    /// lease at once, stores nothing about it, and is refused by nobody for not knowing of longer ones. The number of
-    /// masters in its list has to be that of the others all the same.
+    /// None, for masters that keep every acknowledged write through every restart. The number of masters in the list of such a
+    /// client has to be that of the others all the same. For tests there is
+    /// [`for_tests`](crate::MastersBuilder::for_tests).
     Off,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            lease: Duration::from_secs(30),
-            max_lease: None,
+            lease: None,
+            for_tests: None,
             max_hold: None,
-            lease_without_charter: MAX_WITHOUT_CHARTER,
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             drift_factor: LEAST_DRIFT_FACTOR,
@@ -106,9 +111,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The longest lease that a call site may ask for.
+    /// The longest lease that any client of these masters may ask for.
     pub(crate) fn longest_lease(&self) -> Duration {
-        self.max_lease.unwrap_or(self.lease)
+        self.for_tests.unwrap_or(LONGEST_LEASE)
+    }
+
+    /// The set of so many masters, as this client describes it.
+    pub(crate) fn set(&self, masters: usize) -> MasterSet {
+        MasterSet {
+            masters,
+            for_tests: self.for_tests,
+        }
     }
 
     /// The shortest lease that can still be valid when every node takes its full deadline, once to
@@ -118,13 +131,8 @@ impl Config {
         // drift is itself a share of the lease, so solve for the lease; then round up to whole ms.
         let fixed = round_trips + RESOLUTION;
         let lease =
-            Duration::try_from_secs_f64(fixed.as_secs_f64() / (1.0 - self.drift_factor)).unwrap_or(MAX_LEASE);
+            Duration::try_from_secs_f64(fixed.as_secs_f64() / (1.0 - self.drift_factor)).unwrap_or(MAX_TIME);
         whole_milliseconds(lease + Duration::from_micros(999))
-    }
-
-    /// The longest lease that this client reckons with before it has heard of any other.
-    pub(crate) fn reckoned_lease(&self) -> Duration {
-        self.longest_lease().max(self.lease_without_charter)
     }
 
     pub(crate) fn check(&self, nodes: usize) -> Result<(), InvalidInput> {
@@ -147,37 +155,34 @@ impl Config {
                 "0.01 to 0.5",
             ));
         }
-        in_range("lease", self.lease, self.shortest_lease(), MAX_LEASE)?;
-        if let Some(max) = self.max_lease {
-            in_range("max_lease", max, self.lease, MAX_LEASE)?;
+        if let Some(longest) = self.for_tests {
+            in_range("for_tests", longest, self.shortest_lease(), MAX_FOR_TESTS)?;
+        }
+        if let Some(lease) = self.lease {
+            self.checked_lease(lease)?;
         }
         if let Some(max) = self.max_hold {
-            checked_max_hold(max, self.lease)?;
+            checked_max_hold(max, self.default_lease())?;
         }
-        in_range(
-            "lease_without_charter",
-            self.lease_without_charter,
-            smallest,
-            MAX_WITHOUT_CHARTER,
-        )?;
         if let Quarantine::For(quarantine) = self.quarantine {
-            let shortest = outlived(self.reckoned_lease(), self.drift_factor);
-            in_range("quarantine", quarantine, shortest, MAX_LEASE)?;
+            let shortest = outlived(self.longest_lease(), self.drift_factor);
+            in_range("quarantine", quarantine, shortest, MAX_TIME)?;
         }
         Ok(())
     }
 
     /// The lease of a call site that asks for none, in the whole milliseconds that Redis counts in.
     pub(crate) fn default_lease(&self) -> Duration {
-        whole_milliseconds(self.lease)
+        whole_milliseconds(self.lease.unwrap_or(self.longest_lease()))
     }
 
     /// A lease asked for at a call site, in the whole milliseconds that Redis counts in.
     pub(crate) fn checked_lease(&self, lease: Duration) -> Result<Duration, InvalidInput> {
-        in_range("lease", lease, self.shortest_lease(), self.longest_lease()).map_err(|mut error| {
-            error
-                .allowed
-                .push_str(" (MastersBuilder::max_lease raises the limit)");
+        let longest = self.longest_lease();
+        in_range("lease", lease, self.shortest_lease(), longest).map_err(|mut error| {
+            if lease > longest {
+                error.allowed.push_str(ENOUGH);
+            }
             error
         })?;
         Ok(whole_milliseconds(lease))
@@ -200,6 +205,9 @@ impl Config {
         ))
     }
 }
+
+/// Why no longer lease is needed.
+const ENOUGH: &str = "; a hold is renewed for as long as it lives, and max_hold bounds it";
 
 /// The longest that a hold with this lease is renewed; `None` for one without an end.
 pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<Duration>, InvalidInput> {
@@ -229,7 +237,7 @@ pub(crate) fn in_range(
         return Ok(());
     }
     // Exact, for whoever takes over what is shown; nobody does so with thousands of years.
-    let most = if to < MAX_LEASE {
+    let most = if to < MAX_TIME {
         humantime::format_duration(to).to_string()
     } else {
         "285000years".into()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{ConnectError, NodeError};
+use crate::error::{ConnectError, NodeError, Unfit};
 use crate::node::{Reached, Slot};
 use crate::policy::Policy;
 use crate::round::pool::Pool;
@@ -19,7 +19,8 @@ pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     let mut words: FuturesUnordered<_> = words
         .map(|(node, slot)| async move { (node, first_word(slot).await) })
         .collect();
-    let mut end = Instant::now() + config.connect_timeout;
+    // A record is stored once every other master has told of its own, or its connect timeout has passed.
+    let mut end = Instant::now() + config.connect_timeout + config.node_timeout;
     while let Ok(Some((node, word))) = timeout_at(end, words.next()).await {
         said.words[node] = word;
         if let Some(refusal) = said.refusal() {
@@ -77,15 +78,21 @@ impl<'a> FirstWords<'a> {
         self.reached() >= self.needed
     }
 
-    /// Why no further answer is worth waiting for: too many masters are unfit. Among these are all masters that tell of
-    /// a set of another size: they are refused where no majority tells this client's number (`node/trust/membership.rs`).
+    /// Why no further answer is worth waiting for: too many masters are unfit, or one is in another set, which is why none
+    /// may be used.
     fn refusal(&self) -> Option<ConnectError> {
         let words = self.words.iter().zip(self.slots);
-        let mut unfit = words.filter_map(|(word, slot)| match word {
-            Err(NodeError::Unfit(reason)) => Some((slot, reason)),
-            _ => None,
-        });
-        let (slot, reason) = unfit.next().filter(|_| unfit.count() >= self.spare)?;
+        let unfit: Vec<_> = words
+            .filter_map(|(word, slot)| match word {
+                Err(NodeError::Unfit(reason)) => Some((slot, reason)),
+                _ => None,
+            })
+            .collect();
+        let mut elsewhere = unfit
+            .iter()
+            .filter(|(_, reason)| matches!(reason, Unfit::OtherSet { .. }));
+        let too_many = || unfit.first().filter(|_| unfit.len() > self.spare);
+        let (slot, reason) = *elsewhere.next().or_else(too_many)?;
         Some(ConnectError::Unfit {
             node: Arc::clone(slot.label()),
             reason: reason.clone(),

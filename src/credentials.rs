@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::{MAX_LEASE, in_range};
+use crate::config::{MAX_TIME, in_range};
 
 /// What a provider of credentials may answer instead of them.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -166,7 +166,7 @@ impl Credentials {
         let Some(after) = self.refresh_after else {
             return Ok(());
         };
-        in_range("refresh_after", after, SHORTEST_REFRESH, MAX_LEASE).map_err(|error| error.to_string())
+        in_range("refresh_after", after, SHORTEST_REFRESH, MAX_TIME).map_err(|error| error.to_string())
     }
 }
 

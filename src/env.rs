@@ -34,7 +34,7 @@ impl Masters {
     /// - `MULTILOCK_TLS_CA_FILE`: the authorities that are trusted in place of the platform's, in PEM;
     ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: what the client shows of itself. For every `rediss://` URL;
     ///   read once.
-    /// - `MULTILOCK_LEASE`, `MULTILOCK_MAX_LEASE`, `MULTILOCK_LEASE_WITHOUT_CHARTER`, `MULTILOCK_MAX_HOLD`,
+    /// - `MULTILOCK_LEASE`, `MULTILOCK_FOR_TESTS` (see [`MastersBuilder::for_tests`]), `MULTILOCK_MAX_HOLD`,
     ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
     ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
     ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and `MULTILOCK_STRICT`
@@ -216,13 +216,9 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         if let Some(label) = (self.0)("MULTILOCK_CLIENT_LABEL") {
             config.client_label = ClientLabel::new(label);
         }
-        self.duration("MULTILOCK_LEASE", &mut config.lease)?;
-        config.max_lease = self.value("MULTILOCK_MAX_LEASE", DURATION, duration)?;
+        config.lease = self.value("MULTILOCK_LEASE", DURATION, duration)?;
+        config.for_tests = self.value("MULTILOCK_FOR_TESTS", DURATION, duration)?;
         config.max_hold = self.value("MULTILOCK_MAX_HOLD", DURATION, duration)?;
-        self.duration(
-            "MULTILOCK_LEASE_WITHOUT_CHARTER",
-            &mut config.lease_without_charter,
-        )?;
         self.duration("MULTILOCK_NODE_TIMEOUT", &mut config.node_timeout)?;
         self.duration("MULTILOCK_CONNECT_TIMEOUT", &mut config.connect_timeout)?;
         self.set(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
+use crate::master_set::MasterSet;
 
 /// What one master told, or why it could not be asked: [`MastersBuilder::examine`](crate::MastersBuilder::examine).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +45,12 @@ pub struct ServerFacts {
     pub run_id: Option<String>,
     /// Which data it has: the same on a replica of it.
     pub replication_id: Option<String>,
-    /// For how long it says that it has run. Whether that is its process's, `capabilities.uptime_known` tells.
-    pub uptime: Option<Duration>,
-    /// For how much longer it would have no vote for a client that was connected now, with this builder's settings: it was
-    /// started, or came to be a master, not long ago. Zero where it would have one.
+    /// Set that it is in, by its record; `None` where nothing is recorded, or the user may not read it.
+    pub set: Option<MasterSet>,
+    /// For how long its memory counts, by its record; `None` where nothing is recorded by this run of the server.
+    pub remembers: Option<Duration>,
+    /// For how much longer it would have no vote for a client that was connected now, with this builder's settings: it is new
+    /// to its set, or was started or wiped not long ago. Zero where it would have one.
     pub quarantine: Duration,
     /// How far its wall clock is ahead of this host's, in microseconds; negative where it is behind. No better than
     /// half of `round_trip`.
@@ -66,11 +69,6 @@ pub struct ServerFacts {
     pub append_fsync: Option<String>,
     /// Commands that the user may not run.
     pub denied: Vec<DeniedCommand>,
-    /// The longest lease that clients of this master have agreed upon, as it stores it; `None` where none is stored, or the user
-    /// may not read it.
-    pub longest_lease: Option<Duration>,
-    /// How many masters its set has, as it stores it; `None` where nothing is stored, or the user may not read it.
-    pub masters: Option<usize>,
     /// The connections of this crate's clients; `None` where the user may not read them (`CLIENT LIST`).
     pub clients: Option<Vec<ClientConnection>>,
 }

@@ -1,7 +1,6 @@
 //! Looks at the servers of a list as they are, whether they will do as masters or not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -9,7 +8,7 @@ use crate::builder::MastersBuilder;
 use crate::config::Config;
 use crate::error::{ConnectError, NodeError, Unfit};
 use crate::examination::{ClientConnection, Examination};
-use crate::node::trust::membership::{Belonging, Membership};
+use crate::node::trust::membership::Membership;
 use crate::node::{Examined, Server};
 use crate::protocol::reckoning::Reckoning;
 
@@ -96,53 +95,33 @@ impl MastersBuilder {
     }
 }
 
-/// Adds what no master tells by itself: for how long each would have no vote, by the longest lease that any of them knows
-/// of, which of them are the same server, and which are of another set.
+/// Adds what no master tells by itself: for how long each would have no vote, which of them are the same server, and whether
+/// one of them is in another set.
 fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError>], config: &Config) {
-    let reckoning = Reckoning::new(config, servers.len());
-    let membership = Membership::new(servers.len());
+    let quarantine = Reckoning::new(config).quarantine;
+    let labels = servers.iter().map(|server| &server.address.label);
+    let membership = Membership::new(config.set(servers.len()), labels);
     for (node, examined) in examined.iter().enumerate() {
         if let Ok(Examined { facts, .. }) = examined {
-            reckoning.learn(facts.longest_lease.unwrap_or_default());
-            // Where nothing is stored yet, the first client stores its own.
-            membership.told(node, facts.masters.unwrap_or(servers.len()));
+            membership.told(node, facts.set);
         }
     }
     let mut met: Vec<(String, &Arc<str>)> = Vec::new();
-    for (node, examined) in examined.iter_mut().enumerate() {
-        let Ok(Examined {
-            facts,
-            memory,
-            identity,
-        }) = examined
-        else {
+    for (server, examined) in servers.iter().zip(examined) {
+        let Ok(Examined { facts, identity }) = examined else {
             continue;
         };
-        // A client that meets it for the first time has known it for no time.
-        let remembers = if memory.vouched {
-            memory.told
-        } else {
-            Duration::ZERO
-        };
-        facts.quarantine = reckoning.quarantine().saturating_sub(remembers);
+        // Where nothing is recorded, the first client has it recorded that the memory counts from then.
+        facts.quarantine = quarantine.saturating_sub(facts.remembers.unwrap_or_default());
         let twin = met
             .iter()
             .find(|(met, _)| identity.server() == Some(met.as_str()));
-        let twin = twin.map(|(_, label)| Arc::clone(label));
-        let elsewhere = match membership.of(node) {
-            Belonging::Elsewhere(masters) => Some(masters),
-            _ => None,
-        };
-        let refusal = among_others(twin, elsewhere, servers.len());
+        let twin = twin.map(|(_, label)| Unfit::SameServer {
+            other: Arc::clone(label),
+        });
+        let refusal = twin.or(membership.check().err()).map(NodeError::Unfit);
         facts.refusal = facts.refusal.take().or(refusal);
         let met_here = identity.server().map(str::to_owned);
-        met.extend(met_here.map(|server| (server, &servers[node].address.label)));
+        met.extend(met_here.map(|met_here| (met_here, &server.address.label)));
     }
-}
-
-/// Why a server that would do by itself is refused beside the others: it is the same as another one, or of a set of so many.
-fn among_others(twin: Option<Arc<str>>, elsewhere: Option<usize>, listed: usize) -> Option<NodeError> {
-    let twin = twin.map(|other| Unfit::SameServer { other });
-    let others = elsewhere.map(|masters| Unfit::OtherSet { masters, listed });
-    twin.or(others).map(NodeError::Unfit)
 }

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use crate::error::LockError;
 use crate::events::log;
 use crate::holder::Holder;
-use crate::inspect::{MODE, look};
+use crate::inspect::{look, owners};
 use crate::names::Names;
 use crate::protocol::calls;
 use crate::protocol::reply::{self, Entry, FieldEntry, Report};
@@ -159,8 +159,7 @@ fn holders(entry: &Entry) -> Option<Vec<Arc<str>>> {
         ("none", _) => Some(Vec::new()),
         ("string", Some(digest)) => Some(vec![format!("string:{digest}").into()]),
         ("hash", _) => {
-            let owners = entry.fields.iter().filter(|entry| entry.field != MODE);
-            let owners = owners.map(|FieldEntry { field, value, .. }| {
+            let owners = owners(entry).map(|FieldEntry { field, value, .. }| {
                 let is_owner = field.contains(':') && value.parse::<u64>().is_ok();
                 is_owner.then(|| field.as_str().into())
             });
@@ -183,7 +182,7 @@ fn begin(
 ) -> Round {
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let latest_us = clock_us.saturating_add(patience);
-    let request = calls::force(names, latest_us, pool.reckoning.longest_lease(), holders);
+    let request = calls::force(names, latest_us, pool.reckoning.longest_lease, holders);
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
 }
 

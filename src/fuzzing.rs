@@ -18,7 +18,7 @@ pub fn understand(value: &Value) {
         Value::Array(parts) => parts.len(),
         _ => 0,
     };
-    let stamp = reply::Heading::of(value).stamp;
+    let stamp = reply::Stamp::at_head_of(value);
     let acquired = Reply::acquired(Ok(value.clone()));
     assert!(
         parts > 0 || acquired.vote != Vote::Granted || stamp.is_some(),

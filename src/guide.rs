@@ -3,9 +3,11 @@
 //! | to … | read |
 //! |---|---|
 //! | decide whether it is safe enough for you | [`guarantees`] |
+//! | set up the masters | [`servers`] |
+//! | find the verb for a task | [`recipes`] |
 //! | test a service that takes locks | [`testing`] |
 //! | run it: status, metrics, alerts, logs | [`operations`] |
-//! | choose servers, or understand a refusal | [`faq`] |
+//! | choose a provider, or understand a refusal | [`faq`] |
 //! | know what it costs, beside other crates | [`performance`] |
 //! | come from Redisson, or lock the same names | [`redisson`] |
 //! | pin a version, or read what an update may change | [`versions`] |
@@ -27,8 +29,14 @@ pub mod operations {}
 #[doc = include_str!("../docs/performance/README.md")]
 pub mod performance {}
 #[doc = include!("links.in")]
+#[doc = include_str!("../docs/recipes.md")]
+pub mod recipes {}
+#[doc = include!("links.in")]
 #[doc = include_str!("../docs/redisson.md")]
 pub mod redisson {}
+#[doc = include!("links.in")]
+#[doc = include_str!("../docs/servers.md")]
+pub mod servers {}
 #[doc = include!("links.in")]
 #[doc = include_str!("../docs/testing.md")]
 pub mod testing {}

@@ -15,7 +15,16 @@ use crate::round::{Round, Trust};
 use crate::votes::Vote;
 
 /// Beside its holders, a read/write lock keeps in which mode it is held.
-pub(crate) const MODE: &str = "mode";
+const MODE: &str = "mode";
+
+/// What clients of this crate read has this field, whatever its mode says (`lua/readers.lua`).
+const READ_UNTIL: &str = "multilock";
+
+/// The entries of a hash that stand for holders.
+pub(crate) fn owners(entry: &Entry) -> impl Iterator<Item = &FieldEntry> {
+    let is_owner = |entry: &&FieldEntry| ![MODE, READ_UNTIL].contains(&entry.field.as_str());
+    entry.fields.iter().filter(is_owner)
+}
 
 /// What one master keeps under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +52,12 @@ pub enum NodeState {
     },
     /// Read under a read/write lock, of this crate or of Redisson.
     Read {
-        /// Who reads. Some whose lease has ended stay among them until others come or leave.
+        /// Who reads. Of Redisson's, some whose lease has ended stay among them until others come or leave.
         holders: Vec<Holder>,
         /// Time until the last of them has to be gone unless renewed; `None` when the key has no expiry.
         remaining: Option<Duration>,
     },
-    /// A key that is no lock of these kinds: another library's; or read by more than 8,192.
+    /// A key that is no lock of these kinds: another library's; or read by more than 8,192, or 1,024 of Redisson's.
     Foreign {
         /// Its Redis type.
         kind: String,
@@ -145,11 +154,13 @@ fn read(entry: &Entry) -> NodeState {
         kind: entry.kind.clone(),
         remaining,
     };
-    let mode = entry.fields.iter().find(|entry| entry.field == MODE);
-    let owners = || entry.fields.iter().filter(|entry| entry.field != MODE);
+    let value = |name: &str| {
+        let mut fields = entry.fields.iter();
+        Some(fields.find(|entry| entry.field == name)?.value.as_str())
+    };
     let of = |entry: &FieldEntry| Holder::new(entry.field.as_str(), entry.label.clone());
     let only = || {
-        let mut owners = owners();
+        let mut owners = owners(entry);
         let (Some(owner), None) = (owners.next(), owners.next()) else {
             return None;
         };
@@ -162,9 +173,14 @@ fn read(entry: &Entry) -> NodeState {
             foreign()
         };
     }
-    match mode.map(|mode| mode.value.as_str()) {
+    let mode = if value(READ_UNTIL).is_some() {
+        Some("read")
+    } else {
+        value(MODE)
+    };
+    match mode {
         Some("read") => NodeState::Read {
-            holders: owners().map(of).collect(),
+            holders: owners(entry).map(of).collect(),
             remaining,
         },
         Some("write") => only().map_or_else(foreign, |(holder, count)| NodeState::Write {

@@ -1,4 +1,3 @@
-#![cfg_attr(feature = "test-util", doc = "[`sim::Cluster`]: crate::sim::Cluster")]
 #![doc = include!("links.in")]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -6,7 +5,6 @@
 mod acquire;
 mod builder;
 mod capabilities;
-mod charter;
 mod client_label;
 mod closing;
 mod config;
@@ -29,6 +27,7 @@ mod holder;
 mod inspect;
 mod lead;
 mod lock;
+mod master_set;
 mod masters;
 mod mode;
 mod names;
@@ -47,7 +46,6 @@ mod set_guard;
 #[cfg(feature = "test-util")]
 pub mod sim;
 mod status;
-mod stored_charter;
 mod time;
 mod token;
 mod votes;
@@ -55,11 +53,11 @@ mod votes;
 pub use builder::MastersBuilder;
 pub use capabilities::Capabilities;
 pub use closing::{Closed, Closing};
-pub use config::Quarantine;
+pub use config::{LONGEST_LEASE, Quarantine};
 pub use credentials::{BoxError, Credentials};
 pub use error::{
-    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, Objection,
-    ResetError, RunError, Unchartered, Unfit, UnlockError,
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError, Unfit,
+    UnlockError,
 };
 #[cfg(feature = "metrics")]
 pub use events::metrics_buckets;
@@ -69,6 +67,7 @@ pub use guard::MultiLockGuard;
 pub use holder::Holder;
 pub use inspect::{Inspection, NodeState};
 pub use lock::MultiLock;
+pub use master_set::MasterSet;
 pub use masters::Masters;
 pub use mode::{Either, Exclusive, Mode, Shared};
 pub use names::Names;
@@ -79,7 +78,6 @@ pub use policy::Policy;
 pub use set::{LockSet, LockSetError, RunSetError};
 pub use set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 pub use status::{NodeConnection, NodeStatus, Status};
-pub use stored_charter::{Charter, CharterState, NodeCharter};
 pub use token::FencingToken;
 /// What [`Node::tls`] takes is of this version.
 #[cfg(feature = "rustls")]

@@ -105,8 +105,7 @@ impl Masters {
 impl MultiLock {
     /// To read: any number of owners hold the names at once, while nobody writes them.
     ///
-    /// Laid out as Redisson's `RReadWriteLock`, and excludes its locks, as long as no lease is longer than its
-    /// `lockWatchdogTimeout` (30 s). Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
+    /// Redisson's locks of these names are kept out, those that only read as well, and keep this one out. Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
     /// nor a reader by later writers, and readers that stand together go in together. A lease ends by itself, however long
     /// others go on reading. Readers share a fencing token that is not smaller than that of any writer before them, and
     /// smaller than that of any writer after them, as long as fewer masters lose their fence keys, or are set back to
@@ -240,7 +239,7 @@ impl MultiLock {
 impl<M: Mode> MultiLock<M> {
     /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
     /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
-    /// lives. Counted in whole milliseconds.
+    /// lives. Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -397,7 +396,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
     /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Unchartered`], [`LockError::Upgrade`], [`LockError::Closed`] and
+    /// [`LockError::Misconfigured`], [`LockError::Upgrade`], [`LockError::Closed`] and
     /// [`LockError::Invalid`] as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
     ///
     /// # Cancel safety

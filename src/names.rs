@@ -80,9 +80,9 @@ impl Names {
                     format!("1 to {MAX_BYTES} bytes"),
                 ));
             }
-            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) || is_timeout(name) {
+            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
                 let allowed = format!(
-                    "names that do not begin as the keys beside locks do: {}; nor have {TIMEOUT} in them",
+                    "names that do not begin as the keys beside locks do: {}",
                     RESERVED.join(", ")
                 );
                 return Err(InvalidInput::new("name", format!("{name:?}"), allowed));
@@ -164,15 +164,6 @@ const RESERVED: [&str; 4] = [
     "redisson_lock_token",
     "redisson_rwlock",
 ];
-
-/// Whether it could be the key that tells how long somebody reads another name.
-fn is_timeout(name: &str) -> bool {
-    // Few are as long as that.
-    name.len() > TIMEOUT.len() && name.contains(TIMEOUT)
-}
-
-/// What stands in such a key.
-pub(crate) const TIMEOUT: &str = ":rwlock_timeout:";
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,15 @@
 //! Owners: who may enter a hold again, by which of its holds.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
 use crate::hold::Term;
-use crate::hold::holdings::Holdings;
-use crate::hold::tenure::Hold;
+use crate::hold::tenure::{Hold, Tenure};
 use crate::names::Names;
 use crate::time::clock::Moment;
 
@@ -44,10 +43,13 @@ pub struct Owner {
 
 #[derive(Default)]
 struct Actor {
-    holds: Mutex<Holdings>,
+    holds: Mutex<Holds>,
     /// Rings when it has got another hold.
     entered: Notify,
 }
+
+/// Nearly every owner has one hold at a time. They are weak, so that an owner that outlives its guards keeps nothing alive.
+type Holds = SmallVec<[(Weak<Tenure>, u32); 1]>;
 
 /// What an owner already has of the names it asks for.
 #[derive(Debug)]
@@ -66,80 +68,50 @@ impl Owner {
         Self::default()
     }
 
-    /// The owner that the running tokio task is, as the running thread is in Java; outside of a task,
-    /// the running thread. It lasts for as long as the task has a guard, or the owner itself.
-    ///
-    /// Two calls in one task give the same owner; a task that it spawns is another.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
-    /// use multilock::{Masters, Owner};
-    ///
-    /// async fn add_postage(masters: Masters) -> Result<u64, multilock::LockError> {
-    ///     let guard = masters.red_lock("invoice:42").owner(&Owner::task()).lock().await?;
-    ///     Ok(guard.hold_count())
-    /// }
-    ///
-    /// let task = tokio::spawn(async move {
-    ///     let _guard = masters.red_lock("invoice:42").owner(&Owner::task()).lock().await?;
-    ///     add_postage(masters.clone()).await
-    /// });
-    /// assert_eq!(task.await??, 2);
-    /// # Ok(()) }
-    /// ```
-    pub fn task() -> Self {
-        static ACTORS: LazyLock<Mutex<HashMap<Runner, Weak<Actor>>>> = LazyLock::new(Mutex::default);
-        let runner =
-            tokio::task::try_id().map_or_else(|| Runner::Thread(std::thread::current().id()), Runner::Task);
-        let mut actors = ACTORS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(actor) = actors.get(&runner).and_then(Weak::upgrade) {
-            return Self { actor };
-        }
-        // Looked through only when it has doubled, so the map stays in step with the living.
-        if actors.len() == actors.capacity() {
-            actors.retain(|_, actor| actor.strong_count() > 0);
-        }
-        let owner = Self::default();
-        actors.insert(runner, Arc::downgrade(&owner.actor));
-        owner
-    }
-
     /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> Standing {
+        let mut part = None;
         let holds = self.holds();
         // One that reads may have several.
-        let whole = holds.find(names, |hold| {
-            let tenure = &hold.tenure;
-            if tenure.field.client != client || !tenure.names.contains_all(names) {
-                return None;
+        for (tenure, number) in holds.iter() {
+            let Some(tenure) = tenure.upgrade() else { continue };
+            if tenure.field.client != client || !tenure.names.overlaps(names) {
+                continue;
             }
+            let is_whole = tenure.names.contains_all(names);
+            let number = *number;
+            let hold = Hold { tenure, number };
             let term = hold.term(now);
-            (!term.left.is_zero()).then_some((term, hold))
-        });
-        if let Some((term, hold)) = whole {
-            return Standing::Inside(hold, term);
+            if term.left.is_zero() {
+                continue;
+            }
+            if is_whole {
+                return Standing::Inside(hold, term);
+            }
+            part.get_or_insert_with(|| hold.tenure.names.clone());
         }
-        let part = holds.find(names, |hold| {
-            let tenure = &hold.tenure;
-            let touches = tenure.field.client == client && tenure.names.overlaps(names);
-            (touches && !hold.term(now).left.is_zero()).then(|| tenure.names.clone())
-        });
         part.map_or(Standing::Outside, Standing::Overlapping)
     }
 
     pub(crate) fn remember(&self, hold: &Hold) {
-        self.holds().insert(hold);
+        let mut holds = self.holds();
+        // Those of guards that were leaked. All are looked through only when there is no room for another, so seldom.
+        if holds.len() == holds.capacity() {
+            holds.retain(|(tenure, _)| tenure.strong_count() > 0);
+        }
+        holds.push((Arc::downgrade(&hold.tenure), hold.number));
+        drop(holds);
         self.actor.entered.notify_waiters();
     }
 
     /// A hold has been given up.
     pub(crate) fn forget(&self, hold: &Hold) {
-        self.holds().remove(hold);
+        self.holds().retain(|(tenure, number)| {
+            *number != hold.number || !std::ptr::eq(tenure.as_ptr(), Arc::as_ptr(&hold.tenure))
+        });
     }
 
-    fn holds(&self) -> MutexGuard<'_, Holdings> {
+    fn holds(&self) -> MutexGuard<'_, Holds> {
         self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,13 +119,6 @@ impl Owner {
     pub(crate) fn entered(&self) -> Notified<'_> {
         self.actor.entered.notified()
     }
-}
-
-/// What runs code, in the sense of [`Owner::task`].
-#[derive(PartialEq, Eq, Hash)]
-enum Runner {
-    Task(tokio::task::Id),
-    Thread(std::thread::ThreadId),
 }
 
 impl PartialEq for Owner {
@@ -167,5 +132,56 @@ impl Eq for Owner {}
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Owner({:p})", Arc::as_ptr(&self.actor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::hold::tenure::tests::hold_on;
+    use crate::protocol::kind::Kind;
+    use crate::time::clock::Clock;
+
+    /// A hold with a guard.
+    fn hold(names: impl Into<Names>) -> Hold {
+        let hold = hold_on(names.into(), Duration::from_secs(30));
+        let entered = hold.enter(Clock::Host.now(), Duration::ZERO, true, Kind::Plain);
+        assert!(entered.is_some());
+        hold
+    }
+
+    fn standing(owner: &Owner, names: impl Into<Names>) -> Standing {
+        owner.standing(Uuid::nil(), &names.into(), Clock::Host.now())
+    }
+
+    #[test]
+    fn a_hold_is_found_by_each_of_its_names() {
+        let owner = Owner::new();
+        let (first, second) = (hold(["a", "b"]), hold("c"));
+        owner.remember(&first);
+        owner.remember(&second);
+        for name in ["a", "b", "c"] {
+            assert!(matches!(standing(&owner, name), Standing::Inside(..)), "{name}");
+        }
+        assert!(matches!(standing(&owner, ["b", "d"]), Standing::Overlapping(_)));
+        assert!(matches!(standing(&owner, ["b", "c"]), Standing::Overlapping(_)));
+        assert!(matches!(standing(&owner, "d"), Standing::Outside));
+        owner.forget(&first);
+        assert!(matches!(standing(&owner, "b"), Standing::Outside));
+        assert!(matches!(standing(&owner, "c"), Standing::Inside(..)));
+    }
+
+    #[test]
+    fn what_was_leaked_takes_no_room() {
+        let owner = Owner::new();
+        let kept = hold("kept");
+        owner.remember(&kept);
+        for n in 0..10_000 {
+            owner.remember(&hold(format!("leaked {n}")));
+        }
+        assert!(owner.holds().capacity() < 100, "{}", owner.holds().capacity());
+        assert!(matches!(standing(&owner, "kept"), Standing::Inside(..)));
     }
 }

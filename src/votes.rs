@@ -44,14 +44,11 @@ pub enum Vote {
         /// What happened instead.
         reason: Arc<str>,
     },
-    /// Its answer does not count, as it may have forgotten a holder: it was started not long ago, its clock stepped, its memory was
-    /// wiped, or its memory was marked for the first time.
+    /// Its answer does not count, as it may have forgotten a holder: it was started or wiped not long ago, is new to its set, or
+    /// its clock stepped.
     Quarantined {
         /// For how much longer.
         remaining: Duration,
-        /// Whether the cause is the first mark ([`MastersBuilder::strict`](crate::MastersBuilder::strict)): nothing shows for
-        /// how long the master has remembered before it.
-        newly_marked: bool,
     },
     /// The outcome was certain before this master answered.
     Pending,
@@ -100,16 +97,7 @@ impl fmt::Display for Vote {
                 }
             }
             Self::Unknown { reason } => write!(f, "no usable answer: {reason}"),
-            Self::Quarantined {
-                remaining,
-                newly_marked,
-            } => {
-                write!(f, "in quarantine for {}", Rounded(*remaining))?;
-                if *newly_marked {
-                    f.write_str(", since its memory was marked for the first time")?;
-                }
-                Ok(())
-            }
+            Self::Quarantined { remaining } => write!(f, "in quarantine for {}", Rounded(*remaining)),
             Self::Pending => f.write_str("not waited for"),
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
 const LAYERS: [&[&str]; 20] = [
-    &["time", "votes", "token", "holder", "capabilities"],
+    &["time", "votes", "token", "holder", "capabilities", "master_set"],
     &["error"],
     &[
         "config",
@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 20] = [
         "client_label",
         "policy",
     ],
-    &["status", "examination", "stored_charter"],
+    &["status", "examination"],
     &["events"],
     &["protocol"],
     &["node"],
@@ -26,7 +26,7 @@ const LAYERS: [&[&str]; 20] = [
     &["owner", "inspect", "force", "masters", "closing", "connecting"],
     &["mode", "owned_entry"],
     &["guard", "node_options", "builder", "env"],
-    &["charter", "examine"],
+    &["examine"],
     &["set_guard"],
     &["acquire", "sim"],
     &["options"],

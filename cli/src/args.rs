@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
@@ -32,7 +31,6 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     ForceRelease(ForceArgs),
     Doctor(DoctorArgs),
-    Charter(CharterArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -41,16 +39,7 @@ impl Args {
     /// As they were given to this process.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches().map_err(with_tips)?;
-        let mut args = Self::from_arg_matches(&matches)?;
-        if let Verb::Charter(charter) = &mut args.verb {
-            let given = is_given(&matches, "max_lease");
-            charter.agree = args.masters.max_lease.filter(|_| given);
-            if charter.reset && given {
-                let message = "the argument '--reset' cannot be used with '--max-lease <DUR>'";
-                return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
-            }
-        }
-        Ok(args)
+        Self::from_arg_matches(&matches)
     }
 }
 
@@ -75,14 +64,6 @@ fn with_tips(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
-}
-
-/// Whether an option stands on the command line, before the verb or behind it, and not in the environment alone.
-fn is_given(matches: &ArgMatches, option: &str) -> bool {
-    let of_verb = matches.subcommand().map(|(_, matches)| matches);
-    let all = of_verb.into_iter().chain([matches]);
-    all.into_iter()
-        .any(|matches| matches.value_source(option) == Some(ValueSource::CommandLine))
 }
 
 impl Verb {
@@ -116,12 +97,9 @@ pub(crate) struct MastersArgs {
     /// How long one attempt to connect to a master may take [default: 1s]
     #[arg(long, global = true, env = "MULTILOCK_CONNECT_TIMEOUT", value_name = "DUR", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// The longest lease that this command may ask for; more than 30s is agreed upon by all clients first
-    #[arg(long, global = true, env = "MULTILOCK_MAX_LEASE", value_name = "DUR", value_parser = duration)]
-    pub(crate) max_lease: Option<Duration>,
-    /// How long a lease may be of which other clients know nothing; the same in every client [default: 30s]
-    #[arg(long, global = true, env = "MULTILOCK_LEASE_WITHOUT_CHARTER", value_name = "DUR", value_parser = duration, hide_short_help = true)]
-    pub(crate) lease_without_charter: Option<Duration>,
+    /// The longest lease, in place of 30s, on masters that are thrown away; the same in every client
+    #[arg(long, global = true, env = "MULTILOCK_FOR_TESTS", value_name = "DUR", value_parser = duration, hide_short_help = true)]
+    pub(crate) for_tests: Option<Duration>,
     /// The part of a lease that is not trusted for the sake of clocks [default: 0.01]
     #[arg(
         long,
@@ -137,7 +115,7 @@ pub(crate) struct MastersArgs {
     /// Accept masters that evict keys when their memory is full
     #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", hide_short_help = true)]
     pub(crate) allow_eviction: bool,
-    /// Mark the memory of every master, to notice when it was wiped
+    /// Look at the record of every master with each vote, to notice when its memory was wiped
     #[arg(long, global = true, env = "MULTILOCK_STRICT", hide_short_help = true)]
     pub(crate) mark_memory: bool,
 }
@@ -167,9 +145,10 @@ pub(crate) struct RunArgs {
     /// How many masters must grant: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
-    /// How long the masters keep the lock without hearing from this command, which renews it every third of that
-    #[arg(long, env = "MULTILOCK_LEASE", value_name = "DUR", default_value = "30s", value_parser = duration)]
-    pub(crate) lease: Duration,
+    /// How long the masters keep the lock without hearing from this command, which renews it every third of that; 30s at most
+    /// [default: as long as it may be]
+    #[arg(long, env = "MULTILOCK_LEASE", value_name = "DUR", value_parser = duration)]
+    pub(crate) lease: Option<Duration>,
     /// The longest that the lock is renewed; it then lasts for what is left of its lease
     #[arg(long, env = "MULTILOCK_MAX_HOLD", value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
@@ -282,31 +261,6 @@ pub(crate) struct DoctorArgs {
     /// How long a client may be missing on a master before it is taken for one that lists other masters
     #[arg(long = "for", value_name = "DUR", default_value = "5s", value_parser = duration)]
     pub(crate) watch_for: Duration,
-}
-
-/// Show the longest lease that clients have agreed upon, agree upon a longer one with --max-lease, or lower it again
-///
-/// Leases of up to 30s need no agreement. A longer one is stored on every master, and each master that is started again
-/// then has no vote for as long as that. Ends with 0 when all masters tell the same, and with --max-lease when it is in
-/// force; 78 when they differ or it is not confirmed by all; 69 when a master does not tell; --reset with 75 when a client
-/// is connected or a lock lives for too long.
-#[derive(Debug, clap::Args)]
-pub(crate) struct CharterArgs {
-    /// Lower it again: refused unless every master tells that no client is connected and nothing is locked for long
-    #[arg(long)]
-    pub(crate) reset: bool,
-    /// Without asking
-    #[arg(long, requires = "reset")]
-    pub(crate) yes: bool,
-    /// With --max-lease: how long to wait until every master has confirmed it, such as 30s or 5 (seconds)
-    #[arg(short, long, value_name = "DUR", default_value = "10s", value_parser = seconds)]
-    pub(crate) wait: Duration,
-    /// For programs
-    #[arg(long, conflicts_with = "reset")]
-    pub(crate) json: bool,
-    /// --max-lease, where it was given, and not by a variable that services have, too
-    #[arg(skip)]
-    pub(crate) agree: Option<Duration>,
 }
 
 /// Print a script that completes arguments in a shell

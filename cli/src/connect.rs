@@ -38,11 +38,8 @@ impl MastersArgs {
         if let Some(timeout) = self.connect_timeout {
             builder = builder.connect_timeout(timeout);
         }
-        if let Some(max) = self.max_lease {
-            builder = builder.max_lease(max);
-        }
-        if let Some(lease) = self.lease_without_charter {
-            builder = builder.lease_without_charter(lease);
+        if let Some(longest) = self.for_tests {
+            builder = builder.for_tests(longest);
         }
         if let Some(factor) = self.drift_factor {
             builder = builder.drift_factor(factor);

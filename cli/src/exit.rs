@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use multilock::{ConnectError, InvalidInput, LockError, NodeError, Objection, ResetError};
+use multilock::{ConnectError, InvalidInput, LockError};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -121,41 +121,6 @@ impl From<ConnectError> for Failure {
     }
 }
 
-impl From<ResetError> for Failure {
-    fn from(error: ResetError) -> Self {
-        let (objections, missing) = match error {
-            ResetError::Connect(error) => return error.into(),
-            ResetError::Refused { ref objections, .. } => (objections, false),
-            ResetError::PutBack {
-                ref objections,
-                ref missing,
-                ..
-            } => (objections, !missing.is_empty()),
-            other => return Self::own(other),
-        };
-        // What only a change cures goes first, and whoever uses it at the moment last.
-        let is_said = |code: &u8| {
-            objections
-                .iter()
-                .any(|(_, objection)| against(objection) == *code)
-        };
-        let code = [UNFIT, NO_QUORUM, HELD].into_iter().find(is_said);
-        let code = code.filter(|_| !missing).unwrap_or(OWN);
-        Self::new(code, &error)
-    }
-}
-
-fn against(objection: &Objection) -> u8 {
-    match objection {
-        Objection::Connected { .. }
-        | Objection::Nameless { .. }
-        | Objection::Lease { .. }
-        | Objection::Raised { .. } => HELD,
-        Objection::Silent(NodeError::Unavailable(_)) | Objection::Started { .. } => NO_QUORUM,
-        _ => UNFIT,
-    }
-}
-
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         match error {
@@ -169,10 +134,7 @@ fn code(error: &LockError) -> u8 {
     match error {
         LockError::Invalid(_) => USAGE,
         LockError::Contended { .. } => HELD,
-        LockError::Unreachable { .. }
-        | LockError::Unfenced { .. }
-        | LockError::TooLate { .. }
-        | LockError::Unchartered(_) => NO_QUORUM,
+        LockError::Unreachable { .. } | LockError::Unfenced { .. } | LockError::TooLate { .. } => NO_QUORUM,
         LockError::Misconfigured { .. } => UNFIT,
         // A wait that ended for want of masters is told as such.
         LockError::TimedOut { last, .. } => last.as_deref().map_or(HELD, code),

@@ -3,7 +3,6 @@
 #[cfg(unix)]
 mod args;
 #[cfg(unix)]
-mod charter;
 #[cfg(unix)]
 mod connect;
 #[cfg(unix)]
@@ -105,9 +104,6 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
 async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     if let Verb::Doctor(doctor) = &args.verb {
         return doctor::doctor(doctor, &args.masters, voice).await;
-    }
-    if let Verb::Charter(charter) = &args.verb {
-        return charter::charter(charter, &args.masters, voice).await;
     }
     if let Verb::ForceRelease(force) = &args.verb {
         let masters = connect(args.masters.builder()?, Patience::None, voice).await?;

@@ -6,13 +6,9 @@ use std::fmt;
 const FAQ: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
 /// Phrases of the library and those of the command.
-const PHRASES: [(&str, &str); 9] = [
+const PHRASES: [(&str, &str); 8] = [
     ("allow it in the builder", "give --allow-eviction"),
-    ("set Quarantine::Off", "give --quarantine off"),
-    (
-        "agree upon it anew with MastersBuilder::max_lease",
-        "agree upon it again with multilock charter --max-lease",
-    ),
+    ("max_hold bounds it", "--max-hold bounds it"),
     (
         "after the application has called CryptoProvider::install_default()",
         "with one",
@@ -76,8 +72,7 @@ pub(crate) fn option(name: &str) -> &str {
         "node_timeout" => "--node-timeout",
         "connect_timeout" => "--connect-timeout",
         "lease" => "--lease",
-        "max_lease" => "--max-lease",
-        "lease_without_charter" => "--lease-without-charter",
+        "for_tests" => "--for-tests",
         "drift_factor" => "--drift-factor",
         "quarantine" => "--quarantine",
         "allow_eviction" => "--allow-eviction",

@@ -6,10 +6,9 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 22] = [
     "MULTILOCK_LEASE",
-    "MULTILOCK_MAX_LEASE",
-    "MULTILOCK_LEASE_WITHOUT_CHARTER",
+    "MULTILOCK_FOR_TESTS",
     "MULTILOCK_NODE_TIMEOUT",
     "MULTILOCK_CONNECT_TIMEOUT",
     "MULTILOCK_DRIFT_FACTOR",

@@ -85,8 +85,6 @@ struct Acquisition<'a> {
     terms: &'a Terms,
     field: Field,
     proposal: Proposal<'a>,
-    /// The longest lease that was reckoned with when it began.
-    reckoned: Duration,
     /// What the hold has once a quorum has granted.
     validity: Validity,
     tally: Tally,
@@ -103,8 +101,6 @@ impl<'a> Acquisition<'a> {
     fn begin(terms: &'a Terms, asking: Asker<'_>, clocks: Option<Clocks>) -> Self {
         let (client, pool) = (&terms.client, &terms.client.pool);
         let (field, proposal) = (client.fresh_field(), Proposal::new(terms, clocks));
-        // Before anything is sent.
-        let reckoned = pool.reckoning.longest_lease();
         let precedence = match asking {
             Asker::Waiter(waiting) => Precedence::Queued(waiting.waiter),
             Asker::Beside(ticket) => Precedence::Ticketed(ticket),
@@ -121,7 +117,7 @@ impl<'a> Acquisition<'a> {
             fencing: Fencing::Proposed,
             precedence,
         };
-        let request = calls::acquire(&told, pool.context());
+        let request = calls::acquire(&told, pool.evidence_wanted());
         let mut tally = Tally::new(pool.slots.len(), terms.needed);
         let claim = Claim {
             names: terms.names.clone(),
@@ -144,7 +140,6 @@ impl<'a> Acquisition<'a> {
             terms,
             field,
             proposal,
-            reckoned,
             validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
             tally,
             obstruction: Obstruction::default(),
@@ -230,7 +225,7 @@ impl<'a> Acquisition<'a> {
             lease: terms.lease,
             tokens: self.proposal.tokens(),
         };
-        let request = calls::extend(&[renewal], fencing, pool.context());
+        let request = calls::extend(&[renewal], fencing, pool.evidence_wanted());
         let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
         let mut round = terms.trace.raising(ask).until(self.round.deadline());
         let mut accepted = 0;
@@ -248,10 +243,6 @@ impl<'a> Acquisition<'a> {
     /// Makes a hold of what a quorum granted, and enters it.
     fn settle(self) -> Result<OwnedEntry, Refusal> {
         let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
-        if pool.reckoning.longest_lease() != self.reckoned {
-            // Votes are judged by what is known when they are counted, and these were judged by less.
-            return Err(Refusal::split(terms, self.rollback.votes.clone()));
-        }
         let now = pool.clock.now();
         if terms.fenced {
             self.proposal.accepted(clocks::median(self.round.clocks_us(now)));
@@ -286,7 +277,7 @@ impl<'a> Acquisition<'a> {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        hear_stragglers(pool, self.round, &hold.tenure, self.reckoned, self.waiting);
+        hear_stragglers(pool, self.round, &hold.tenure, self.waiting);
         log::acquired(&terms.names, self.tally.granted(), || guard.validity());
         if let Some(owner) = &terms.owner {
             owner.remember(&hold);
@@ -325,22 +316,15 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Takes in what the rest of the masters answers. One that grants adds an end of its own, unless more is
-/// known of others' leases than its vote was judged by. Where it does not grant, the waiter may stand in a queue since
-/// this round or an earlier one.
-fn hear_stragglers(
-    pool: &Arc<Pool>,
-    round: Round,
-    tenure: &Arc<Tenure>,
-    reckoned: Duration,
-    waiting: Option<InLine>,
-) {
-    let (tenure, reckoning, begun) = (Arc::clone(tenure), Arc::clone(&pool.reckoning), round.begun());
+/// Takes in what the rest of the masters answers. One that grants adds an end of its own. Where it does not grant, the waiter
+/// may stand in a queue since this round or an earlier one.
+fn hear_stragglers(pool: &Arc<Pool>, round: Round, tenure: &Arc<Tenure>, waiting: Option<InLine>) {
+    let (tenure, begun) = (Arc::clone(tenure), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
-        if vote == Vote::Granted && reckoning.longest_lease() == reckoned {
+        if vote == Vote::Granted {
             tenure.confirm(node, begun);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {

@@ -41,15 +41,8 @@ pub(crate) async fn acquire_as(
         Standing::Overlapping(held) => return Err(overlapping(terms, &held).into()),
         Standing::Outside => {}
     }
-    terms.client.pool.chartered(terms.lease)?;
     terms.client.pool.relief(terms.needed).await;
-    let reckoned = terms.client.pool.reckoning.longest_lease();
-    let mut attempted = attempt(terms, asker, clocks).await;
-    if attempted.is_err() && terms.client.pool.reckoning.longest_lease() != reckoned {
-        // Too little was reckoned with. With what the masters have told, it is tried anew at once.
-        attempted = attempt(terms, asker, None).await;
-    }
-    attempted
+    attempt(terms, asker, clocks).await
 }
 
 /// Enters a hold once more, which is extended first where too little is left or more is wanted; `None` when it has lapsed or was leaked meanwhile.
@@ -84,7 +77,6 @@ async fn reenter(
                     deferred: None,
                 });
             }
-            Err(ExtendError::Unchartered(unchartered)) => return Err(unchartered.into()),
             // Where what is left will do: no longer lease is asked for, and a crash would leave the names kept for as long
             // as they have to be. A lost hold shows below.
             _ => {}

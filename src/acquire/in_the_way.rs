@@ -53,10 +53,7 @@ fn unanswered(pool: &Pool) -> Vec<Vote> {
         Err(fault) => fault.vote(),
         Ok(link) => match link.quarantine(now) {
             Duration::ZERO => Vote::Pending,
-            remaining => Vote::Quarantined {
-                remaining,
-                newly_marked: link.is_newly_marked(now),
-            },
+            remaining => Vote::Quarantined { remaining },
         },
     };
     pool.slots.iter().map(vote).collect()

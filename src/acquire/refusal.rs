@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acquire::rollback::Deferred;
 use crate::acquire::terms::Terms;
-use crate::error::{InvalidInput, LockError, Unchartered};
+use crate::error::{InvalidInput, LockError};
 use crate::protocol::obstruction::Obstruction;
 use crate::protocol::tally::{Obstacle, Tally};
 use crate::votes::{Vote, Votes};
@@ -51,17 +51,6 @@ impl Refusal {
         }
     }
 
-    /// Too few of the votes count that were given.
-    pub(crate) fn split(terms: &Terms, votes: Vec<Vote>) -> Self {
-        let retry_after = terms.client.pool.config.node_timeout;
-        let error = |votes| LockError::Contended {
-            holder: None,
-            retry_after,
-            votes,
-        };
-        Self::with_votes(terms, Obstacle::Split, votes, error)
-    }
-
     /// Too few masters accepted a fencing token.
     pub(crate) fn unfenced(terms: &Terms, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::Unfenced { votes };
@@ -93,16 +82,6 @@ impl Refusal {
 impl From<InvalidInput> for Refusal {
     fn from(invalid: InvalidInput) -> Self {
         Self::from(LockError::from(invalid))
-    }
-}
-
-impl From<Unchartered> for Refusal {
-    /// Masters have to come, to agree to the lease.
-    fn from(unchartered: Unchartered) -> Self {
-        Self {
-            obstacle: Obstacle::Unreachable,
-            ..Self::from(LockError::from(unchartered))
-        }
     }
 }
 

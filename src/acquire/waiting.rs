@@ -19,7 +19,7 @@ use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::Obstacle;
 use crate::protocol::waiter::Waiter;
-use crate::queue::subscription::{self, NoticeCounts, Subscription};
+use crate::queue::subscription::{NoticeCounts, Subscription};
 use crate::queue::{Given, InLine, Joined, Seat, Successor};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
@@ -73,7 +73,6 @@ impl<'a> Waiting<'a> {
     pub(super) fn begin(terms: &'a Terms) -> Self {
         let pool = &terms.client.pool;
         terms.trace.label().waits();
-        subscription::listen(pool);
         let calls = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
             number: calls.number,

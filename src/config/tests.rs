@@ -41,7 +41,7 @@ fn every_option_outside_its_range_is_named() {
     );
     assert_eq!(
         message(&Config {
-            lease: Duration::from_millis(100),
+            lease: Some(Duration::from_millis(100)),
             ..default()
         })
         .split("allowed: ")
@@ -51,17 +51,17 @@ fn every_option_outside_its_range_is_named() {
     );
     assert!(
         message(&Config {
-            lease: Duration::MAX,
+            lease: Some(Duration::MAX),
             ..default()
         })
         .starts_with("lease: ")
     );
     assert!(
         message(&Config {
-            max_lease: Some(Duration::from_secs(1)),
+            for_tests: Some(Duration::from_millis(100)),
             ..default()
         })
-        .starts_with("max_lease: 1s is not allowed; allowed: 30s to ")
+        .starts_with("for_tests: 100ms is not allowed; allowed: 104ms to 1day")
     );
     assert_eq!(
         message(&Config {
@@ -79,24 +79,24 @@ fn a_quarantine_shorter_than_the_longest_lease_is_refused() {
         quarantine: Quarantine::For(Duration::from_millis(29_999)),
         ..Config::default()
     };
-    assert!(message(&config).starts_with("quarantine: 29s 999ms is not allowed; allowed: 31s 302ms to "));
+    assert!(message(&config).starts_with("quarantine: 29s 999ms is not allowed; allowed: 30s 302ms to "));
     let short = Config {
-        lease: Duration::from_secs(5),
+        lease: Some(Duration::from_secs(5)),
         ..config
     };
     assert!(
-        message(&short).contains("allowed: 31s 302ms to "),
+        message(&short).contains("allowed: 30s 302ms to "),
         "others may have longer ones"
     );
     let lowered = Config {
-        lease_without_charter: Duration::from_secs(5),
+        for_tests: Some(Duration::from_secs(5)),
         ..short
     };
     assert_eq!(lowered.check(3), Ok(()));
 }
 
 #[test]
-fn leases_at_a_call_site_are_bounded_by_the_builder() {
+fn leases_are_bounded_by_the_longest_one() {
     let config = Config::default();
     let lease = Duration::from_micros(10_000_900);
     assert_eq!(config.checked_lease(lease), Ok(Duration::from_secs(10)));
@@ -105,8 +105,23 @@ fn leases_at_a_call_site_are_bounded_by_the_builder() {
         .expect_err("above the maximum");
     assert_eq!(
         error.to_string(),
-        "lease: 31s is not allowed; allowed: 104ms to 30s (MastersBuilder::max_lease raises the limit)"
+        "lease: 31s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, and \
+         max_hold bounds it"
     );
+    let long = Config {
+        lease: Some(Duration::from_secs(31)),
+        ..config.clone()
+    };
+    assert_eq!(message(&long), error.to_string());
+    let for_tests = |longest| Config {
+        for_tests: Some(longest),
+        ..config.clone()
+    };
+    let short = for_tests(Duration::from_secs(2));
+    assert_eq!(short.check(3), Ok(()));
+    assert_eq!(short.default_lease(), Duration::from_secs(2));
+    assert!(short.checked_lease(Duration::from_secs(3)).is_err());
+    assert_eq!(for_tests(Duration::from_secs(3600)).check(3), Ok(()));
     let min = config.checked_min_validity(Duration::from_secs(30), Duration::from_secs(30));
     assert_eq!(
         min.expect_err("never reached").to_string(),

@@ -25,6 +25,7 @@ fn variables_become_options() {
     let builder = from(&[
         ("MULTILOCK_NODES", "redis://a, redis://b,"),
         ("MULTILOCK_LEASE", "10s"),
+        ("MULTILOCK_FOR_TESTS", "20s"),
         ("MULTILOCK_MAX_HOLD", "10m"),
         ("MULTILOCK_NODE_TIMEOUT", "20ms"),
         ("MULTILOCK_DRIFT_FACTOR", "0.05"),
@@ -35,7 +36,8 @@ fn variables_become_options() {
     ])
     .expect("all valid");
     assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
-    assert_eq!(builder.config.lease, Duration::from_secs(10));
+    assert_eq!(builder.config.lease, Some(Duration::from_secs(10)));
+    assert_eq!(builder.config.for_tests, Some(Duration::from_secs(20)));
     assert_eq!(builder.config.max_hold, Some(Duration::from_secs(600)));
     assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::InvalidInput;
 use super::faq::Faq;
+use crate::master_set::MasterSet;
 
 /// Why a server cannot serve as an independent master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,17 +73,20 @@ pub enum Unfit {
         /// The server's own words.
         error: String,
     },
-    /// It belongs to a set with another number of masters, and so do too many others of the list.
+    /// A master of the list is in another set: with another number of masters, or another one
+    /// [for tests](crate::MastersBuilder::for_tests). Until that is cured the client uses none of its masters.
     #[error(
-        "it belongs to a set of {masters} masters, and {listed} are listed here; list the same masters in every \
-         client, or, once no client uses it with another list, DEL multilock_masters there ({faq})",
+        "{told_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
+         client uses {told_by} with another list, run DEL multilock_set there ({faq})",
         faq = Faq("other set")
     )]
     OtherSet {
-        /// The number that it stores under `multilock_masters`.
-        masters: usize,
-        /// The number that this client lists.
-        listed: usize,
+        /// Label of the master that is in another set.
+        told_by: Arc<str>,
+        /// Set that it has recorded under the key `multilock_set`.
+        set: MasterSet,
+        /// Set that this client lists.
+        listed: MasterSet,
     },
     /// It does not let this client in, or not do what the protocol needs.
     #[error("it denies access: {error} ({faq})", faq = Faq("denied"))]

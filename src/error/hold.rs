@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{InvalidInput, Unchartered};
+use super::InvalidInput;
 use crate::time::rounded::Rounded;
 use crate::votes::Votes;
 
@@ -59,9 +59,6 @@ pub enum ExtendError {
     /// The lease is out of its range. No master was asked; the hold is as it was.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The lease is not in force yet. The hold is as it was.
-    #[error(transparent)]
-    Unchartered(#[from] Unchartered),
     /// The validity had ended before a quorum confirmed. Nothing revives a hold.
     #[error("the hold is lost: {votes}")]
     Lost {

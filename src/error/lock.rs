@@ -10,54 +10,6 @@ use super::voteless::Voteless;
 use crate::time::rounded::Rounded;
 use crate::votes::Votes;
 
-/// A lease that is longer than what needs no agreement (30 s), and that not every master has agreed to.
-///
-/// Every client has to reckon with the longest lease of any other: a master that was started anew has no
-/// vote for so long. So a longer one is stored on every master before it is asked for the first time, and
-/// for that all of them must be connected at once; from then on it is in force for every client.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
-/// use multilock::{LockError, Masters};
-/// use std::time::Duration;
-///
-/// cluster.master(2).crash();
-/// let minute = Duration::from_secs(60);
-/// let masters = cluster.connect(Masters::builder().max_lease(minute)).await?;
-/// let refused = masters.red_lock("migration").lease(minute).try_lock().await;
-/// let Err(LockError::Unchartered(unchartered)) = refused else { panic!("{refused:?}") };
-/// assert_eq!(unchartered.unconfirmed.len(), 1, "the one that is down");
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a lease of {} is not in force: {} to confirm it; all masters must be connected at once for that \
-     (where it is confirmed, GET multilock_charter begins with {} or more; {faq})",
-    Rounded(*.lease), Awaited(.unconfirmed), .lease.as_millis(),
-    faq = Faq("long lease")
-)]
-#[non_exhaustive]
-pub struct Unchartered {
-    /// The lease that was asked for.
-    pub lease: Duration,
-    /// The masters that have not confirmed it on the connection that stands; empty when they have at
-    /// this very moment.
-    pub unconfirmed: Vec<Arc<str>>,
-}
-
-struct Awaited<'a>(&'a [Arc<str>]);
-
-impl fmt::Display for Awaited<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [one] => write!(f, "{one} has"),
-            all => write!(f, "{} have", all.join(", ")),
-        }
-    }
-}
-
 /// What taking a lock may answer.
 ///
 /// ```
@@ -168,9 +120,6 @@ pub enum LockError {
         /// The names that it reads.
         held: String,
     },
-    /// The lease is not in force yet. [`lock`](crate::MultiLock::lock) waits for it.
-    #[error(transparent)]
-    Unchartered(#[from] Unchartered),
     /// [`Masters::close`](crate::Masters::close) was called, or the tokio runtime has ended in which the
     /// masters were connected.
     #[error("the masters were closed, or the tokio runtime in which they were connected has ended")]
@@ -199,7 +148,7 @@ impl LockError {
     /// What every master answered on the last round, where there was one.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Invalid(_) | Self::Upgrade { .. } | Self::Unchartered(_) | Self::Closed => None,
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => None,
             Self::Contended { votes, .. }
             | Self::Unreachable { votes }
             | Self::Unfenced { votes }
@@ -214,8 +163,8 @@ impl LockError {
         self.class() == Class::Contended
     }
 
-    /// Whether the masters could not decide: too few of them answered in time, have a vote, are set up as is needed, or
-    /// have agreed to the lease. A later call can succeed, once they do.
+    /// Whether the masters could not decide: too few of them answered in time, have a vote, or are set up as is needed. A later
+    /// call can succeed, once they do.
     pub fn is_unreachable(&self) -> bool {
         self.class() == Class::Unreachable
     }
@@ -258,7 +207,6 @@ impl LockError {
             | Self::Unfenced { .. }
             | Self::Misconfigured { .. }
             | Self::TooLate { .. }
-            | Self::Unchartered(_)
             | Self::TimedOut { .. } => Class::Unreachable,
             Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => Class::Permanent,
         }

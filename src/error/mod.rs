@@ -5,7 +5,6 @@ mod faq;
 mod hold;
 mod lateness;
 mod lock;
-mod reset;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -17,8 +16,7 @@ use self::faq::Faq;
 
 pub use self::connect::{ConnectError, NodeError, Unfit};
 pub use self::hold::{ExtendError, Loss, LossCause, Lost, UnlockError};
-pub use self::lock::{LockError, Unchartered};
-pub use self::reset::{Objection, ResetError};
+pub use self::lock::LockError;
 pub use self::run::RunError;
 
 /// A value that cannot be used, found before any master was asked.

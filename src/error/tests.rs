@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConnectError, InvalidInput, LockError, ResetError, Unchartered, Unfit};
+use super::{ConnectError, InvalidInput, LockError, Unfit};
+use crate::master_set::MasterSet;
 use crate::votes::{Vote, Votes};
 
 const MS: Duration = Duration::from_millis(1);
@@ -13,11 +14,8 @@ fn late(took: Option<u32>) -> Vote {
     }
 }
 
-fn quarantined(newly_marked: bool) -> Vote {
-    Vote::Quarantined {
-        remaining: MS,
-        newly_marked,
-    }
+fn quarantined() -> Vote {
+    Vote::Quarantined { remaining: MS }
 }
 
 fn unreachable(votes: &[Vote]) -> String {
@@ -74,35 +72,20 @@ fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
 
 #[test]
 fn a_quarantine_is_told_with_its_cause() {
-    let text = unreachable(&[quarantined(false), quarantined(false)]);
+    let text = unreachable(&[quarantined(), quarantined()]);
     assert!(
-        text.contains("as each is that was started less than the longest lease ago"),
-        "{text}"
-    );
-    assert!(!text.contains("marked"), "{text}");
-    let text = unreachable(&[quarantined(true), quarantined(false)]);
-    assert!(
-        text.contains("since their memory was marked for the first time"),
-        "{text}"
-    );
-    assert!(
-        text.contains("m0: in quarantine for 1ms, since its memory was marked"),
+        text.contains(
+            "as each is for the longest lease after its first start, a restart or a loss of its data"
+        ),
         "{text}"
     );
     assert!(text.ends_with("m1: in quarantine for 1ms"), "{text}");
-    assert!(!text.contains("started"), "{text}");
 }
 
 /// One error of each kind, with its class. A new kind has to be added to the list, which the match below is there for.
 #[test]
 fn every_error_is_now_later_or_never() {
-    let (votes, unchartered) = (
-        Votes::default,
-        Unchartered {
-            lease: MS,
-            unconfirmed: Vec::new(),
-        },
-    );
+    let votes = Votes::default;
     let contended = || LockError::Contended {
         holder: Some("web-1".into()),
         retry_after: 7 * MS,
@@ -122,7 +105,6 @@ fn every_error_is_now_later_or_never() {
             validity: MS,
             votes: votes(),
         },
-        LockError::Unchartered(unchartered),
         timed_out(LockError::Unreachable { votes: votes() }),
         LockError::TimedOut {
             waited: MS,
@@ -139,7 +121,6 @@ fn every_error_is_now_later_or_never() {
             | LockError::Unfenced { .. }
             | LockError::Misconfigured { .. }
             | LockError::TooLate { .. }
-            | LockError::Unchartered(_)
             | LockError::TimedOut { last: None, .. } => 1,
             LockError::TimedOut { last: Some(last), .. } => u8::from(!last.is_contended()),
             LockError::Upgrade { .. } | LockError::Closed | LockError::Invalid(_) => 2,
@@ -178,8 +159,15 @@ fn unfit() -> Vec<Unfit> {
             policy: "allkeys-lru".into(),
         },
         Unfit::OtherSet {
-            masters: 5,
-            listed: 3,
+            told_by: "m".into(),
+            set: MasterSet {
+                masters: 5,
+                for_tests: None,
+            },
+            listed: MasterSet {
+                masters: 3,
+                for_tests: None,
+            },
         },
         Unfit::Denied {
             error: "NOPERM".into(),
@@ -233,28 +221,11 @@ fn every_refusal_names_its_entry_of_the_faq() {
     for field in ["nodes", "node", "MULTILOCK_NODES", "MULTILOCK_NODES_FILE"] {
         messages.push(InvalidInput::new(field, 0, "more").to_string());
     }
-    let unchartered = Unchartered {
-        lease: 60_000 * MS,
-        unconfirmed: Vec::new(),
-    };
-    let refused = ResetError::Refused {
-        objections: Vec::new(),
-        labels: Vec::new(),
-    };
-    let put_back = ResetError::PutBack {
-        objections: Vec::new(),
-        labels: Vec::new(),
-        missing: Vec::new(),
-    };
-    let resets = [refused, put_back, ResetError::Interrupted];
-    messages.extend(resets.map(|error| error.to_string()));
     let votes = Votes::default;
     messages.extend([
-        LockError::from(unchartered).to_string(),
         LockError::Misconfigured { votes: votes() }.to_string(),
         LockError::Unfenced { votes: votes() }.to_string(),
-        unreachable(&[quarantined(false)]),
-        unreachable(&[quarantined(true)]),
+        unreachable(&[quarantined()]),
     ]);
     let mut named: Vec<String> = Vec::new();
     for message in &messages {

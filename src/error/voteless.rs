@@ -15,34 +15,20 @@ impl fmt::Display for Voteless<'_> {
         if let Some(late) = Lateness::of(self.0) {
             return late.fmt(f);
         }
-        let (mut silent, mut failed, mut quarantine, mut marked) = (false, false, None, false);
+        let (mut silent, mut failed, mut quarantine) = (false, false, None);
         for node in self.0 {
             match &node.vote {
                 Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } => silent = true,
                 Vote::Failed { .. } => failed = true,
-                Vote::Quarantined {
-                    remaining,
-                    newly_marked,
-                } => {
-                    quarantine = quarantine.max(Some(*remaining));
-                    marked |= newly_marked;
-                }
+                Vote::Quarantined { remaining } => quarantine = quarantine.max(Some(*remaining)),
                 Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {}
             }
         }
         match (silent, failed, quarantine) {
-            (false, false, Some(remaining)) if marked => write!(
-                f,
-                "too many masters are in quarantine, the last one for {}, since their memory was marked for the first time \
-                 (MastersBuilder::strict): nothing shows for how long they have remembered; this happens once \
-                 ({})",
-                Rounded(remaining),
-                Faq("quarantine")
-            ),
             (false, false, Some(remaining)) => write!(
                 f,
-                "too many masters are in quarantine, the last one for {}, as each is that was started less \
-                 than the longest lease ago; for masters that are thrown away set Quarantine::Off \
+                "too many masters are in quarantine, the last one for {}, as each is for the longest lease after its first \
+                 start, a restart or a loss of its data; for tests that time is shorter with MastersBuilder::for_tests \
                  ({})",
                 Rounded(remaining),
                 Faq("quarantine")

@@ -86,7 +86,10 @@ mod tests {
             bounds
         };
         let config = Config::default();
-        let (lease, timeout) = (config.lease.as_secs_f64(), config.node_timeout.as_secs_f64());
+        let (lease, timeout) = (
+            config.default_lease().as_secs_f64(),
+            config.node_timeout.as_secs_f64(),
+        );
         for share in [lease / 6.0, lease * 2.0 / 3.0, lease] {
             assert!(of("margin").contains(&share), "{share}");
         }

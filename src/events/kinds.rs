@@ -41,7 +41,7 @@ words! {
         Leave = "leave",
         Inspect = "inspect",
         Force = "force",
-        Charter = "charter",
+        Introduce = "introduce",
     }
 }
 
@@ -82,7 +82,6 @@ words! {
         TooLate = "too_late",
         Unfenced = "unfenced",
         Misconfigured = "misconfigured",
-        Unchartered = "unchartered",
         Upgrade = "upgrade",
         Closed = "closed",
         Invalid = "invalid",
@@ -160,7 +159,7 @@ impl Op {
     pub(super) fn of(script: &str) -> Self {
         let op = Self::ALL.iter().find(|op| op.word() == script);
         debug_assert!(op.is_some(), "{script} is no operation");
-        op.copied().unwrap_or(Self::Charter)
+        op.copied().unwrap_or(Self::Introduce)
     }
 }
 
@@ -190,7 +189,6 @@ impl AcquireOutcome {
             LockError::Contended { .. } => Self::Contended,
             LockError::Unreachable { .. } => Self::Unreachable,
             LockError::Misconfigured { .. } => Self::Misconfigured,
-            LockError::Unchartered(_) => Self::Unchartered,
             LockError::Unfenced { .. } => Self::Unfenced,
             LockError::TooLate { .. } => Self::TooLate,
             LockError::TimedOut { .. } => Self::TimedOut,

@@ -13,7 +13,7 @@ use crate::votes::Votes;
 
 pub(crate) fn first_lock_waits(remaining: Duration) {
     let remaining = Rounded(remaining);
-    tracing::info!(target: TARGET, %remaining, "no lock is granted yet: too many masters were started not long ago and may have lost locks; Masters::ready waits for their votes");
+    tracing::info!(target: TARGET, %remaining, "no lock is granted yet: too many masters are new to their set or were started not long ago, and may have lost locks; Masters::ready waits for their votes");
 }
 
 pub(crate) fn round_lost(names: &Names, error: &dyn Display) {
@@ -64,15 +64,6 @@ pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
 
 pub(crate) fn forced(names: &Names, former: usize, granted: usize) {
     tracing::warn!(target: TARGET, %names, former, granted, "lock taken away by force");
-}
-
-pub(crate) fn charter_lowered(longest: Duration) {
-    let longest = Rounded(longest);
-    tracing::warn!(target: TARGET, %longest, "the longest lease was forgotten by an operator");
-}
-
-pub(crate) fn charter_put_back(objections: usize, missing: usize) {
-    tracing::warn!(target: TARGET, objections, missing, "the longest lease was put back: something came in between");
 }
 
 pub(crate) fn held_long(names: &Names, held_for: Duration) {

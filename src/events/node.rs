@@ -1,6 +1,5 @@
 //! What happens to one master.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -119,13 +118,9 @@ impl NodeEvents {
         self.changed.notify_one();
     }
 
-    pub(crate) fn in_quarantine(&self, remaining: Duration, newly_marked: bool) {
+    pub(crate) fn in_quarantine(&self, remaining: Duration) {
         let remaining = Rounded(remaining);
-        if newly_marked {
-            tracing::warn!(target: TARGET, node = %self.label, %remaining, "master's memory was marked for the first time and it has no vote yet (strict does so once)");
-            return self.changed.notify_one();
-        }
-        tracing::warn!(target: TARGET, node = %self.label, %remaining, "master was started not long ago and has no vote yet (Quarantine::Off gives one at once, to masters that are thrown away)");
+        tracing::warn!(target: TARGET, node = %self.label, %remaining, "master is new to its set or was started not long ago, may have lost locks and has no vote yet");
         self.changed.notify_one();
     }
 
@@ -140,14 +135,6 @@ impl NodeEvents {
         tracing::warn!(target: TARGET, node = %self.label, "master's memory was wiped; it has no vote for now");
         self.meters.memory_wipes.increment(1);
         self.changed.notify_one();
-    }
-
-    pub(crate) fn taken_into_set(&self) {
-        tracing::warn!(target: TARGET, node = %self.label, "master comes from a set of another size; it belongs to this one now");
-    }
-
-    pub(crate) fn not_agreed(&self, reason: &dyn Display) {
-        tracing::debug!(target: TARGET, node = %self.label, %reason, "could not tell how long leases may be");
     }
 
     pub(crate) fn subscribed_again(&self, is_confirmed: bool) {

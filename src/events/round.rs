@@ -38,7 +38,7 @@ impl RoundTrace {
             op: if super::METERED {
                 Op::of(script)
             } else {
-                Op::Charter
+                Op::Introduce
             },
             watch: Stopwatch::started(),
             span: if is_looked_at(Level::TRACE) {

@@ -29,8 +29,6 @@ use crate::votes::{Vote, Votes};
 pub(crate) struct Extension {
     client: Arc<Client>,
     round: Round,
-    /// The longest lease that was reckoned with when it began.
-    reckoned: Duration,
     extended: Vec<Extended>,
     /// Steps of clocks that had been noticed before it began.
     steps: u64,
@@ -74,7 +72,6 @@ impl Extension {
         let pool = &client.pool;
         // Before anything is sent.
         let (steps, now) = (pool.steps.count(), pool.clock.now());
-        let reckoned = pool.reckoning.longest_lease();
         let extended: Vec<Extended> = holds
             .into_iter()
             .map(|(hold, lease)| Extended {
@@ -101,7 +98,6 @@ impl Extension {
         Self {
             client: Arc::clone(client),
             round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
-            reckoned,
             extended,
             steps,
             apart: FuturesUnordered::new(),
@@ -162,7 +158,6 @@ impl Extension {
     }
 
     fn count(&mut self, index: usize, node: usize, vote: Vote) {
-        let judged = !self.is_outdated();
         self.client.pool.slots[node]
             .events()
             .voted(Op::Extend, VoteKind::of(&vote));
@@ -175,9 +170,8 @@ impl Extension {
         }
         let granted = vote == Vote::Granted;
         entry.hold.tenure.note_vote(node, vote);
-        // One that confirms after a quorum has adds an end of its own. Votes are judged by what is known when
-        // they are counted, so not once more is known.
-        if granted && judged && entry.agreed.len() >= entry.hold.tenure.needed {
+        // One that confirms after a quorum has adds an end of its own.
+        if granted && entry.agreed.len() >= entry.hold.tenure.needed {
             let (on, needed) = (entry.agreed, entry.hold.tenure.needed);
             let ends = Ends::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
             if METERED && !entry.confirmed {
@@ -223,7 +217,7 @@ impl Extension {
                 fencing: Fencing::Declared,
                 precedence: Precedence::Resumed,
             };
-            let request = calls::acquire(&acquire, self.client.pool.context());
+            let request = calls::acquire(&acquire, self.client.pool.evidence_wanted());
             Round::begin(
                 &self.client.pool,
                 &request,
@@ -251,18 +245,6 @@ impl Extension {
         self.extended[index].confirmed
     }
 
-    /// Whether masters have told of longer leases than it had reckoned with, so that it is worth
-    /// trying anew at once.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.client.pool.reckoning.longest_lease() != self.reckoned
-    }
-
-    /// Begins the same round anew.
-    pub(crate) fn anew(self) -> Self {
-        let holds = self.extended.into_iter().map(|entry| (entry.hold, entry.lease));
-        Self::begin(&self.client, holds.collect())
-    }
-
     /// The holds, and whether each was confirmed: with what was left of it then.
     pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Tenure>, Option<Duration>)> {
         self.extended
@@ -282,18 +264,6 @@ fn lose(client: &Client, tenure: &Arc<Tenure>, cause: LossCause) {
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
 pub(crate) async fn extend(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Result<(), ExtendError> {
-    let pool = &client.pool;
-    pool.chartered(lease)?;
-    let reckoned = pool.reckoning.longest_lease();
-    let extended = extend_once(client, hold, lease).await;
-    if extended.is_err() && pool.reckoning.longest_lease() != reckoned {
-        // With what the masters have told.
-        return extend_once(client, hold, lease).await;
-    }
-    extended
-}
-
-async fn extend_once(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Result<(), ExtendError> {
     if hold.remaining().is_zero() {
         return Err(ExtendError::Lost {
             votes: Votes::default(),
@@ -326,7 +296,7 @@ async fn extend_once(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Resu
 }
 
 fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
-    calls::extend(renewals, Fencing::Declared, pool.context())
+    calls::extend(renewals, Fencing::Declared, pool.evidence_wanted())
 }
 
 /// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been
@@ -335,10 +305,7 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 /// is small against what is left of the hold there costs no renewal.
 fn vouched(tenure: &Tenure, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
     match (vote, doubt) {
-        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined {
-            remaining,
-            newly_marked: false,
-        },
+        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined { remaining },
         (vote, _) => vote,
     }
 }

@@ -9,7 +9,6 @@ pub(crate) mod downgrade;
 pub(crate) mod ends;
 pub(crate) mod entry;
 pub(crate) mod extend;
-pub(crate) mod holdings;
 pub(crate) mod release;
 pub(crate) mod schedule;
 mod state;

@@ -3,7 +3,6 @@
 //! The task looks when something has happened that may matter, and when a quarantine ends. It is started when somebody
 //! watches for the first time; where figures are kept, with the client, for those that change by themselves.
 
-use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -64,19 +63,12 @@ impl Client {
 async fn run(client: Weak<Client>) {
     let shared = |client: Arc<Client>| {
         let pool = &client.pool;
-        (
-            Arc::clone(&pool.changed),
-            Arc::clone(&pool.reckoning),
-            pool.closing.clone(),
-        )
+        (Arc::clone(&pool.changed), pool.closing.clone())
     };
-    let Some((changed, reckoning, closing)) = client.upgrade().map(shared) else {
+    let Some((changed, closing)) = client.upgrade().map(shared) else {
         return;
     };
     loop {
-        // First listen, then look: nothing falls in between.
-        let mut longer_leases = pin!(reckoning.news());
-        longer_leases.as_mut().enable();
         let next = {
             let Some(client) = client.upgrade() else {
                 return;
@@ -89,7 +81,6 @@ async fn run(client: Weak<Client>) {
         };
         tokio::select! {
             () = changed.notified() => {}
-            () = longer_leases => {}
             () = closing.cancelled() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }

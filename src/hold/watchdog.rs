@@ -105,11 +105,6 @@ fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)
 async fn renew(client: Arc<Client>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Tenure>, bool)> {
     let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
-    if extension.is_outdated() {
-        // With what the masters have told.
-        extension = extension.anew();
-        while extension.step().await {}
-    }
     let told = |(tenure, margin): (Arc<Tenure>, Option<Duration>)| {
         client.pool.events.renewed(margin);
         if margin.is_some() {

@@ -60,7 +60,7 @@ fn made_of_what_people_have() {
 #[test]
 fn names_that_look_like_our_own_keys_are_refused() {
     for name in [
-        "multilock_marker",
+        "multilock_set",
         "redisson_lock_token:{a}",
         "redisson_lock__channel:{a}",
     ] {

@@ -2,7 +2,7 @@
 //! of other libraries announce releases.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -11,13 +11,12 @@ use super::courtesy::Courtesy;
 use super::waiters::{Stray, Waiters};
 use crate::protocol::waiter::Call;
 
-/// The channels that somebody in this process listens to.
+/// The channels that a client listens to.
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    /// On which its waiters are called.
+    /// On which its waiters are called. Each connection listens to it from its set-up on.
     own: String,
-    listens: AtomicBool,
     pub(crate) waiters: Waiters,
     pub(crate) courtesy: Courtesy,
     joined: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
@@ -38,26 +37,15 @@ impl Topics {
         Self {
             nodes,
             own,
-            listens: AtomicBool::new(false),
             waiters: Waiters::default(),
             courtesy: Courtesy::default(),
             joined: Mutex::default(),
         }
     }
 
-    /// Listens to the process's own channel for as long as there is a pool; `subscribe` is called the first time,
-    /// before anybody else can join or leave a channel.
-    pub(crate) fn listen(&self, subscribe: impl FnOnce(&str)) {
-        if self.listens.load(Ordering::Acquire) {
-            return;
-        }
-        let mut topics = self.topics();
-        if !self.listens.load(Ordering::Acquire) {
-            let topic = Arc::new(Topic::new(self.nodes));
-            topics.insert(self.own.clone(), (topic, 1));
-            subscribe(&self.own);
-            self.listens.store(true, Ordering::Release);
-        }
+    /// The channel on which waiters of this client are called.
+    pub(super) fn own(&self) -> &str {
+        &self.own
     }
 
     /// Joins the listeners of a channel; `act` runs before anybody else can join or leave, so that
@@ -85,7 +73,7 @@ impl Topics {
         }
     }
 
-    /// Does `act` with every channel, before anybody else can join or leave.
+    /// Does `act` with every channel that somebody has joined, before anybody else can join or leave.
     pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> T {
         let topics = self.topics();
         let channels: Vec<String> = topics.keys().cloned().collect();
@@ -164,13 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_process_listens_to_its_own_channel_once_and_for_good() {
+    fn a_message_on_the_clients_own_channel_calls_a_waiter() {
         let topics = Topics::new(1, "own".into());
-        let mut sent = Vec::new();
-        topics.listen(|channel| sent.push(channel.to_owned()));
-        topics.listen(|_| unreachable!("it listens already"));
-        assert_eq!(sent, ["own"]);
-        assert_eq!(topics.resume(<[String]>::to_vec), ["own"]);
         let waiting = topics.waiters.join(1);
         let before = waiting.heard();
         let call = format!("{} a", waiting.number);

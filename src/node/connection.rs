@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::{Answer, By, Inbox, Marker, ReplyTo, Wire};
+use super::{Answer, BACKLOG, By, Inbox, ReplyTo, Wire};
 use crate::capabilities::Capabilities;
 use crate::events::{NodeEvents, Op};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::{Class, Fault};
-use crate::protocol::reckoning::Reckoning;
 use crate::protocol::reply::Stamp;
 use crate::status::NodeConnection;
 use crate::time::clock::{Clock, Moment};
@@ -22,9 +21,6 @@ use crate::time::clock::{Clock, Moment};
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
 /// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
-
-/// Bytes of calls without an answer, above which releases are kept back, to be sent together.
-const BACKED_UP: usize = 1 << 20;
 
 /// One a master: its connection, or why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
@@ -63,19 +59,28 @@ struct Silence {
     last: Option<Instant>,
 }
 
+/// What a master remembers, as it told when the client introduced itself.
+pub(super) struct Memory {
+    /// For how long it counted then.
+    pub(super) age: Duration,
+    /// What the master's clock showed then, in microseconds since 1970.
+    pub(super) clock_us: u64,
+    /// Text of its record.
+    pub(super) record: Arc<str>,
+}
+
 /// What a connection knows of its master's memory.
 #[derive(Debug)]
 pub(super) struct Recollection {
     /// How far it reached back when the connection was set up.
     pub(super) memory: Duration,
-    /// Whether that is since its first mark, and not since its start.
-    pub(super) newly_marked: bool,
     /// What the master's clock showed then, in microseconds since 1970.
     pub(super) clock_us: u64,
     pub(super) clock: MasterClock,
-    pub(super) marker: Option<Marker>,
+    /// What the master's record said, where that is looked at with each vote.
+    pub(super) record: Option<Arc<str>>,
     /// How far it must reach back for the master's votes to count.
-    pub(super) reckoning: Arc<Reckoning>,
+    pub(super) quarantine: Duration,
     pub(super) clock_check: Arc<ClockCheck>,
 }
 
@@ -121,7 +126,7 @@ impl Link {
 
     /// Whether so much waits for answers that releases had better go together.
     pub(crate) fn is_backed_up(&self) -> bool {
-        self.wire.waiting() > BACKED_UP
+        self.wire.waiting() > BACKLOG
     }
 
     /// Whether any call has no answer yet.
@@ -174,16 +179,16 @@ impl Link {
         self.recollection.clock_check.doubt(now)
     }
 
-    /// For how much longer it has no vote because it was started anew or its memory was wiped.
+    /// For how much longer it has no vote because its memory does not count for long enough, or was wiped.
     pub(crate) fn amnesia(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
-            reckoning,
+            quarantine,
             clock_check,
             ..
         } = &self.recollection;
         let forgotten = clock_check.amnesia(now);
-        let missing = reckoning.quarantine().saturating_sub(*memory);
+        let missing = quarantine.saturating_sub(*memory);
         if missing.is_zero() {
             return forgotten;
         }
@@ -191,21 +196,11 @@ impl Link {
         remaining.max(forgotten)
     }
 
-    /// Whether it has no vote, at `now`, because its memory was marked for the first time.
-    pub(crate) fn is_newly_marked(&self, now: Instant) -> bool {
-        let Recollection {
-            newly_marked,
-            clock_check,
-            ..
-        } = &self.recollection;
-        *newly_marked && clock_check.amnesia(now).max(clock_check.doubt(now)).is_zero()
-    }
-
     /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before
     /// `begun`.
     pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let Recollection {
-            marker,
+            record,
             clock_check,
             clock,
             ..
@@ -213,12 +208,9 @@ impl Link {
         self.round_trip_ns.store(now.ns_since(begun), Ordering::Relaxed);
         clock.hear(stamp.clock_us, now);
         clock_check.hear(stamp.clock_us, begun, now);
-        if marker
-            .as_ref()
-            .is_some_and(|marker| marker.as_str() != stamp.marker)
-        {
+        if record.as_ref().is_some_and(|record| **record != *stamp.record) {
             clock_check.wiped();
-            // The next connection marks the memory anew.
+            // The next connection has the master record anew since when its memory counts.
             self.replace("its memory was wiped");
         }
     }
@@ -244,18 +236,18 @@ impl Link {
         self.recollection.clock_check.wiped_since(sent)
     }
 
-    /// What a fencing token must be above: every one that was stored before the master's start, which it may
-    /// have forgotten, if the clocks of clients are at most half a quarantine ahead.
+    /// What a fencing token must be above: every one that was stored before the master's memory counts, which it
+    /// may have forgotten, if the clocks of clients are at most half a quarantine ahead.
     pub(crate) fn floor(&self) -> u64 {
         let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let Recollection {
             memory,
             clock_us,
-            reckoning,
+            quarantine,
             ..
         } = &self.recollection;
-        let started = clock_us.saturating_sub(us(*memory));
-        started.saturating_add(us(reckoning.quarantine()))
+        let since = clock_us.saturating_sub(us(*memory));
+        since.saturating_add(us(*quarantine))
     }
 
     /// Notes that a call sent at `sent` got no answer by its deadline. That counts when nothing else was

@@ -15,17 +15,13 @@ use redis::Value;
 use tokio::sync::Notify;
 
 use super::inbox::{Answer, Late, ReplyTo};
-use super::{By, Link};
+use super::{BACKLOG, By, Link};
 use crate::events::NodeEvents;
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::reply::{parse_released, parse_releases};
-
-/// Bytes of claims that a master may be owed before nothing is added to its debts: it is asked for no
-/// new hold until it is owed less.
-const MOST: usize = 4 << 20;
 
 /// What a claim costs beside the texts of its names.
 const ENTRY: usize = 128;
@@ -133,7 +129,7 @@ impl Deferrals {
         }
         queue.bytes += deferred.size();
         queue.waiting.push_back(deferred);
-        self.full.store(queue.bytes > MOST, Ordering::Relaxed);
+        self.full.store(queue.bytes > BACKLOG, Ordering::Relaxed);
         self.events.owed(queue.waiting.len() + queue.sent);
         drop(queue);
         self.news.notify_one();
@@ -217,7 +213,7 @@ impl Deferrals {
                 queue.waiting.push_front(deferred);
             }
         }
-        let full = queue.bytes > MOST;
+        let full = queue.bytes > BACKLOG;
         self.events.owed(queue.waiting.len() + queue.sent);
         drop(queue);
         for (deferred, answer) in settled {

@@ -5,12 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::connection::Recollection;
+use super::connection::{Memory, Recollection};
 use super::leaving::Leaving;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
@@ -47,7 +46,9 @@ pub(crate) struct KeeperContext {
     pub(crate) chance: Arc<Chance>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
-    pub(crate) reckoning: Arc<Reckoning>,
+    pub(crate) reckoning: Reckoning,
+    /// Whether the record of a master is looked at with each vote.
+    pub(crate) strict: bool,
     pub(crate) membership: Arc<Membership>,
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
@@ -84,18 +85,20 @@ impl Keeper {
         }
     }
 
-    /// Says what a server lacks, unless that was said of the one before it.
+    /// Says what a server lacks or denies, unless that was said of the one before it.
     fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
         let missing = peer.capabilities.missing().join(", ");
         if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
             self.slot.events().lacks(&missing);
         }
+        if peer.calls_denied && predecessor.is_none_or(|old| !old.calls_denied) {
+            self.slot.events().denies_subscription();
+        }
     }
 
     fn clock_check(&self) -> Arc<ClockCheck> {
         let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.context.steps));
-        let reckoning = Arc::clone(&self.context.reckoning);
-        Arc::new(ClockCheck::new(events, reckoning, steps))
+        Arc::new(ClockCheck::new(events, self.context.reckoning, steps))
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
@@ -109,7 +112,9 @@ impl Keeper {
         let mut was_replica = false;
         loop {
             let (begun, started) = (context.clock.now(), Instant::now());
-            let connecting = context.node.connect(predecessor, self.listener());
+            let connecting = context
+                .node
+                .connect(predecessor, context.topics.own(), self.listener());
             let attempt = timeout(context.connect_timeout, connecting).await;
             let connected = attempt.unwrap_or_else(|_| {
                 let within = Rounded(context.connect_timeout);
@@ -121,25 +126,25 @@ impl Keeper {
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
+            context.membership.failed(self.slot.node());
             self.slot.down(&error);
             sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
         }
     }
 
-    /// A server may be at one address only. How far back it remembers is what this client knows of it; a
-    /// replica that became the master remembers nothing from before.
+    /// A server may be at one address only. A replica that became the master remembers nothing from before.
     fn admit(
         &self,
-        mut connection: Connection,
+        connection: Connection,
         was_replica: bool,
     ) -> Result<(Connection, Arc<ClockCheck>), Unfit> {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
         let servers = &self.context.servers;
-        let history = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
-        let memory = &mut connection.peer.memory;
-        memory.vouched &= !was_replica;
-        memory.told = history.memory(*memory);
-        Ok((connection, history.clock_check))
+        let clock_check = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
+        if was_replica {
+            servers.forgot(slot.node());
+        }
+        Ok((connection, clock_check))
     }
 
     fn listener(&self) -> Listener {
@@ -151,17 +156,18 @@ impl Keeper {
         })
     }
 
-    /// Puts a connection to use. It listens to what its predecessor listened to before anything else is sent, so
-    /// nobody stands in a queue there who could not be called.
+    /// Puts a connection to use. It listens to other libraries' channels that its predecessor listened to, and then every
+    /// waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
         let subscribing = self.context.topics.resume(|channels| {
             let subscribing = (!channels.is_empty()).then(|| link.subscribe(channels));
             self.slot.up(Arc::clone(link));
             subscribing
         });
-        let Some(subscribing) = subscribing else { return };
-        let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
-        self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
+        if let Some(subscribing) = subscribing {
+            let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
+            self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
+        }
         self.context.topics.announce_interruption();
     }
 
@@ -172,31 +178,31 @@ impl Keeper {
         set_up: Duration,
         clock_check: &Arc<ClockCheck>,
     ) -> Duration {
+        let (servers, node) = (&self.context.servers, self.slot.node());
+        let introduced = self.introduce(&connection, servers.has_forgotten(node)).await;
         let Connection {
             wire,
             mut driver,
             peer,
         } = connection;
-        let server = (Arc::clone(&peer.version), peer.capabilities);
-        let recollection = self.recollection(peer, clock_check);
-        let (events, full) = (self.slot.events(), self.slot.deferrals().full());
-        let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
-        // What is owed goes first: nothing of ours may be found there that we have given up.
-        self.slot.deferrals().send(&link);
-        let joined = self.join(&link).await;
-        let since = Instant::now();
-        let is_fit = joined.is_ok();
-        let end = match joined {
-            Ok(()) => {
+        let (end, stood) = match introduced {
+            Ok(memory) => {
+                servers.introduced(node);
+                let server = (peer.version, peer.capabilities);
+                let recollection = self.recollection(memory, clock_check);
+                let (events, full) = (self.slot.events(), self.slot.deferrals().full());
+                let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
+                let since = Instant::now();
+                // What is owed goes first: nothing of ours may be found there that we have given up.
+                self.slot.deferrals().send(&link);
                 self.resume(&link).await;
-                NodeError::Unavailable(self.attend(&link, &mut driver).await)
+                let end = self.attend(&link, &mut driver).await;
+                link.close();
+                (end, since.elapsed())
             }
-            Err(error) => error,
+            Err(error) => (error, Duration::ZERO),
         };
-        let stood = if is_fit { since.elapsed() } else { Duration::ZERO };
         self.slot.down(&end);
-        link.close();
-        self.context.reckoning.out_of_sight(self.slot.node());
         if !driver.is_finished() {
             // Awaited, so that the socket is closed before its successor is opened.
             driver.abort();
@@ -205,30 +211,28 @@ impl Keeper {
         stood
     }
 
-    fn recollection(&self, peer: Peer, clock_check: &Arc<ClockCheck>) -> Recollection {
-        let reckoning = &self.context.reckoning;
-        let memory = peer.memory.told;
-        let quarantine = reckoning.quarantine().saturating_sub(memory);
+    fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {
+        let context = &self.context;
+        let quarantine = context.reckoning.quarantine.saturating_sub(memory.age);
         if !quarantine.is_zero() {
-            let newly_marked = peer.memory.newly_marked;
-            self.slot.events().in_quarantine(quarantine, newly_marked);
+            self.slot.events().in_quarantine(quarantine);
         }
         Recollection {
-            memory,
-            newly_marked: peer.memory.newly_marked,
-            clock_us: peer.clock_us,
-            clock: MasterClock::new(peer.clock_us, self.context.clock.now()),
-            marker: peer.marker,
-            reckoning: Arc::clone(reckoning),
+            memory: memory.age,
+            clock_us: memory.clock_us,
+            clock: MasterClock::new(memory.clock_us, context.clock.now()),
+            record: context.strict.then_some(memory.record),
+            quarantine: context.reckoning.quarantine,
             clock_check: Arc::clone(clock_check),
         }
     }
 
-    /// Sends what is owed, agrees with the master, and looks whether it is there, until the connection ends;
-    /// why it did.
-    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> String {
+    /// Sends what is owed, and looks whether the master is there, until the connection ends or this client is refused; why
+    /// it did.
+    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> NodeError {
         let deferrals = self.slot.deferrals();
-        let mut agreeing = pin!(join(self.keep_agreed(link), self.keep_labelled(link)));
+        let mut labelling = pin!(self.keep_labelled(link));
+        let mut refused = pin!(self.refused());
         let (client, node_timeout, chance) = (
             self.context.client,
             self.context.node_timeout,
@@ -241,9 +245,12 @@ impl Keeper {
             let silent_until = pace.overdue.map(|since| since + node_timeout);
             tokio::select! {
                 biased;
-                _ = &mut *driver => return "connection closed by the server".into(),
-                reason = link.replacement_wanted() => return format!("{reason}; connection is being replaced"),
-                _ = &mut agreeing => {}
+                refusal = &mut refused => return refusal.into(),
+                _ = &mut *driver => return NodeError::Unavailable("connection closed by the server".into()),
+                reason = link.replacement_wanted() => {
+                    return NodeError::Unavailable(format!("{reason}; connection is being replaced"));
+                }
+                () = &mut labelling => {}
                 () = deferrals.news() => {}
                 () = self.slot.strayed() => leaving.strayed(),
                 () = sleep_until(leaving.again_at.unwrap_or_else(Instant::now)), if leaving.again_at.is_some() => {

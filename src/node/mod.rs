@@ -7,11 +7,11 @@
 //! that is out of reach, votes) is the same code for both.
 
 pub(crate) mod channels;
-mod charter;
 mod connection;
 pub(crate) mod courtesy;
 mod deferred;
 mod inbox;
+mod introduction;
 mod keeper;
 pub(crate) mod label;
 mod leaving;
@@ -22,44 +22,46 @@ pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
 
+use futures::future::BoxFuture;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::redis::address::{Address, NodeUrl};
-pub(crate) use self::redis::client_list::{ClientLine, POOL};
+pub(crate) use self::redis::client_list::POOL;
 pub(crate) use self::redis::examine::Examined;
-pub(crate) use self::redis::questions;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
-pub(crate) use self::redis::session::Session;
 pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{DeferredRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use keeper::{Keeper, KeeperContext};
 pub(crate) use slot::{Reached, Slot};
-pub(crate) use trust::marker::Marker;
 pub(crate) use trust::servers::KnownServers;
 
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
+use crate::protocol::record::Record;
+
+/// Bytes that may wait for one master: of calls without an answer, above which releases are kept back, to be sent together;
+/// and of releases that are kept back, above which the master is asked for no new hold.
+pub(crate) const BACKLOG: usize = 1 << 20;
 
 /// How to reach one master.
 pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// The master's address, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. Messages that arrive on subscribed channels go to `listener`.
+    /// Connects and sets up. The connection listens to `channel` before it is used, so that nobody stands in a queue there
+    /// who could not be called. Messages that arrive on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
+        channel: &'a str,
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
@@ -112,37 +114,15 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// What it calls our connections to it, where it says so.
     pub(crate) client_ids: Vec<i64>,
-    pub(crate) memory: Memory,
-    /// Its wall clock at the connection's set-up, in microseconds since 1970.
+    /// What it had recorded at the connection's set-up.
+    pub(crate) record: Option<Record>,
+    /// Its wall clock at that moment, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// What its memory is marked with, where that was asked for.
-    pub(crate) marker: Option<Marker>,
     /// What it calls its version.
     pub(crate) version: Arc<str>,
     pub(crate) capabilities: Capabilities,
-}
-
-/// For how long a server has been a master that remembers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Memory {
-    /// By what it tells.
-    pub(crate) told: Duration,
-    /// Whether that can be relied upon. Where it cannot, because it was a replica meanwhile or its uptime may not
-    /// be that of its process, it counts for no longer than this client has known it.
-    pub(crate) vouched: bool,
-    /// Whether it counts from the first mark on a memory that is older (`strict`).
-    pub(crate) newly_marked: bool,
-}
-
-/// A server that was started gets its mark so soon.
-const MARKED_WITHIN: Duration = Duration::from_secs(10);
-
-impl Memory {
-    /// Takes in that the memory was marked so long ago. Nothing shows that it was not wiped before.
-    pub(crate) fn marked(&mut self, age: Duration) {
-        self.newly_marked = age.saturating_add(MARKED_WITHIN) < self.told;
-        self.told = self.told.min(age);
-    }
+    /// Whether it denies us the channel on which our waiters are called.
+    pub(crate) calls_denied: bool,
 }
 
 /// Tells one run of one server from every other.
@@ -150,13 +130,12 @@ impl Memory {
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
-    /// When it was started, in seconds of its own clock: the same at every look, but for what is rounded off. `None`
-    /// for one that does not tell, of which nobody knows at a second look whether it was started anew.
-    pub(crate) started_s: Option<u64>,
+    /// Whether the ids are those of one process: some services answer in the place of one.
+    pub(crate) is_of_a_process: bool,
 }
 
-/// What is rounded off differently at two looks: the uptime, the clock, and the time between the two.
-const ROUNDED_OFF_S: u64 = 2;
+/// Characters of an id that tell it from every other.
+const TELLING: usize = 16;
 
 impl Identity {
     /// What tells this server from every other, if anything does.
@@ -165,37 +144,22 @@ impl Identity {
         ids.into_iter().map(String::as_str).find(|id| !id.is_empty())
     }
 
+    /// Which run of the server this is, as a record has it; `None` where the server hides that. A promoted replica has
+    /// another replication id than before, and has not remembered what it was not told.
+    pub(crate) fn run(&self) -> Option<String> {
+        let part = |id: &str| {
+            id.chars()
+                .take(TELLING)
+                .filter(|c| !c.is_whitespace())
+                .collect::<String>()
+        };
+        let run = || format!("{}-{}", part(&self.run_id), part(&self.replication_id));
+        (self.is_of_a_process && !self.run_id.is_empty()).then(run)
+    }
+
     /// Whether it is certain that this is the same run of the same server.
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        let starts = self.started_s.zip(other.started_s);
-        self.server().is_some()
-            && self.run_id == other.run_id
-            && self.replication_id == other.replication_id
-            && starts.is_some_and(|(one, two)| one.abs_diff(two) <= ROUNDED_OFF_S)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_that_is_much_younger_than_the_server_is_the_first_one() {
-        let seconds = Duration::from_secs;
-        let marked = |started, age| {
-            let mut memory = Memory {
-                told: started,
-                vouched: true,
-                newly_marked: false,
-            };
-            memory.marked(age);
-            (memory.told, memory.newly_marked)
-        };
-        assert_eq!(marked(seconds(60), seconds(5)), (seconds(5), true));
-        assert_eq!(marked(seconds(60), seconds(58)), (seconds(58), false));
-        assert_eq!(marked(seconds(3), seconds(0)), (seconds(0), false));
-        // A clock that was set back since.
-        assert_eq!(marked(seconds(60), seconds(90)), (seconds(60), false));
-        assert_eq!(marked(Duration::MAX, Duration::MAX), (Duration::MAX, false));
+        let is_known = self.is_of_a_process && other.is_of_a_process && self.server().is_some();
+        is_known && self.run_id == other.run_id && self.replication_id == other.replication_id
     }
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::master_set::MasterSet;
 use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
-use crate::protocol::keys::{
-    self, CHARTER, Key, MARKER, MASTERS, beats, fence, queue, revocation_mark, timeout,
-};
+use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
 use crate::protocol::kind::Kind;
-use crate::protocol::reckoning::Agreed;
+use crate::protocol::record::HIDDEN;
 use crate::protocol::waiter::{Precedence, Waiter};
 use crate::token::{Block, FencingToken};
 
@@ -30,29 +29,20 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, "acquire", behind "labels", behind "queue");
-script!(EXTEND, "extend", behind "queue");
+script!(ACQUIRE, "acquire", behind "labels", behind "queue", behind "readers");
+script!(EXTEND, "extend", behind "queue", behind "readers");
 script!(RELEASE, "release", behind "queue", behind "readers");
-script!(DOWNGRADE, "downgrade", behind "queue");
+script!(DOWNGRADE, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, "retain", behind "queue");
-script!(LEAVE, "leave", behind "queue");
+script!(LEAVE, "leave", behind "queue", behind "readers");
 script!(INSPECT, "inspect", behind "labels");
 script!(FORCE, "force", behind "queue", behind "readers");
-script!(CHARTER_SCRIPT, "charter");
+script!(INTRODUCE, "introduce");
 script!(LABEL, "label");
 
 /// All scripts, to be loaded when a connection is set up.
 pub(crate) static ALL: [&Script; 10] = [
-    &ACQUIRE,
-    &EXTEND,
-    &RELEASE,
-    &DOWNGRADE,
-    &RETAIN,
-    &LEAVE,
-    &INSPECT,
-    &FORCE,
-    &CHARTER_SCRIPT,
-    &LABEL,
+    &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &LEAVE, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
 
 /// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
@@ -92,25 +82,10 @@ fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = K
     names.iter().take(wanted).map(fence)
 }
 
-/// How many keys more a name has than those of a plain lock.
-const READ_WRITE_KEYS: usize = 2;
-
-fn read_write_keys(kind: Kind, names: &Names) -> usize {
-    if kind.is_read_write() {
-        READ_WRITE_KEYS * names.len()
-    } else {
-        0
-    }
-}
-
-/// Who reads each name, and what tells how long the owner does; nothing for a plain lock.
-fn readers(call: &mut Encoder, kind: Kind, names: &Names, owner: &str) {
-    if kind.is_read_write() {
-        for name in names.iter() {
-            call.keys([keys::readers(name)]);
-            call.word(&timeout(name, owner));
-        }
-    }
+/// Who reads each name; nothing for a plain lock.
+fn readers(kind: Kind, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
+    let wanted = if kind.is_read_write() { names.len() } else { 0 };
+    names.iter().take(wanted).map(keys::readers)
 }
 
 /// How masters are to take a fencing token.
@@ -122,31 +97,16 @@ pub(crate) enum Fencing {
     Declared,
 }
 
-/// Whether the masters' memory is marked, so that an answer tells when it was wiped.
+/// Whether an answer that counts in a vote repeats the master's record, which shows when its memory was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marking {
-    Unmarked,
-    Marked,
+pub(crate) enum Evidence {
+    Clock,
+    ClockAndRecord,
 }
 
-impl Marking {
+impl Evidence {
     fn key(self) -> Option<&'static str> {
-        (self == Self::Marked).then_some(MARKER)
-    }
-}
-
-/// What a client tells with everything that counts in a vote.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallContext {
-    pub(crate) marking: Marking,
-    /// The longest lease that it reckons with.
-    pub(crate) reckoned: Duration,
-}
-
-impl CallContext {
-    /// The keys that go with them.
-    fn keys(self) -> impl Iterator<Item = &'static str> {
-        once(CHARTER).chain(self.marking.key())
+        (self == Self::ClockAndRecord).then_some(SET)
     }
 }
 
@@ -164,27 +124,26 @@ pub(crate) struct Acquire<'a> {
 }
 
 /// `lua/acquire.lua`.
-pub(crate) fn acquire(acquire: &Acquire<'_>, CallContext { marking, reckoned }: CallContext) -> Arc<Request> {
+pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request> {
     let Acquire {
         names, kind, owner, ..
     } = *acquire;
-    let keys = 5 * names.len() + 1 + read_write_keys(kind, names) + usize::from(marking.key().is_some());
+    let readers = readers(kind, names);
+    let keys = 5 * names.len() + readers.len() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([revocation_mark(name), queue(name)]);
+        call.keys([revocation_mark(name), deadlines(name)]);
     }
-    call.word(CHARTER);
-    call.keys(names.iter().map(beats));
     // Also without a token: a master refuses one that takes none where others do.
     call.keys(names.iter().map(fence));
-    readers(&mut call, kind, names, owner);
-    call.words(marking.key());
+    call.keys(names.iter().map(queue));
+    call.keys(readers);
+    call.words(evidence.key());
     call.word(owner);
     call.number(acquire.count);
     call.ms(acquire.lease);
-    call.flag(marking == Marking::Marked);
-    call.ms(reckoned);
+    call.flag(evidence == Evidence::ClockAndRecord);
     match acquire.precedence.waiter() {
         Some(waiter) => call.word(&waiter.placed()),
         None => call.word(""),
@@ -212,28 +171,26 @@ pub(crate) struct Renewal<'a> {
 
 /// How many keys a hold has in `lua/extend.lua`.
 pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
-    let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 2 } else { 0 };
-    names.len() * each + read_write_keys(kind, names)
+    let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 3 } else { 0 };
+    names.len() * each
 }
 
 /// `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallContext) -> Arc<Request> {
+pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evidence) -> Arc<Request> {
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.kind, renewal.tokens);
-    let keys = renewals.iter().map(keys).sum::<usize>() + context.keys().count();
+    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         keys_and_marks(&mut call, renewal.names);
         call.keys(fences(renewal.names, renewal.tokens.first));
-        readers(&mut call, renewal.kind, renewal.names, &renewal.owner);
         if renewal.kind.is_shared() {
             for name in renewal.names.iter() {
-                call.keys([queue(name), beats(name)]);
+                call.keys([keys::readers(name), queue(name), deadlines(name)]);
             }
         }
     }
-    call.words(context.keys());
-    call.flag(context.marking == Marking::Marked);
-    call.ms(context.reckoned);
+    call.words(evidence.key());
+    call.flag(evidence == Evidence::ClockAndRecord);
     for renewal in renewals {
         call.word(&renewal.owner);
         call.number(renewal.count);
@@ -250,7 +207,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, context: CallCo
 /// How many keys a hold has in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
     let each = if claim.fence == FencingToken::NONE { 3 } else { 4 };
-    claim.names.len() * each + read_write_keys(claim.kind, &claim.names)
+    claim.names.len() * each + readers(claim.kind, &claim.names).len()
 }
 
 /// As `lua/release.lua` has the layout of a read/write lock, whoever holds it.
@@ -260,7 +217,7 @@ const READ_WRITE: &str = "rw";
 pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     let owner = claim.field.text();
-    keys_to_release(&mut call, claim, &owner);
+    keys_to_release(&mut call, claim);
     call.words(claim.kind.is_read_write().then_some(READ_WRITE));
     call.word(&owner);
     call.number(claim.fence.get());
@@ -283,7 +240,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     let keys = claims.clone().map(released_keys).sum();
     let mut call = Encoder::new(&RELEASE, keys, claims.clone().map(|claim| &claim.names));
     for claim in claims.clone() {
-        keys_to_release(&mut call, claim, &claim.field.text());
+        keys_to_release(&mut call, claim);
     }
     call.number(0);
     for claim in claims {
@@ -302,25 +259,22 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
 
 /// `lua/downgrade.lua`: what a hold has written it reads from now on.
 pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
-    let (names, owner) = (&claim.names, claim.field.text());
-    let mut call = Encoder::new(&DOWNGRADE, 5 * names.len(), once(names));
+    let names = &claim.names;
+    let mut call = Encoder::new(&DOWNGRADE, 4 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([queue(name), beats(name), keys::readers(name)]);
-        call.word(&timeout(name, &owner));
+        call.keys([queue(name), deadlines(name), keys::readers(name)]);
     }
-    call.word(&owner);
+    call.word(&claim.field.text());
     call.ms(lease);
-    channels(&mut call, claim);
     call.done()
 }
 
 /// `lua/retain.lua`: what a hold has is left as it is for so much longer.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
-    let owner = claim.field.text();
-    keys_to_release(&mut call, claim, &owner);
-    call.word(&owner);
+    keys_to_release(&mut call, claim);
+    call.word(&claim.field.text());
     call.number(claim.fence.get());
     call.ms(rest);
     call.done()
@@ -331,17 +285,17 @@ fn channels(call: &mut Encoder, claim: &Claim) {
     call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
 }
 
-fn keys_to_release(call: &mut Encoder, claim: &Claim, owner: &str) {
+fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     queues(call, claim.names.iter());
     call.keys(fences(&claim.names, claim.fence));
-    readers(call, claim.kind, &claim.names, owner);
+    call.keys(readers(claim.kind, &claim.names));
 }
 
 /// Names and, after each, who waits for it.
 fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
     for name in names {
         call.word(name);
-        call.keys([queue(name), beats(name)]);
+        call.keys([queue(name), deadlines(name)]);
     }
 }
 
@@ -355,10 +309,10 @@ pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
 
 /// `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names) -> Arc<Request> {
-    let mut call = Encoder::new(&INSPECT, 2 * names.len(), once(names));
+    let mut call = Encoder::new(&INSPECT, 4 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([queue(name)]);
+        call.keys([queue(name), readers_queue(name), keys::readers(name)]);
     }
     call.done()
 }
@@ -377,7 +331,7 @@ pub(crate) fn force(
         call.keys([
             revocation_mark(name),
             queue(name),
-            beats(name),
+            deadlines(name),
             keys::readers(name),
         ]);
     }
@@ -393,16 +347,18 @@ pub(crate) fn force(
     call.done()
 }
 
-/// `lua/charter.lua`: what is agreed upon, to be stored where less is, and of how many masters the set is;
-/// with `moved` also where another number is stored. The label says who raises it.
-pub(crate) fn charter(agreed: Agreed, masters: usize, moved: bool, label: &str) -> Arc<Request> {
-    let mut call = Encoder::new(&CHARTER_SCRIPT, 2, std::iter::empty());
-    call.words([CHARTER, MASTERS]);
-    call.ms(agreed.longest);
-    call.ms(agreed.in_force);
-    call.number(masters as u64);
-    call.flag(moved);
-    call.word(label);
+/// `lua/introduce.lua`: the set that the client lists, the run of the master's server, and whether its memory counts from now
+/// on.
+pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Request> {
+    let mut call = Encoder::new(&INTRODUCE, 1, std::iter::empty());
+    call.word(SET);
+    call.number(set.masters as u64);
+    call.word(run.unwrap_or(HIDDEN));
+    // Where the run is hidden, it counts from now for whoever asks.
+    call.flag(anew && run.is_some());
+    if let Some(longest) = set.for_tests {
+        call.ms(longest);
+    }
     call.done()
 }
 
@@ -439,10 +395,6 @@ mod tests {
     #[test]
     fn keys_come_before_arguments() {
         let (names, second) = ("a".into(), Duration::from_secs(1));
-        let context = |marking| CallContext {
-            marking,
-            reckoned: Duration::from_secs(30),
-        };
         let waiter = Waiter {
             number: 7,
             ticket: 99,
@@ -464,32 +416,28 @@ mod tests {
             fencing: Fencing::Proposed,
             precedence: Precedence::Queued(waiter),
         };
-        let said = words(&acquire(&call, context(Marking::Unmarked)));
+        let said = words(&acquire(&call, Evidence::Clock));
         let own = [
-            "6",
+            "5",
             "a",
             "multilock_revoked:{a}",
+            "multilock_deadlines:{a}",
+            "multilock_fence:{a}",
             "multilock_queue:{a}",
-            "multilock_charter",
-            "multilock_beats:{a}",
         ];
         assert_eq!(said[2..8], own);
-        assert_eq!(said[8], "multilock_fence:{a}");
-        let told = ["me:1", "1", "1000", "0", "30000", "7:1000", "99", "5", "68", "0"];
-        assert_eq!(said[9..], told);
+        let told = ["me:1", "1", "1000", "0", "7:1000", "99", "5", "68", "0"];
+        assert_eq!(said[8..], told);
         call.precedence = Precedence::Tried;
         call.tokens = FencingToken::NONE.block();
-        let said = words(&acquire(&call, context(Marking::Marked)));
+        let said = words(&acquire(&call, Evidence::ClockAndRecord));
         assert_eq!(said[3..8], own[1..]);
-        assert_eq!(said[8..10], ["multilock_fence:{a}", "multilock_marker"]);
-        let told = ["me:1", "1", "1000", "1", "30000", "", "9007199254740991"];
-        assert_eq!(said[10..], told);
+        assert_eq!(said[8], "multilock_set");
+        let told = ["me:1", "1", "1000", "1", "", "9007199254740991"];
+        assert_eq!(said[9..], told);
         call.kind = Kind::Read;
-        let said = words(&acquire(&call, context(Marking::Unmarked)));
-        assert_eq!(
-            said[9..11],
-            ["multilock_readers:{a}", "{a}:me:1:rwlock_timeout:1"]
-        );
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[7..9], ["multilock_queue:{a}", "multilock_readers:{a}"]);
         assert_eq!(said.last().map(String::as_str), Some("r"));
     }
 }

@@ -7,7 +7,6 @@ use redis::Value;
 
 use crate::protocol::command::Script;
 use crate::protocol::permissions;
-use crate::time::rounded::Rounded;
 use crate::votes::Vote;
 
 /// A call without a usable reply.
@@ -18,7 +17,7 @@ pub(crate) enum Fault {
     /// Nor will there be one until somebody changes a configuration.
     Unfit(Arc<str>),
     /// Answered, but by a master that has no vote for so long.
-    Quarantined { remaining: Duration, newly_marked: bool },
+    Quarantined { remaining: Duration },
     /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
     Unknown(Arc<str>),
     /// Sent, and no answer came within this time. It may come yet; the last one that came late took so long.
@@ -107,16 +106,6 @@ impl Fault {
         Self::Server {
             class,
             error: format!("{code} {detail}").trim_end().into(),
-        }
-    }
-
-    /// Refused, because others may hold for longer than the client had reckoned with.
-    pub(crate) fn outdated(longest: Duration) -> Self {
-        let longest = Rounded(longest);
-        Self::Server {
-            class: Class::Passing,
-            error: format!("leases of up to {longest} are agreed upon here, and it was asked with less")
-                .into(),
         }
     }
 
@@ -212,12 +201,8 @@ impl Fault {
             Self::NotSent(reason) | Self::Unfit(reason) => Vote::NotSent {
                 reason: Arc::clone(reason),
             },
-            Self::Quarantined {
-                remaining,
-                newly_marked,
-            } => Vote::Quarantined {
+            Self::Quarantined { remaining } => Vote::Quarantined {
                 remaining: *remaining,
-                newly_marked: *newly_marked,
             },
             Self::Late { within, took } => Vote::Late {
                 within: *within,

@@ -2,18 +2,8 @@
 
 use uuid::Uuid;
 
-use crate::names::TIMEOUT;
-
-/// The key under which the clients of a set of masters agree upon long leases.
-pub(crate) const CHARTER: &str = "multilock_charter";
-
-/// The key under which a master keeps how many masters its set has.
-pub(crate) const MASTERS: &str = "multilock_masters";
-
-/// The key that marks a master's memory as one and the same.
-pub(crate) const MARKER: &str = "multilock_marker";
-/// To which every connection listens that is there for messages alone; nothing is said there.
-pub(crate) const CONNECTED: &str = "multilock:connected";
+/// Key of a master's record (`protocol/record.rs`).
+pub(crate) const SET: &str = "multilock_set";
 
 /// How the keys and channels begin that belong to names, which no name may begin with.
 const CHANNEL: &str = "redisson_lock__channel";
@@ -21,7 +11,8 @@ const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
 const FENCE: &str = "multilock_fence";
 const REVOCATION: &str = "multilock_revoked";
 const QUEUE: &str = "multilock_queue";
-const BEATS: &str = "multilock_beats";
+const READERS_QUEUE: &str = "multilock_readers_queue";
+const DEADLINES: &str = "multilock_deadlines";
 const READERS: &str = "multilock_readers";
 
 /// How the key begins under which a client says what it calls itself (`lua/labels.lua`).
@@ -95,25 +86,24 @@ pub(crate) fn fence(name: &str) -> Key<'_> {
     Key::own(FENCE, name)
 }
 
-/// Who waits for the name, by tickets.
+/// Who waits to have the name alone, by tickets.
 pub(crate) fn queue(name: &str) -> Key<'_> {
     Key::own(QUEUE, name)
 }
 
+/// Who waits to read the name, by tickets.
+pub(crate) fn readers_queue(name: &str) -> Key<'_> {
+    Key::own(READERS_QUEUE, name)
+}
+
 /// Who waits for the name, by the time until which each ticket counts.
-pub(crate) fn beats(name: &str) -> Key<'_> {
-    Key::own(BEATS, name)
+pub(crate) fn deadlines(name: &str) -> Key<'_> {
+    Key::own(DEADLINES, name)
 }
 
 /// Who reads the name, by when the lease of each ends.
 pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
-}
-
-/// What lives for as long as one reader of the name, as Redisson names it.
-pub(crate) fn timeout(name: &str, field: &str) -> String {
-    let (open, close) = if name.contains('{') { ("", "") } else { ("{", "}") };
-    format!("{open}{name}{close}:{field}{TIMEOUT}1")
 }
 
 /// The channel on which the waiters of a client are called.
@@ -138,8 +128,6 @@ mod tests {
         assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
         assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
         assert_eq!(read_write_channel("order").text(), "redisson_rwlock:{order}");
-        assert_eq!(timeout("order", "me:1"), "{order}:me:1:rwlock_timeout:1");
-        assert_eq!(timeout("{order}:1", "me:1"), "{order}:1:me:1:rwlock_timeout:1");
     }
 
     #[test]
@@ -157,7 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark, queue, beats, readers] {
+            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
@@ -173,6 +161,16 @@ mod tests {
         );
     }
 
+    /// They are made of the queue's key there.
+    #[test]
+    fn readers_stand_where_the_scripts_look_for_them() {
+        let script = include_str!("../../lua/queue.lua");
+        let made = format!(
+            "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
+        );
+        assert!(script.contains(&made));
+    }
+
     #[test]
     fn labels_stand_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/labels.lua");
@@ -183,7 +181,7 @@ mod tests {
     #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
         let client = client(Uuid::nil());
-        for key in [CHARTER, MASTERS, MARKER, &client] {
+        for key in [SET, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [
@@ -192,13 +190,12 @@ mod tests {
             fence,
             revocation_mark,
             queue,
-            beats,
+            readers_queue,
+            deadlines,
             readers,
         ] {
             let key = key("a").text();
             assert!(Names::from(&key).check().is_err(), "{key}");
         }
-        let key = timeout("a", "me:1");
-        assert!(Names::from(&key).check().is_err(), "{key}");
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod node_set;
 pub(crate) mod obstruction;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;
+pub(crate) mod record;
 pub(crate) mod release_tally;
 pub(crate) mod reply;
 pub(crate) mod tally;

@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::client_label;
 use crate::protocol::fault::Fault;
-use crate::protocol::reckoning::Agreed;
+use crate::protocol::record::Record;
 use crate::votes::Vote;
 
 /// What comes with every answer to acquire and extend: by it the client notices a clock that was set
@@ -17,8 +17,8 @@ use crate::votes::Vote;
 pub(crate) struct Stamp<'a> {
     /// The master's wall clock, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// What its marker says; empty for one that is not marked.
-    pub(crate) marker: &'a str,
+    /// Its record, where it was asked for; empty where there is none.
+    pub(crate) record: &'a str,
 }
 
 impl<'a> Stamp<'a> {
@@ -26,42 +26,24 @@ impl<'a> Stamp<'a> {
         match part {
             Value::Int(clock) => Some(Self {
                 clock_us: u64::try_from(*clock).ok()?,
-                marker: "",
+                record: "",
             }),
             Value::BulkString(bytes) => {
-                let (clock, marker) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+                let (clock, record) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
                 Some(Self {
                     clock_us: clock.parse().ok()?,
-                    marker,
+                    record,
                 })
             }
             _ => None,
         }
     }
-}
 
-/// What an answer begins with, whatever it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heading<'a> {
-    /// None where no vote was asked for.
-    pub(crate) stamp: Option<Stamp<'a>>,
-    /// In place of a vote, to a client that reckons with less than others may hold for: the longest lease
-    /// that it has to reckon with.
-    pub(crate) outdated: Option<Duration>,
-}
-
-impl<'a> Heading<'a> {
-    pub(crate) fn of(answer: &'a Value) -> Self {
-        let (stamp, outdated) = match answer {
-            Value::Array(parts) => match parts.as_slice() {
-                [stamp, Value::Int(-2), longest] => (Some(stamp), whole_number(longest)),
-                parts => (parts.first(), None),
-            },
-            stamp => (Some(stamp), None),
-        };
-        Self {
-            stamp: stamp.and_then(Stamp::of),
-            outdated: outdated.map(Duration::from_millis),
+    /// What an answer begins with, whatever it answers; `None` where no vote was asked for.
+    pub(crate) fn at_head_of(answer: &'a Value) -> Option<Self> {
+        match answer {
+            Value::Array(parts) => Self::of(parts.first()?),
+            stamp => Self::of(stamp),
         }
     }
 }
@@ -266,18 +248,14 @@ fn told(label: &Value) -> Option<Arc<str>> {
     client_label::told(&text(label)?)
 }
 
-/// What a master stores of what clients have agreed upon, and of how many masters it is one.
-pub(crate) fn parse_agreed(value: &Value) -> Option<(Agreed, usize)> {
+/// What stands on a master after an introduction, and what its clock shows, in microseconds since 1970.
+pub(crate) fn parse_introduced(value: &Value) -> Option<(Record, u64)> {
     let Value::Array(parts) = value else {
         return None;
     };
     match parts.as_slice() {
-        [Value::Int(longest), Value::Int(in_force), Value::Int(masters)] => {
-            let agreed = Agreed {
-                longest: milliseconds(*longest)?,
-                in_force: milliseconds(*in_force)?,
-            };
-            Some((agreed, usize::try_from(*masters).ok()?))
+        [record, Value::Int(clock_us)] => {
+            Some((Record::parse(&text(record)?)?, u64::try_from(*clock_us).ok()?))
         }
         _ => None,
     }

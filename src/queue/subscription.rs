@@ -9,31 +9,8 @@ use tokio::time::timeout;
 use crate::names::Names;
 use crate::node::Inbox;
 use crate::node::channels::Topic;
-use crate::protocol::fault::Class;
 use crate::protocol::kind::Kind;
 use crate::round::pool::Pool;
-
-/// Listens to the channel on which this process's waiters are called, from the first of them on.
-pub(crate) fn listen(pool: &Arc<Pool>) {
-    pool.topics.listen(|own| {
-        let links = pool
-            .slots
-            .iter()
-            .filter_map(|slot| Some((slot, slot.link().ok()?)));
-        for (slot, link) in links {
-            let (slot, subscribing) = (Arc::clone(slot), link.subscribe(&[own.to_owned()]));
-            let within = pool.config.node_timeout;
-            pool.runtime.spawn(async move {
-                let answer = timeout(within, subscribing.answer()).await;
-                if let Ok(Err(fault)) = answer
-                    && fault.class() == Some(Class::Denied)
-                {
-                    slot.events().denies_subscription();
-                }
-            });
-        }
-    });
-}
 
 /// A subscription to the releases of some names, on every master. Dropping the last one of a channel
 /// unsubscribes.

@@ -20,7 +20,7 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Class, Fault};
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::reply::Heading;
+use crate::protocol::reply::Stamp;
 use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
 use crate::round::stragglers::Rest;
@@ -383,13 +383,8 @@ impl Round {
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         link.heed(&answer);
-        let heading = answer.as_ref().ok().map(Heading::of);
-        let outdated = heading.and_then(|heading| heading.outdated);
-        if let Some(longest) = outdated {
-            self.pool.reckoning.learn(longest);
-        }
         if self.trust != Trust::All
-            && let Some(stamp) = heading.and_then(|heading| heading.stamp)
+            && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
             link.observe(stamp, self.begun, self.pool.clock.now());
             let noticed = match self.trust {
@@ -397,20 +392,11 @@ impl Round {
                 _ => None,
             };
             if let Some(remaining) = link.wiped_since(self.sent).or(noticed) {
-                return Err(Fault::Quarantined {
-                    remaining,
-                    newly_marked: false,
-                });
+                return Err(Fault::Quarantined { remaining });
             }
         }
-        if let Some(longest) = outdated {
-            return Err(Fault::outdated(longest));
-        }
         match self.quarantined.as_ref().map(|quarantined| quarantined[node]) {
-            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined {
-                remaining,
-                newly_marked: link.is_newly_marked(self.sent),
-            })),
+            Some(remaining) if !remaining.is_zero() => answer.and(Err(Fault::Quarantined { remaining })),
             _ => answer,
         }
     }

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::runtime::Handle;
@@ -13,13 +12,12 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::error::Unchartered;
 use crate::events::{Bounds, Events, NodeEvents};
 use crate::node::channels::Topics;
 use crate::node::label;
 use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
-use crate::protocol::calls::{CallContext, Marking};
+use crate::protocol::calls::Evidence;
 use crate::protocol::keys;
 use crate::protocol::reckoning::Reckoning;
 use crate::round::stragglers::Stragglers;
@@ -44,7 +42,7 @@ pub(crate) struct Pool {
     pub(crate) changed: Arc<Notify>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
-    pub(crate) reckoning: Arc<Reckoning>,
+    pub(crate) reckoning: Reckoning,
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
     pub(crate) chance: Arc<Chance>,
@@ -86,12 +84,11 @@ impl Pool {
     ) -> Arc<Self> {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
-        let reckoning = Arc::new(Reckoning::new(&config, nodes.len()));
+        let reckoning = Reckoning::new(&config);
         let servers = Arc::new(KnownServers::new(nodes.len()));
-        let membership = Arc::new(Membership::new(nodes.len()));
         let id = chance.uuid();
         let label = config.client_label.text();
-        let label_kept = label::kept(config.longest_lease());
+        let label_kept = label::kept(reckoning.longest_lease);
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let (relieved, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -104,6 +101,8 @@ impl Pool {
                 Arc::new(slot)
             })
             .collect();
+        let labels = slots.iter().map(|slot| slot.label());
+        let membership = Arc::new(Membership::new(config.set(nodes.len()), labels));
         let keep = |(slot, node): (&Arc<Slot>, Box<dyn Endpoint>)| {
             let context = KeeperContext {
                 node,
@@ -115,7 +114,8 @@ impl Pool {
                 servers: Arc::clone(&servers),
                 connect_timeout: config.connect_timeout,
                 node_timeout: config.node_timeout,
-                reckoning: Arc::clone(&reckoning),
+                reckoning,
+                strict: config.strict,
                 membership: Arc::clone(&membership),
                 clock,
                 steps: Arc::clone(&steps),
@@ -217,30 +217,13 @@ impl Pool {
         .await;
     }
 
-    /// What this client tells with everything that counts in a vote.
-    pub(crate) fn context(&self) -> CallContext {
-        let marking = if self.config.strict {
-            Marking::Marked
+    /// What every answer that counts in a vote is to tell of the master.
+    pub(crate) fn evidence_wanted(&self) -> Evidence {
+        if self.config.strict {
+            Evidence::ClockAndRecord
         } else {
-            Marking::Unmarked
-        };
-        CallContext {
-            marking,
-            reckoned: self.reckoning.told(),
+            Evidence::Clock
         }
-    }
-
-    /// Refuses a lease that not every master is known to have agreed to.
-    pub(crate) fn chartered(&self, lease: Duration) -> Result<(), Unchartered> {
-        if self.reckoning.allows(lease) {
-            return Ok(());
-        }
-        let slots = self.slots.iter().enumerate();
-        let unconfirmed = slots.filter(|(node, _)| !self.reckoning.is_confirmed(*node, lease));
-        Err(Unchartered {
-            lease,
-            unconfirmed: unconfirmed.map(|(_, slot)| Arc::clone(slot.label())).collect(),
-        })
     }
 
     /// Goes on with something that ends by itself soon, and that closing waits for.

@@ -25,6 +25,7 @@ impl Endpoint for Master {
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
+        channel: &'a str,
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let connecting = async move {
@@ -33,7 +34,7 @@ impl Endpoint for Master {
                 client_id,
                 peer,
                 resets,
-            } = self.accept(predecessor, listener).await?;
+            } = self.accept(predecessor, channel, listener).await?;
             // Made before its task is: the end of a connection is told of also where that never ran.
             let driver = Driver {
                 master: self.clone(),

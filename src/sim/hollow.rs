@@ -8,44 +8,54 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::master::LONG_AGO;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{By, Connection, Endpoint, Identity, Listener, Memory, Peer, ReplyTo, Wire};
+use crate::master_set::MasterSet;
+use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
+use crate::protocol::record::Record;
 
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Hollow {
     pub(super) node: usize,
+    pub(super) set: MasterSet,
+}
+
+impl Hollow {
+    fn run_id(&self) -> String {
+        format!("hollow-{}", self.node)
+    }
+
+    /// Of a set that was there for long.
+    fn record(&self) -> Option<Record> {
+        Record::parse(&Record::write(self.set, &format!("{}-", self.run_id()), 0))
+    }
 }
 
 impl Endpoint for Hollow {
     fn label(&self) -> Arc<str> {
-        format!("hollow-{}", self.node).into()
+        self.run_id().into()
     }
 
     fn connect<'a>(
         &'a self,
         _predecessor: Option<&'a Peer>,
+        _channel: &'a str,
         _listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let peer = Peer {
             identity: Identity {
-                run_id: self.label().to_string(),
+                run_id: self.run_id(),
                 replication_id: String::new(),
-                started_s: Some(0),
+                is_of_a_process: true,
             },
             client_ids: vec![1],
-            memory: Memory {
-                told: LONG_AGO,
-                vouched: true,
-                newly_marked: false,
-            },
+            record: self.record(),
             clock_us: CLOCK_US,
-            marker: None,
             version: "hollow".into(),
             capabilities: Capabilities::ALL,
+            calls_denied: false,
         };
         let (calls, mut called) = unbounded_channel::<(ReplyTo, Value)>();
         let driver = AbortOnDropHandle::new(tokio::spawn(async move {

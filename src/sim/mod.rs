@@ -72,8 +72,9 @@ impl Masters {
 pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<Masters, ConnectError> {
     let config = builder.into_config();
     config.check(nodes)?;
+    let set = config.set(nodes);
     let nodes = (0..nodes)
-        .map(|node| Box::new(hollow::Hollow { node }) as Box<dyn Endpoint>)
+        .map(|node| Box::new(hollow::Hollow { node, set }) as Box<dyn Endpoint>)
         .collect();
     let clock = Clock::tokio(Clock::Host.wall_us());
     builder::connect(nodes, config, clock, Chance::from_host()).await
@@ -104,6 +105,9 @@ pub struct Cluster {
 
 impl Cluster {
     /// New, empty masters. Needs a tokio runtime, whose clock they live by.
+    ///
+    /// The first client that connects finds them in a set that was there for long: they have a vote at once. Real masters
+    /// have none until the longest lease has passed; so have these after [`Master::flush_all`].
     ///
     /// # Panics
     ///
@@ -254,7 +258,8 @@ impl Cluster {
         let nodes = listed
             .iter()
             .map(|node| {
-                let master = self.masters[*node].seen_over(Arc::clone(&lines[*node]), config.strict);
+                let master =
+                    self.masters[*node].seen_over(Arc::clone(&lines[*node]), config.set(listed.len()));
                 Box::new(master) as Box<dyn Endpoint>
             })
             .collect();

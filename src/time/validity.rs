@@ -15,9 +15,6 @@ pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 /// The smallest part of a lease that a client may leave untrusted. Any other client may have it.
 pub(crate) const LEAST_DRIFT_FACTOR: f64 = 0.01;
 
-/// Servers tell their uptime in whole seconds.
-const UPTIME_RESOLUTION: Duration = Duration::from_secs(1);
-
 /// The span of time in which a hold may be relied on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
@@ -78,12 +75,9 @@ pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
         .saturating_add(RESOLUTION)
 }
 
-/// The time after which a lease of this length has ended by every clock: the lease by the fastest one,
-/// and a second because servers tell their uptime in whole ones.
+/// The time after which a lease of this length has ended by every clock: the lease by the slowest one.
 pub(crate) fn outlived(lease: Duration, drift_factor: f64) -> Duration {
-    lease
-        .saturating_add(drift(lease, drift_factor))
-        .saturating_add(UPTIME_RESOLUTION)
+    lease.saturating_add(drift(lease, drift_factor))
 }
 
 #[cfg(test)]

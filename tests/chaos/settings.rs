@@ -33,7 +33,7 @@ pub struct SetUp {
     pub replaceable: bool,
     pub no_quarantine: bool,
     pub allow_eviction: bool,
-    /// The memory of the masters is marked.
+    /// The record of a master is looked at with each vote.
     pub strict: bool,
     /// Holds must be there still when a container has started again.
     pub outlasts_restarts: bool,
@@ -47,15 +47,6 @@ impl SetUp {
 
     pub fn quarantine_word(self) -> &'static str {
         if self.no_quarantine { "off" } else { "auto" }
-    }
-
-    /// The longest lease, drift and a second.
-    pub fn quarantine(self) -> Duration {
-        if self.no_quarantine {
-            Duration::ZERO
-        } else {
-            self.lease() + self.lease() / 100 + Duration::from_millis(1002)
-        }
     }
 
     pub fn lease(self) -> Duration {

@@ -251,7 +251,7 @@ impl Outcome {
     fn summary(&self) -> bool {
         let limits = Limits {
             connections: (MASTERS * WORKERS) as u64,
-            // A token of each name; beside these what the tellers lock, and the mark.
+            // A token of each name; beside these what the tellers lock, and the record.
             keys: MASTERS as u64 * (NAMES + 50),
         };
         let grown = grown(&self.samples, limits);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use multilock::{Closing, Masters, Policy, Quarantine};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use redis::FromRedisValue;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::crew::Worker;
 use crate::event::{Done, Micros, now};
@@ -16,8 +17,6 @@ use crate::settings::{NODE_TIMEOUT, SetUp, WORKERS, on_containers};
 use crate::support::{Cluster, Proxy, Server};
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
-
-const MARK: &str = "multilock_marker";
 
 /// For so long the queues live after the last touch.
 const TICKET: Duration = Duration::from_secs(15);
@@ -107,29 +106,21 @@ impl Stage {
         }
     }
 
-    /// A server tells its uptime in whole seconds, and that is what counts.
+    /// Introduces a client to the masters, whose memory counts from then.
     async fn until_out_of_quarantine(&self) -> Result<()> {
-        let (begun, quarantine) = (Instant::now(), self.set_up.quarantine());
-        for master in 0..self.masters() {
-            loop {
-                let info = self.server(master).command(&["INFO", "server"]).await;
-                let info: String = redis::from_redis_value(info)?;
-                let uptime = info
-                    .lines()
-                    .find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-                let uptime = Duration::from_secs(uptime.context("an uptime")?.parse()?);
-                let left = quarantine.saturating_sub(uptime);
-                if left < Duration::from_millis(500) {
-                    sleep(left).await;
-                    break;
-                }
-                anyhow::ensure!(
-                    begun.elapsed() < BEGUN_WITHIN,
-                    "a server is in quarantine for too long"
-                );
-                sleep(Duration::from_millis(50)).await;
-            }
+        let servers = (0..self.masters()).map(|master| self.server(master));
+        let mut builder = Masters::builder()
+            .nodes(servers.map(Server::url))
+            .for_tests(self.set_up.lease())
+            .allow_eviction(self.set_up.allow_eviction)
+            .node_timeout(NODE_TIMEOUT);
+        if self.set_up.no_quarantine {
+            builder = builder.quarantine(Quarantine::Off);
         }
+        let client = builder.connect().await?;
+        let ready = timeout(BEGUN_WITHIN, client.ready(Policy::MultiLock)).await;
+        ready.context("masters are in quarantine for too long")??;
+        client.close(Closing::Release).await;
         Ok(())
     }
 
@@ -216,8 +207,7 @@ impl Stage {
         };
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),
-            ("MULTILOCK_LEASE", humantime(self.set_up.lease())),
-            ("MULTILOCK_LEASE_WITHOUT_CHARTER", humantime(self.set_up.lease())),
+            ("MULTILOCK_FOR_TESTS", humantime(self.set_up.lease())),
             ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
             ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
             ("MULTILOCK_STRICT", self.set_up.strict.to_string()),
@@ -319,10 +309,6 @@ impl Stage {
             let mut left = Vec::new();
             for master in 0..self.masters() {
                 for key in self.server(master).keys().await {
-                    // The mark of a strict pool is no lock.
-                    if key == MARK {
-                        continue;
-                    }
                     left.push(format!("{key} on master {master}"));
                 }
             }

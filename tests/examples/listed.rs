@@ -1,4 +1,4 @@
-//! No example is forgotten: neither by the README nor by these tests.
+//! No example is forgotten: neither by docs/recipes.md nor by these tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +18,13 @@ fn examples() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_readme_names_every_example() {
-    let readme = text("README.md");
-    let part = readme.split("\n## Examples\n").nth(1).expect("a heading");
-    let part = part.split("\n## ").next().unwrap_or_default();
-    let quoted = part.split('`').skip(1).step_by(2);
-    let named: BTreeSet<String> = quoted
-        .map(|code| code.trim_start_matches("cargo run --example ").to_owned())
-        .filter(|code| code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+fn the_recipes_name_every_example() {
+    let page = text("docs/recipes.md");
+    let table = page.split("\n## ").next().unwrap_or_default();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let last = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit('|').next());
+    let named: BTreeSet<String> = last
+        .map(|cell| cell.trim_matches([' ', '`']).to_owned())
         .collect();
     assert_eq!(named, examples());
 }

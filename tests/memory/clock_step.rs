@@ -9,12 +9,12 @@ use multilock::{LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine, 
 use tokio::time::{Instant, sleep};
 
 const LEASE: Duration = Duration::from_secs(10);
-/// The lease, one percent and 2 ms for drift, and a second.
-const QUARANTINE: Duration = Duration::from_millis(11_102);
+/// The lease, one percent and 2 ms for drift.
+const QUARANTINE: Duration = Duration::from_millis(10_102);
 
 /// The masters were up for long, so only what is noticed takes their vote.
 fn builder() -> MastersBuilder {
-    Masters::builder().lease(LEASE).lease_without_charter(LEASE)
+    Masters::builder().for_tests(LEASE)
 }
 
 fn over(network: &Network) -> Client {
@@ -364,7 +364,7 @@ async fn a_step_shown_by_an_answer_voids_what_was_asked_together_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flushall_makes_two_holders_unless_the_memory_is_marked() {
+async fn flushall_under_a_connected_client_makes_two_holders_unless_it_is_strict() {
     let (cluster, guard, rival) = hold_on_two(builder()).await;
     cluster.master(1).flush_all();
     let second = rival.red_lock("a").try_lock().await.expect("1 has forgotten");
@@ -372,15 +372,10 @@ async fn flushall_makes_two_holders_unless_the_memory_is_marked() {
     assert!(second.fencing_token() > guard.fencing_token());
 }
 
-/// Clients that mark the masters' memory; the first mark takes the votes until its age shows that
-/// nothing was forgotten.
-async fn marked_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
+/// Clients that look at the masters' records with each vote.
+async fn strict_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
     let strict = || builder().strict(true);
     let cluster = Cluster::new(3);
-    let first = cluster.connect(strict()).await.expect("connects");
-    let error = first.red_lock("a").try_lock().await.expect_err("marked just now");
-    assert!(quarantined(&error).len() >= 2, "decided by two: {error}");
-    sleep(QUARANTINE).await;
     let (near, far) = (Network::new(3), Network::new(3));
     let holder = cluster
         .connect_as(&over(&near), strict())
@@ -393,14 +388,14 @@ async fn marked_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
         .lease(LEASE)
         .try_lock()
         .await
-        .expect("the mark of the first client is old enough");
+        .expect("1 and 2 grant");
     far.cut(2, Direction::Both);
     (cluster, guard, rival)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wiped_memory_has_no_vote_where_it_is_marked() {
-    let (cluster, guard, rival) = marked_hold_on_two().await;
+async fn a_wiped_memory_has_no_vote_for_strict_clients() {
+    let (cluster, guard, rival) = strict_hold_on_two().await;
     cluster.master(1).flush_all();
     let begun = Instant::now();
     let error = rival
@@ -414,15 +409,16 @@ async fn a_wiped_memory_has_no_vote_where_it_is_marked() {
     assert!(after >= LEASE && after < QUARANTINE + ms(500), "{after:?}");
 }
 
-/// Another client has noticed first and marked the memory anew: whoever knew the old mark still sees
+/// Another client has noticed first and had it recorded anew: a client that knew the old record still sees
 /// that it is another one.
 #[tokio::test(start_paused = true)]
-async fn a_new_mark_by_another_client_forgives_nothing() {
-    let (cluster, guard, rival) = marked_hold_on_two().await;
+async fn a_new_record_by_another_client_forgives_nothing() {
+    let (cluster, guard, rival) = strict_hold_on_two().await;
     cluster.master(1).flush_all();
     let strict = builder().strict(true);
     let newcomer = cluster.connect(strict).await.expect("connects");
-    assert!(cluster.master(1).keys().contains(&"multilock_marker".to_owned()));
+    let recorded = cluster.master(1).command(&["EXISTS", "multilock_set"]);
+    assert_eq!(recorded.expect("a number"), ["1"]);
     for client in [&rival, &newcomer] {
         let error = client
             .red_lock("a")
@@ -433,10 +429,10 @@ async fn a_new_mark_by_another_client_forgives_nothing() {
     }
 }
 
-/// A restart with its data is noticed by the run that the mark names.
+/// A restart with its data is noticed by the run that the record names.
 #[tokio::test(start_paused = true)]
-async fn a_mark_of_another_run_is_made_anew() {
-    let (cluster, guard, rival) = marked_hold_on_two().await;
+async fn a_record_of_another_run_is_made_anew() {
+    let (cluster, guard, rival) = strict_hold_on_two().await;
     cluster.master(1).crash();
     cluster.master(1).restart(Keep::Data);
     sleep(ms(300)).await;

@@ -107,7 +107,7 @@ fn every_variable_of_the_environment_is_documented_and_fuzzed() {
     let read = variables(&code);
     assert!(read.len() > 10, "{read:?}");
     assert_eq!(variables(&docs), read, "the docs of Masters::from_env");
-    for place in ["README.md", "fuzz/targets/settings.rs"] {
+    for place in ["docs/servers.md", "fuzz/targets/settings.rs"] {
         let page = text(&root().join(place));
         let missing: Vec<_> = read.difference(&variables(&page)).copied().collect();
         assert!(missing.is_empty(), "{place} does not name {missing:?}");

@@ -67,7 +67,7 @@ fn assert_no_drift(cluster: &Cluster) {
         let part = |at: usize| time[at].parse::<f64>().expect("a number");
         let now = part(0) * 1000.0 + part(1) / 1000.0;
         let beats = master
-            .command(&["ZRANGE", "multilock_beats:{a}", "0", "-1", "WITHSCORES"])
+            .command(&["ZRANGE", "multilock_deadlines:{a}", "0", "-1", "WITHSCORES"])
             .expect("a sorted set, or nothing");
         for beat in beats.chunks(2) {
             let until: f64 = beat[1].parse().expect("a score");
@@ -78,7 +78,7 @@ fn assert_no_drift(cluster: &Cluster) {
                 until - now - TICKET_MS
             );
         }
-        for key in ["multilock_queue:{a}", "multilock_beats:{a}"] {
+        for key in ["multilock_queue:{a}", "multilock_deadlines:{a}"] {
             let left = master.time_left(key);
             let is_kept = master.keys().iter().any(|other| other == key);
             assert!(

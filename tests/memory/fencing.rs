@@ -330,13 +330,12 @@ fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
 }
 
 /// The keys of an acquire of `a`.
-const ACQUIRED: [&str; 6] = [
+const ACQUIRED: [&str; 5] = [
     "a",
     "multilock_revoked:{a}",
-    "multilock_queue:{a}",
-    "multilock_charter",
-    "multilock_beats:{a}",
+    "multilock_deadlines:{a}",
     FENCE,
+    "multilock_queue:{a}",
 ];
 
 /// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
@@ -351,6 +350,7 @@ async fn lost_reply_same_token() {
     let acquire = concat!(
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/readers.lua"),
         include_str!("../../lua/acquire.lua")
     );
     let keys = ACQUIRED;
@@ -358,7 +358,7 @@ async fn lost_reply_same_token() {
         answer(master.eval(
             acquire,
             &keys,
-            &["me:1", "1", "30000", "0", "30000", "", "1", token, token, "0"],
+            &["me:1", "1", "30000", "0", "", "1", token, token, "0"],
         ))
     };
     let [seven, eight, nine] = [7, 8, 9].map(|token| (START + token).to_string());
@@ -370,12 +370,12 @@ async fn lost_reply_same_token() {
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
     let extend = include_str!("../../lua/extend.lua");
-    let extended = ["a", "multilock_revoked:{a}", FENCE, "multilock_charter"];
+    let extended = ["a", "multilock_revoked:{a}", FENCE];
     let raise = |token: &str| {
         answer(master.eval(
             extend,
             &extended,
-            &["0", "30000", "me:1", "1", "30000", "1", token, token, "1"],
+            &["0", "me:1", "1", "30000", "1", token, token, "1"],
         ))
     };
     assert_eq!(raise(&seven), Ok(vec!["3".into()]), "not above itself");
@@ -384,7 +384,7 @@ async fn lost_reply_same_token() {
     let stranger = master.eval(
         extend,
         &extended,
-        &["0", "30000", "you:1", "1", "30000", "1", &nine, &nine, "1"],
+        &["0", "you:1", "1", "30000", "1", &nine, &nine, "1"],
     );
     assert_eq!(answer(stranger).expect("refused")[0], "0");
     assert_eq!(stored(master), START + 8, "only its holder moves a fence");
@@ -400,13 +400,12 @@ async fn digits_survive_up_to_the_largest() {
     let acquire = concat!(
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
+        include_str!("../../lua/readers.lua"),
         include_str!("../../lua/acquire.lua")
     );
     let keys = ACQUIRED;
     let largest = (START + 24 * 3_600_000_000 - 1).to_string();
-    let args = [
-        "me:1", "1", "30000", "0", "30000", "", "1", &largest, &largest, "0",
-    ];
+    let args = ["me:1", "1", "30000", "0", "", "1", &largest, &largest, "0"];
     let accepted = answer(cluster.master(0).eval(acquire, &keys, &args));
     assert_eq!(accepted, Ok(vec![]));
     assert_eq!(

@@ -3,8 +3,6 @@
 mod bodies;
 mod cancellation;
 mod chaos_checker;
-mod charter;
-mod charter_reset;
 mod client_labels;
 mod clock_step;
 mod connecting;

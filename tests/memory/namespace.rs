@@ -46,9 +46,12 @@ async fn every_key_and_channel_has_the_prefix() {
     let keys = cluster.master(0).keys();
     let queues = keys
         .iter()
-        .filter(|key| key.contains("queue") || key.contains("beats"));
+        .filter(|key| key.contains("queue") || key.contains("deadlines"));
     let queues: Vec<_> = queues.collect();
-    assert_eq!(queues, ["multilock_beats:{prod:a}", "multilock_queue:{prod:a}"]);
+    assert_eq!(
+        queues,
+        ["multilock_deadlines:{prod:a}", "multilock_queue:{prod:a}"]
+    );
     guard.unlock().await.expect("released");
     let next = waiting.await.expect("no panic").expect("woken");
     prod.red_lock("a").force_release().await.expect("forced");

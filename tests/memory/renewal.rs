@@ -479,40 +479,6 @@ async fn tokens_are_cancelled_by_a_loss_and_not_by_an_unlock() {
     assert!(!guard.is_valid());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_is_an_owner() {
-    let cluster = Cluster::new(3);
-    let masters = connect_leasing(&cluster, LEASE).await;
-    let lock = masters.red_lock("a");
-    let inside = lock.clone();
-    let guard: MultiLockGuard = tokio::spawn(async move {
-        let outer = inside
-            .clone()
-            .owner(&Owner::task())
-            .try_lock()
-            .await
-            .expect("free");
-        let inner = inside
-            .clone()
-            .owner(&Owner::task())
-            .try_lock()
-            .await
-            .expect("the same task");
-        assert_eq!(inner.hold_count(), 2);
-        let other = inside.clone();
-        let other = tokio::spawn(async move { other.owner(&Owner::task()).try_lock().await });
-        assert!(
-            matches!(other.await.expect("no panic"), Err(LockError::Contended { .. })),
-            "another task"
-        );
-        outer
-    })
-    .await
-    .expect("guards move between tasks");
-    assert_eq!(guard.hold_count(), 1);
-    assert_eq!(Owner::task(), Owner::task(), "outside of a task it is the thread");
-}
-
 /// One who comes back while a renewal is under way is looked after once, not once more each time.
 #[tokio::test(start_paused = true)]
 async fn entering_again_during_a_renewal_does_not_double_it() {

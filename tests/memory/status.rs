@@ -48,7 +48,7 @@ async fn it_tells_what_is_known_and_asks_nobody() {
         let known = connection(&status, node);
         assert!(!known.version.is_empty(), "{known:?}");
         assert!(
-            known.capabilities.resp3 && known.capabilities.uptime_known,
+            known.capabilities.resp3 && known.capabilities.run_known,
             "{known:?}"
         );
         assert!((ms(4)..ms(6)).contains(&known.round_trip), "{known:?}");

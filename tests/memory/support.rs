@@ -67,8 +67,13 @@ pub(crate) fn foreign_channels(cluster: &Cluster) -> Vec<String> {
 /// How many keys of queues the masters have.
 pub(crate) fn queues(cluster: &Cluster) -> usize {
     let keys = cluster.iter().flat_map(multilock::sim::Master::keys);
-    keys.filter(|key| key.starts_with("multilock_queue") || key.starts_with("multilock_beats"))
-        .count()
+    keys.filter(|key| {
+        let of_waiters = ["queue", "readers_queue", "deadlines"];
+        of_waiters
+            .iter()
+            .any(|kind| key.starts_with(&format!("multilock_{kind}:")))
+    })
+    .count()
 }
 
 /// 1 when all have the same, 1/n when one has everything (Jain, Chiu and Hawe, 1984).

@@ -104,7 +104,7 @@ async fn queues_that_are_evicted() {
 
 #[tokio::test(start_paused = true)]
 async fn beats_that_are_evicted() {
-    let evict = |master: &Master| assert!(master.evict("multilock_beats:{a}"));
+    let evict = |master: &Master| assert!(master.evict("multilock_deadlines:{a}"));
     takes_at_most(BEAT + SOME, evict, nothing).await;
 }
 
@@ -143,7 +143,7 @@ async fn clocks_that_are_set_back() {
 /// after it has written.
 #[tokio::test(start_paused = true)]
 async fn queues_of_another_type() {
-    for spoilt in ["multilock_queue:{b}", "multilock_beats:{b}"] {
+    for spoilt in ["multilock_queue:{b}", "multilock_deadlines:{b}"] {
         let cluster = Cluster::new(3);
         let (first, second) = (connect(&cluster).await, connect(&cluster).await);
         for master in cluster.iter() {
@@ -182,7 +182,7 @@ async fn very_many_that_have_died() {
     let beat = (1_u64 << 50).to_string();
     for number in 0..2000 {
         let waiter = dead(number);
-        for (key, score) in [("multilock_queue:{a}", "1"), ("multilock_beats:{a}", &beat)] {
+        for (key, score) in [("multilock_queue:{a}", "1"), ("multilock_deadlines:{a}", &beat)] {
             master.command(&["ZADD", key, score, &waiter]).expect("written");
         }
     }
@@ -219,7 +219,10 @@ async fn a_short_lease_before_one_that_has_died() {
         // Behind the one that is called, and ahead of the last.
         let ticket = master.command(&["ZRANGE", "multilock_queue:{a}", "0", "0", "WITHSCORES"]);
         let ticket = &ticket.expect("one")[1];
-        for (key, score) in [("multilock_queue:{a}", ticket), ("multilock_beats:{a}", &beat)] {
+        for (key, score) in [
+            ("multilock_queue:{a}", ticket),
+            ("multilock_deadlines:{a}", &beat),
+        ] {
             let after = format!("{score}.5");
             master.command(&["ZADD", key, &after, &dead(1)]).expect("written");
         }

@@ -193,9 +193,8 @@ const LEASE: Duration = Duration::from_secs(4);
 
 /// With a quarantine of four seconds.
 fn with_quarantine(builder: MastersBuilder) -> MastersBuilder {
-    let builder = builder.quarantine(Quarantine::Auto).lease(LEASE);
-    let builder = builder.node_timeout(LEASE * 2 / 5);
-    builder.lease_without_charter(LEASE)
+    let builder = builder.quarantine(Quarantine::Auto).for_tests(LEASE);
+    builder.node_timeout(LEASE * 2 / 5)
 }
 
 /// Whether the masters vote: all of them, or none.
@@ -217,97 +216,40 @@ async fn vote_of_all(masters: &Masters) -> bool {
     }
 }
 
-/// A plain server that was started long ago votes at once; what an uptime says that is not that of a process counts
-/// for nothing.
+/// A server that tells which run of its process it is votes at once where another client has met it before, and on a
+/// connection that is made anew; one that hides that is in quarantine each time.
 #[tokio::test]
-async fn an_uptime_counts_where_it_is_that_of_the_process() {
-    let month = Script::new()
-        .fact("uptime_in_seconds", "2592000")
-        .fact("uptime_in_days", "30");
-    let met = Met::all(month.clone()).await;
-    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
-    assert!(vote_of_all(&masters).await, "a plain one");
-    let redict = month
-        .clone()
+async fn a_record_counts_where_the_run_is_that_of_the_process() {
+    let met = Met::all(Script::new()).await;
+    let connect = async || with_quarantine(met.builder()).connect().await.expect("masters");
+    let masters = connect().await;
+    assert!(!vote_of_all(&masters).await, "a new set");
+    until("its quarantine has ended", async || vote_of_all(&masters).await).await;
+    assert!(vote_of_all(&connect().await).await, "its record is old");
+    let redict = Script::new()
         .without(&["redis_build_id"])
         .fact("redict_version", "7.3.6")
         .fact("redict_build_id", "43a22ff13ad48b03");
     met.stand_ins.iter().for_each(|one| one.follow(redict.clone()));
-    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
-    assert!(vote_of_all(&masters).await, "Redict");
-    let cloud = Script::new()
-        .fact("uptime_in_seconds", "244512000")
-        .fact("uptime_in_days", "2830");
-    for odd in [month.without(&["executable"]), cloud] {
-        met.stand_ins.iter().for_each(|one| one.follow(odd.clone()));
-        let masters = with_quarantine(met.builder()).connect().await.expect("masters");
-        assert!(!vote_of_all(&masters).await, "at first sight");
-        until("its memory is as old as it is known", async || {
-            vote_of_all(&masters).await
-        })
-        .await;
-    }
-}
-
-/// A connection that is made anew goes on with what was known where run and uptime agree, and begins anew where
-/// they do not.
-#[tokio::test]
-async fn an_uptime_that_is_not_vouched_for_must_agree_over_a_reconnect() {
-    let managed = Script::new().fact("executable", "-");
-    let met = Met::all(managed.clone()).await;
-    let masters = with_quarantine(met.builder()).connect().await.expect("masters");
-    until("the first sight is long ago", async || {
-        vote_of_all(&masters).await
-    })
-    .await;
-    // The servers are hardly older than the quarantine, and tell that in whole seconds.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let reconnected = async |script: &Script| {
+    assert!(vote_of_all(&connect().await).await, "Redict");
+    let hidden = Script::new().fact("executable", "-");
+    met.stand_ins.iter().for_each(|one| one.follow(hidden.clone()));
+    for _ in 0..2 {
+        let masters = connect().await;
+        assert!(!vote_of_all(&masters).await, "nobody can tell");
+        until("its quarantine has ended", async || vote_of_all(&masters).await).await;
         let before: Vec<_> = met.stand_ins.iter().map(StandIn::connections).collect();
-        for stand_in in &met.stand_ins {
-            stand_in.follow(script.clone());
-            stand_in.reset();
-        }
+        met.stand_ins.iter().for_each(StandIn::reset);
         let connections = || met.stand_ins.iter().map(StandIn::connections);
         until("there are new connections", async || {
             connections().zip(&before).all(|(now, before)| now > *before)
         })
         .await;
-        let mut first = None;
-        until("all have answered", async || {
-            match masters.multi_lock("b").try_lock().await {
-                Ok(guard) => {
-                    first = Some(true);
-                    drop(guard);
-                }
-                Err(LockError::Unreachable { votes, .. }) => {
-                    let quarantined = |place| matches!(vote(&votes, place), Vote::Quarantined { .. });
-                    first = (0..3).all(quarantined).then_some(false);
-                }
-                Err(other) => panic!("{other}"),
-            }
-            first.is_some()
-        })
-        .await;
-        first
-    };
-    assert_eq!(
-        reconnected(&managed).await,
-        Some(true),
-        "nothing speaks against it"
-    );
-    let uptime = managed.clone().fact("uptime_in_seconds", "1000000");
-    assert_eq!(reconnected(&uptime).await, Some(false), "its start has moved");
-    until("it is known long enough", async || vote_of_all(&masters).await).await;
-    let silent = managed.without(&["uptime_in_seconds"]);
-    assert_eq!(
-        reconnected(&silent).await,
-        Some(false),
-        "it tells no start any more"
-    );
+        assert!(!vote_of_all(&masters).await, "it may have been started anew");
+    }
 }
 
-/// Dragonfly: two addresses of one server are noticed by its replication id, and its restart by the start.
+/// Dragonfly: two addresses of one server are noticed by its replication id, and its restart as each new connection is.
 #[tokio::test]
 async fn a_server_without_a_run_id() {
     let met = Met::all(Script::new().without(&["run_id", "executable"])).await;
@@ -316,6 +258,9 @@ async fn a_server_without_a_run_id() {
     let urls = [&met.stand_ins[0], &twin, &met.stand_ins[1]].map(StandIn::url);
     let (reason, text) = met.refusal(patient(urls)).await;
     assert!(matches!(reason, Unfit::SameServer { .. }), "{text}");
+    for server in &met.servers {
+        server.command(&["DEL", "multilock_set"]).await;
+    }
     let masters = with_quarantine(met.builder()).connect().await.expect("masters");
     until("they are known long enough", async || vote_of_all(&masters).await).await;
     for server in &met.servers {

@@ -85,8 +85,16 @@ async fn a_client_that_may_not_tell_its_label_locks_without() {
         "~a",
         "~b",
     ];
-    let keys = ["charter", "masters", "revoked:*", "queue:*", "beats:*", "fence:*"]
-        .map(|key| format!("~multilock_{key}"));
+    let keys = [
+        "set",
+        "revoked:*",
+        "queue:*",
+        "readers_queue:*",
+        "readers:*",
+        "deadlines:*",
+        "fence:*",
+    ]
+    .map(|key| format!("~multilock_{key}"));
     let rules: Vec<&str> = rules.into_iter().chain(keys.iter().map(String::as_str)).collect();
     let servers = three(&[]).await;
     for server in &servers {
@@ -162,7 +170,7 @@ async fn connections_are_named_after_their_pool() {
     drop(again);
     for server in cluster.servers() {
         until("it is alone", async || names(server).await.len() == 1).await;
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
     guard.unlock().await.ok();
     assert_eq!(named().await, before, "the next connection is named alike");

@@ -123,12 +123,8 @@ async fn addresses_change_places() {
     }
     let lease = Duration::from_secs(6);
     let builder = patient(proxies.iter().map(Proxy::url)).quarantine(Quarantine::Auto);
-    let builder = builder.node_timeout(lease / 3).lease(lease);
-    let masters = builder
-        .lease_without_charter(lease)
-        .connect()
-        .await
-        .expect("masters");
+    let builder = builder.node_timeout(lease / 3);
+    let masters = builder.for_tests(lease).connect().await.expect("masters");
     let guard = masters.red_lock("a").lock().await.expect("after the quarantine");
     let votes = async || {
         let other = masters.red_lock("b").lock().await.expect("two are well");
@@ -424,10 +420,10 @@ async fn a_user_who_may_not_run_one_command_inside_a_script() {
     }
 }
 
-/// The lines of README's ACL, each word of it.
-fn readme_acl() -> Vec<&'static str> {
-    let readme = include_str!("../../README.md");
-    let (_, acl) = readme.split_once("ACL SETUSER").expect("an ACL");
+/// The lines of the ACL of docs/servers.md, each word of it.
+fn acl() -> Vec<&'static str> {
+    let page = include_str!("../../docs/servers.md");
+    let (_, acl) = page.split_once("ACL SETUSER").expect("an ACL");
     let (acl, _) = acl.split_once("```").expect("the end of a block");
     ["ACL", "SETUSER"]
         .into_iter()
@@ -435,14 +431,13 @@ fn readme_acl() -> Vec<&'static str> {
         .collect()
 }
 
-/// README's ACL, to the letter: with it everything can be done, and every word of it is needed.
+/// The ACL of docs/servers.md, to the letter: with it everything can be done, and every word of it is needed.
 #[tokio::test]
-async fn the_acl_of_the_readme() {
+async fn the_acl_of_the_docs() {
     let names = ["~a", "~b"];
     for (strict, database) in [(false, ""), (false, "/3"), (true, "")] {
-        let words: Vec<&str> = readme_acl()
+        let words: Vec<&str> = acl()
             .into_iter()
-            .filter(|word| strict || *word != "~multilock_marker")
             .filter(|word| !database.is_empty() || *word != "+select")
             .collect();
         let servers = three_with(&[&words[..], &names].concat()).await;
@@ -635,6 +630,8 @@ async fn a_majority_of_fit_masters_is_enough() {
 #[tokio::test]
 async fn a_frozen_minority_costs_a_node_timeout() {
     let cluster = Cluster::start(3).await;
+    // In a new set, each master is waited for once.
+    drop(connect(cluster.urls()).await);
     let frozen = Proxy::start(cluster.server(1).port()).await;
     frozen.pause(Direction::ToClient);
     let mut urls = cluster.urls();
@@ -728,7 +725,7 @@ async fn the_database_of_the_url_is_used() {
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     // And a connection that was made anew is in the same one.
     for server in cluster.servers() {
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
     let guard = masters.multi_lock("a").wait(PATIENT).lock().await.expect("free");
     for server in cluster.servers() {
@@ -883,7 +880,7 @@ async fn from_the_environment() {
         ("MULTILOCK_NODES", nodes.as_str()),
         ("MULTILOCK_NODE_TIMEOUT", "2s"),
     ];
-    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_LEASE", "12s")]).await;
+    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_FOR_TESTS", "12s")]).await;
     for (variable, value, expected) in [
         (
             "MULTILOCK_NODES",

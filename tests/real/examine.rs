@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use multilock::{ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
+use multilock::{Closing, ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
 
 use crate::support::{
-    Direction, Keep, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient, three,
+    Direction, Keep, PATIENT, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient, three,
 };
 
 fn facts(master: &multilock::Examination) -> &ServerFacts {
@@ -41,7 +41,7 @@ async fn a_master_tells_what_it_is() {
         );
         assert_eq!(facts.run_id.as_ref().map(String::len), Some(40));
         assert!(
-            facts.uptime < Some(Duration::from_secs(60)) && facts.denied.is_empty(),
+            facts.remembers < Some(Duration::from_secs(60)) && facts.denied.is_empty(),
             "{facts:?}"
         );
         assert!(
@@ -103,58 +103,38 @@ async fn a_server_that_is_refused_tells_all_the_same() {
     assert_eq!(refusal(4), Some(NodeError::Unfit(Unfit::SameServer { other })));
 }
 
-/// By the longest lease that any of them knows of.
+/// By what is recorded, and nothing is by who only looks.
 #[tokio::test]
 async fn how_long_a_master_would_have_no_vote() {
     let servers = three(&[]).await;
+    let builder = || patient(servers.iter().map(Server::url)).for_tests(PATIENT * 3);
     let examine = async |quarantine| {
-        let builder = patient(servers.iter().map(Server::url)).quarantine(quarantine);
-        builder.examine().await.expect("a list that can be used")
+        let told = builder().quarantine(quarantine).examine().await;
+        told.expect("a list that can be used")
     };
     let told = examine(Quarantine::Auto).await;
-    let left = facts(&told[0]).quarantine;
+    let new = facts(&told[0]);
+    assert_eq!((new.set, new.remembers), (None, None));
+    assert_eq!(new.quarantine, Duration::from_millis(30_302));
     assert!(
-        left > Duration::from_secs(20) && left < Duration::from_millis(31_303),
-        "{left:?}"
+        !servers[0].exists("multilock_set").await,
+        "looking records nothing"
     );
-    servers[2]
-        .command(&["SET", "multilock_charter", "300000 0"])
-        .await;
+    let masters = builder().connect().await.expect("masters that can be used");
+    tokio::time::sleep(Duration::from_millis(20)).await;
     let told = examine(Quarantine::Auto).await;
-    assert_eq!(facts(&told[2]).longest_lease, Some(Duration::from_secs(300)));
-    assert!(facts(&told[0]).quarantine > Duration::from_secs(280), "{told:?}");
+    let met = facts(&told[0]);
+    let set = met.set.expect("recorded");
+    assert_eq!((set.masters, set.for_tests), (3, Some(PATIENT * 3)));
+    assert!(met.remembers > Some(Duration::ZERO), "{met:?}");
+    assert!(met.quarantine > Duration::ZERO && met.quarantine < Duration::from_millis(30_302));
     let told = examine(Quarantine::Off).await;
     assert_eq!(facts(&told[0]).quarantine, Duration::ZERO);
-    servers[0].restart(Keep::Nothing).await;
-}
-
-/// Over a marked memory it is as old as its mark.
-#[tokio::test]
-async fn a_memory_that_is_marked() {
-    let servers = three(&[]).await;
-    let builder = || {
-        let builder = patient(servers.iter().map(Server::url))
-            .node_timeout(Duration::from_millis(500))
-            .lease(Duration::from_secs(2));
-        builder
-            .lease_without_charter(Duration::from_secs(2))
-            .quarantine(Quarantine::Auto)
-    };
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let quarantine = async |strict: bool| {
-        let told = builder()
-            .strict(strict)
-            .examine()
-            .await
-            .expect("a list that can be used");
-        facts(&told[0]).quarantine
-    };
-    assert_eq!(quarantine(false).await, Duration::ZERO);
-    assert!(quarantine(true).await > Duration::from_secs(1), "not marked yet");
-    assert!(
-        !servers[0].exists("multilock_marker").await,
-        "looking marks nothing"
-    );
+    masters.close(Closing::Release).await;
+    servers[0].restart(Keep::Data).await;
+    let told = examine(Quarantine::Auto).await;
+    assert_eq!(facts(&told[0]).remembers, None, "another run");
+    assert_eq!(facts(&told[0]).set, Some(set));
 }
 
 #[tokio::test]
@@ -184,7 +164,7 @@ async fn a_user_who_may_do_little() {
         );
     }
     assert_eq!(
-        (&facts.clients, &facts.append_fsync, facts.masters),
+        (&facts.clients, &facts.append_fsync, facts.set),
         (&None, &None, None)
     );
     assert_eq!(facts.append_only, Some(true), "INFO tells it");

@@ -70,7 +70,7 @@ async fn nothing_is_left_of_names_that_are_used_no_more() {
         clock::set(server, 11 * 60).expect("a clock");
     }
     for server in &servers {
-        // The charter, the number of masters, and nothing of any name.
+        // The record, and nothing of any name.
         until("fences expire", async || size(server).await < sizes).await;
     }
     let grown = memory(&servers[0]).await - before;

@@ -4,8 +4,6 @@
 
 mod beside;
 mod capabilities;
-mod charter;
-mod charter_reset;
 mod client_labels;
 mod connect;
 mod contention;

@@ -20,6 +20,7 @@ const GIVEN_UP_WITHIN: Duration = Duration::from_secs(180);
 async fn connect_leasing(servers: &[Server], lease: Duration) -> Masters {
     let builder = patient(servers.iter().map(Server::url)).node_timeout(PATIENT.min(lease / 3));
     builder
+        .for_tests(LEASE)
         .lease(lease)
         .connect()
         .await

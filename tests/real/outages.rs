@@ -383,7 +383,7 @@ async fn a_closed_idle_connection_is_replaced_unasked() {
     let masters = connect(proxies.iter().map(Proxy::url)).await;
     for (server, proxy) in cluster.servers().iter().zip(&proxies) {
         assert_eq!(proxy.connections(), 1);
-        let killed = server.command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        let killed = server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         assert!(matches!(killed, Value::Int(1..)), "{killed:?}");
     }
     for (server, proxy) in cluster.servers().iter().zip(&proxies) {

@@ -48,23 +48,46 @@ fn sorted<const N: usize>(mut keys: [String; N]) -> Vec<String> {
     keys.into()
 }
 
-/// The owner fields of a key in this mode, each with the count of one.
-async fn owners(server: &Server, name: &str, mode: &str) -> Vec<String> {
+/// What a name has under it: its mode, and what stands beside that.
+async fn under(server: &Server, name: &str) -> (String, String) {
     let mut fields: BTreeMap<String, String> = server.hgetall(name).await;
-    assert_eq!(fields.remove("mode").as_deref(), Some(mode), "{fields:?}");
-    assert!(fields.values().all(|count| count == "1"), "{fields:?}");
-    let owners: Vec<String> = fields.into_keys().collect();
-    for owner in &owners {
-        let (client, number) = owner.split_once(':').expect("a client and a number");
-        assert_eq!((client.len(), &client[14..15]), (36, "8"), "{owner}");
-        assert!(number.parse::<u64>().is_ok(), "{owner}");
-    }
-    owners
+    assert_eq!(fields.remove("mode").as_deref(), Some("write"), "{fields:?}");
+    assert_eq!(fields.len(), 1, "{fields:?}");
+    fields.into_iter().next().expect("one")
 }
 
-/// What a waiter of Redisson's looks at and listens to, and nothing else.
+#[track_caller]
+fn assert_is_ours(owner: &str) {
+    let (client, number) = owner.split_once(':').expect("a client and a number");
+    assert_eq!((client.len(), &client[14..15]), (36, "8"), "{owner}");
+    assert!(number.parse::<u64>().is_ok(), "{owner}");
+}
+
+/// Who reads a name, by when the lease of each ends; the name tells the last, and both keys end with it.
+async fn readers(server: &Server, name: &str, readers: &str) -> BTreeMap<String, i64> {
+    let listed = server
+        .command(&["ZRANGE", readers, "0", "-1", "WITHSCORES"])
+        .await;
+    let listed: Vec<String> = redis::from_redis_value(listed).expect("a set");
+    let pairs = listed.chunks_exact(2);
+    let all: BTreeMap<String, i64> = pairs
+        .map(|pair| (pair[0].clone(), pair[1].parse().expect("ms")))
+        .collect();
+    for owner in all.keys() {
+        assert_is_ours(owner);
+    }
+    let (field, until) = under(server, name).await;
+    assert_eq!(field, "multilock");
+    assert_eq!(until.parse().ok(), all.values().max().copied(), "{all:?}");
+    // One clock, looked at twice in this order. A daemon may set it back by a millisecond meanwhile.
+    let lefts = [server.pttl(name).await, server.pttl(readers).await];
+    assert!(lefts[0] + 1 >= lefts[1] && lefts[1] > 0, "{lefts:?}");
+    all
+}
+
+/// What stands under a name and beside it, and what a waiter of Redisson's hears.
 #[tokio::test]
-async fn the_layout_is_redissons() {
+async fn the_layout() {
     const LEASE: Duration = Duration::from_secs(21);
     for (name, tagged) in [("a", "{a}"), ("b:{tag}", "b:{tag}")] {
         let cluster = Cluster::start(1).await;
@@ -72,9 +95,16 @@ async fn the_layout_is_redissons() {
         let masters = connect(cluster.urls()).await;
         let lock = masters.multi_lock(name).fenced(false);
         let mut listener = subscribe(server, &format!("redisson_rwlock:{tagged}")).await;
+        let of_readers = if name.contains('{') {
+            format!("multilock_readers::{name}")
+        } else {
+            format!("multilock_readers:{tagged}")
+        };
 
         let writer = lock.clone().write().lease(LEASE).lock().await.expect("free");
-        assert_eq!(owners(server, name, "write").await.len(), 1);
+        let (owner, count) = under(server, name).await;
+        assert_is_ours(&owner);
+        assert_eq!(count, "1");
         assert_eq!(server.keys().await, [name], "nothing beside it");
         let left = server.pttl(name).await;
         assert!((10_000..=21_000).contains(&left), "{left}");
@@ -83,28 +113,9 @@ async fn the_layout_is_redissons() {
         assert_eq!(server.keys().await, Vec::<String>::new());
 
         let first = lock.clone().read().lease(LEASE).lock().await.expect("free");
-        let owner = owners(server, name, "read").await.remove(0);
-        let timeout_of = |owner: &str| format!("{tagged}:{owner}:rwlock_timeout:1");
-        let readers = if name.contains('{') {
-            format!("multilock_readers::{name}")
-        } else {
-            format!("multilock_readers:{tagged}")
-        };
-        assert_eq!(
-            server.keys().await,
-            sorted([name.to_owned(), timeout_of(&owner), readers.clone()])
-        );
-        let value = server.command(&["GET", &timeout_of(&owner)]).await;
-        assert_eq!(value, redis::Value::BulkString(b"1".into()));
-        // One clock, looked at three times in this order. A daemon may set it back by a millisecond meanwhile.
-        let lefts = [
-            server.pttl(name).await,
-            server.pttl(&readers).await,
-            server.pttl(&timeout_of(&owner)).await,
-        ];
-        assert!(lefts.is_sorted_by(|one, next| one + 1 >= *next), "{lefts:?}");
-        assert!((10_000..=21_000).contains(&lefts[2]), "{lefts:?}");
-
+        assert_eq!(readers(server, name, &of_readers).await.len(), 1);
+        assert_eq!(server.keys().await, sorted([name.to_owned(), of_readers.clone()]));
+        assert!((10_000..=21_000).contains(&server.pttl(name).await));
         let second = lock
             .clone()
             .read()
@@ -112,28 +123,22 @@ async fn the_layout_is_redissons() {
             .lock()
             .await
             .expect("only read");
-        let both = owners(server, name, "read").await;
-        let other = both.iter().find(|its| **its != owner).expect("two").clone();
+        assert_eq!(readers(server, name, &of_readers).await.len(), 2);
         assert!(server.pttl(name).await > 21_000, "the longer one");
         assert_eq!(second.unlock().await, Ok(Unlocked::Released));
-        assert!(!server.exists(&timeout_of(&other)).await && server.exists(&timeout_of(&owner)).await);
+        assert_eq!(readers(server, name, &of_readers).await.len(), 1);
         let left = server.pttl(name).await;
         assert!((1..=21_000).contains(&left), "the one that is still in: {left}");
         assert_eq!(first.unlock().await, Ok(Unlocked::Released));
-        // A reader's leaving that brought the key's end nearer, and the last one's.
-        assert_eq!(next_message(&mut listener).await, "0");
+        // The one that left another in has told nobody.
         assert_eq!(next_message(&mut listener).await, "0");
         assert_eq!(server.keys().await, Vec::<String>::new());
 
         let writer = lock.write().lease(LEASE).lock().await.expect("free");
-        let owner = owners(server, name, "write").await.remove(0);
+        let (owner, _) = under(server, name).await;
         let reader = writer.downgrade().await;
-        assert_eq!(next_message(&mut listener).await, "1");
-        assert_eq!(owners(server, name, "read").await, std::slice::from_ref(&owner));
-        assert_eq!(
-            server.keys().await,
-            sorted([name.to_owned(), timeout_of(&owner), readers])
-        );
+        assert!(readers(server, name, &of_readers).await.contains_key(&owner));
+        assert_eq!(server.keys().await, sorted([name.to_owned(), of_readers]));
         assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
         assert_eq!(next_message(&mut listener).await, "0");
         assert_eq!(server.keys().await, Vec::<String>::new());

@@ -12,6 +12,7 @@ use multilock::{LockError, Masters, NodeState, Owner, UnlockError, Unlocked};
 use tokio::time::timeout;
 
 const LEASE: Duration = Duration::from_secs(30);
+/// The longest one of these masters, which are thrown away.
 const LONGER: Duration = Duration::from_secs(600);
 /// A node deadline that is missed on purpose, or that leaves room for a short lease.
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -22,7 +23,8 @@ const SHORT: Duration = Duration::from_secs(4);
 async fn hasty(cluster: &Cluster) -> Masters {
     let builder = patient(cluster.urls())
         .node_timeout(NODE_TIMEOUT)
-        .max_lease(LONGER);
+        .for_tests(LONGER)
+        .lease(LEASE);
     builder.connect().await.expect("masters that can be used")
 }
 
@@ -279,7 +281,7 @@ async fn a_longer_lease_that_nobody_confirms_is_refused() {
 #[tokio::test]
 async fn a_cancelled_reentry_leaves_the_hold_as_it_was() {
     let cluster = Cluster::start(5).await;
-    let builder = patient(cluster.urls()).max_lease(LONGER);
+    let builder = patient(cluster.urls()).for_tests(LONGER).lease(LEASE);
     let masters = builder.connect().await.expect("masters that can be used");
     let me = Owner::new();
     let outer = held_everywhere(&masters.red_lock("a").owner(&me)).await;

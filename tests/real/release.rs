@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, Direction, Keep, Proxy, Server, WITHIN, acquire, all_executed, connect, extend, field,
+    Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, acquire, all_executed, connect, extend, field,
     held_everywhere, patient, until, until_free, vote,
 };
 use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_secs(2);
 
 /// With room for short leases, and long ones too.
 async fn hasty(cluster: &Cluster) -> Masters {
-    let builder = patient(cluster.urls()).node_timeout(NODE_TIMEOUT).lease(LONG);
+    let builder = patient(cluster.urls()).node_timeout(NODE_TIMEOUT).for_tests(LONG);
     builder.connect().await.expect("masters that can be used")
 }
 
@@ -74,7 +74,12 @@ async fn released_by_a_majority_although_a_minority_had_lost_it() {
 async fn lost_by_expiry_to_a_rival_who_is_left_alone() {
     let cluster = Cluster::start(5).await;
     let masters = hasty(&cluster).await;
-    let rival = connect(cluster.urls()).await;
+    let rival = patient(cluster.urls())
+        .for_tests(LONG)
+        .lease(PATIENT * 3)
+        .connect()
+        .await;
+    let rival = rival.expect("masters that can be used");
     let first = masters.red_lock("a").lease(SHORT).wait(WITHIN).lock().await;
     let first = first.expect("free");
     // The rival waits its turn, and its turn comes when the lease has ended.
@@ -432,7 +437,9 @@ async fn a_late_force_leaves_a_newer_hold_alone() {
         proxies.push(Proxy::start(server.port()).await);
     }
     let masters = hasty(&cluster).await;
-    let operator = patient(proxies.iter().map(Proxy::url)).node_timeout(NODE_TIMEOUT);
+    let operator = patient(proxies.iter().map(Proxy::url))
+        .for_tests(LONG)
+        .node_timeout(NODE_TIMEOUT);
     let operator = operator.connect().await.expect("masters that can be used");
     let first = held_everywhere(&masters.red_lock("a")).await;
 

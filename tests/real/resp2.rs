@@ -51,7 +51,7 @@ async fn wait_for(name: &'static str, masters: &Masters, servers: &[Server]) -> 
     waiting
 }
 
-/// Takes the lock on all masters without waiting, which listens to nothing.
+/// Takes the lock on all masters without waiting.
 async fn hold(masters: &Masters) -> MultiLockGuard {
     let mut guard = None;
     until("it is free", async || {
@@ -70,21 +70,15 @@ async fn hand_off(guard: MultiLockGuard, waiting: Waiting) -> (MultiLockGuard, D
     (guard, granted.saturating_duration_since(begun))
 }
 
-/// The channels that are listened to on a server, with the number of those who do.
-async fn listeners(server: &Server) -> Vec<(String, usize)> {
+/// The number of listeners of each client's channel on a server.
+async fn listeners(server: &Server) -> Vec<usize> {
     let channels = server.command(&["PUBSUB", "CHANNELS", "multilock:*"]).await;
     let channels: Vec<String> = redis::from_redis_value(channels).expect("texts");
     let mut command = vec!["PUBSUB", "NUMSUB"];
     command.extend(channels.iter().map(String::as_str));
     let counts = server.command(&command).await;
-    redis::from_redis_value(counts).expect("pairs")
-}
-
-/// The channels of clients alone.
-async fn clients(server: &Server) -> Vec<usize> {
-    let all = listeners(server).await.into_iter();
-    let of_clients = all.filter(|(channel, _)| channel != "multilock:connected");
-    of_clients.map(|(_, count)| count).collect()
+    let counts: Vec<(String, usize)> = redis::from_redis_value(counts).expect("pairs");
+    counts.into_iter().map(|(_, count)| count).collect()
 }
 
 #[tokio::test]
@@ -102,10 +96,6 @@ async fn slowest_of_two_calls(resp2: usize) -> Duration {
     let (first, second) = (client(&servers).await, client(&servers).await);
     let first = wait_for("a", &first, &servers).await;
     let second = wait_for("a", &second, &servers).await;
-    // Who does not listen yet, over the other connection, counts as gone when the first one is called.
-    for server in &servers {
-        until("all listen", async || clients(server).await.len() == 3).await;
-    }
     let begun = Instant::now();
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     let (first_took, next, last) = match select(first, second).await {
@@ -121,32 +111,24 @@ async fn slowest_of_two_calls(resp2: usize) -> Duration {
     first_took.max(second_took)
 }
 
-/// Every waiter counts as a subscriber of its channel, and is gone with its client.
+/// A client listens on each master from its connection on, over either protocol, and is gone with its connections.
 #[tokio::test]
-async fn a_waiter_is_counted_as_any_subscriber_and_leaves_nothing() {
+async fn a_client_listens_for_as_long_as_it_is_connected() {
     let servers = servers(2).await;
     let holder = client(&servers).await;
     let guard = hold(&holder).await;
     let waiter = client(&servers).await;
-    for (server, connected) in servers.iter().zip([2, 2, 0]) {
-        assert_eq!(clients(server).await, Vec::<usize>::new(), "nobody waits");
-        let all = listeners(server).await.into_iter();
-        assert_eq!(all.map(|(_, count)| count).sum::<usize>(), connected);
+    for server in &servers {
+        assert_eq!(listeners(server).await, [1, 1], "nobody waits yet");
     }
     let waiting = wait_for("a", &waiter, &servers).await;
-    for server in &servers {
-        assert_eq!(
-            clients(server).await,
-            [1],
-            "when it stands in the queue it listens"
-        );
-    }
     waiting.abort();
     let _ = waiting.await;
     drop(waiter);
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    drop(holder);
     for server in &servers {
-        until("nobody listens", async || clients(server).await.is_empty()).await;
+        until("nobody listens", async || listeners(server).await.is_empty()).await;
         assert_eq!(waiters(server, "a").await, 0);
     }
 }
@@ -204,7 +186,7 @@ async fn a_waiter_whose_connection_for_messages_ended_is_called_all_the_same() {
             for (number, server) in servers.iter().enumerate() {
                 until("it listens again, on two new connections", async || {
                     let connections = stand_ins[number].connections();
-                    connections >= before[number] + 2 && clients(server).await == [1]
+                    connections >= before[number] + 2 && listeners(server).await == [1, 1]
                 })
                 .await;
             }

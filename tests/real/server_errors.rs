@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(3600);
 const A_WHILE: Duration = Duration::from_millis(300);
 
 async fn masters_of(servers: &[Server]) -> Masters {
-    let builder = patient(servers.iter().map(Server::url)).lease(LONG);
+    let builder = patient(servers.iter().map(Server::url)).for_tests(LONG);
     builder.connect().await.expect("masters that can be used")
 }
 
@@ -372,7 +372,7 @@ async fn a_replica_that_passes_for_a_master_is_connected_to_after_pauses() {
     let servers = three(&[]).await;
     let proxy = StandIn::before(&servers[0], Script::new()).await;
     let urls = [proxy.url(), servers[1].url(), servers[2].url()];
-    let masters = patient(urls).lease(LONG).connect().await.expect("masters");
+    let masters = patient(urls).for_tests(LONG).connect().await.expect("masters");
     // Who waits subscribes, and from then on the connection is the server's alone.
     let guard = masters.multi_lock("a").try_lock().await.expect("free");
     let readonly = "-READONLY You can't write against a read only replica.";

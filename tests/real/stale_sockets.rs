@@ -43,7 +43,7 @@ impl Net {
             .iter()
             .map(|proxy| format!("redis://app:secret@127.0.0.1:{}", proxy.port()));
         let masters = patient(urls)
-            .lease(LONG)
+            .for_tests(LONG)
             .connect()
             .await
             .expect("masters that can be used");
@@ -179,7 +179,11 @@ async fn nobody_else_is_ended() {
     for server in &net.servers {
         proxies.push(Proxy::start(server.port()).await);
     }
-    let other = connect(proxies.iter().map(Proxy::url)).await;
+    let other = patient(proxies.iter().map(Proxy::url))
+        .for_tests(LONG)
+        .connect()
+        .await;
+    let other = other.expect("masters that can be used");
     for place in 0..3 {
         net.abandon(place).await;
     }
@@ -199,7 +203,7 @@ async fn late_guard_drop() {
     let cluster = Cluster::start(3).await;
     let builder = patient(cluster.urls())
         .node_timeout(Duration::from_millis(900))
-        .lease(LONG);
+        .for_tests(LONG);
     let masters = builder.connect().await.expect("masters that can be used");
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me).wait(PATIENT);

@@ -24,7 +24,7 @@ async fn what_is_known_of_real_servers_is_told_and_what_becomes_of_them() {
             .and_then(|major| major.parse::<u32>().ok());
         assert!(major.is_some_and(|major| major >= 6), "{known:?}");
         assert!(
-            known.capabilities.kill_fence && known.capabilities.uptime_known,
+            known.capabilities.kill_fence && known.capabilities.run_known,
             "{known:?}"
         );
         assert!(

@@ -1,18 +1,21 @@
 //! A client of the masters, as a process is one; it may end and begin anew.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use multilock::sim::Client;
 use multilock::{Closing, Masters, Owner, Quarantine};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::client_plan::ClientPlan;
 use crate::history::Kind;
 use crate::plan::{Class, Plan, ms_of};
 use crate::world::World;
-use std::time::Duration;
+
+/// Longer than any fault lasts.
+const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Seat {
     pub(crate) place: usize,
@@ -91,14 +94,20 @@ impl Seat {
 }
 
 async fn connect(world: &World, plan: &ClientPlan, terms: &Client, rng: &mut StdRng) -> Masters {
+    let begun = Instant::now();
     loop {
         let terms = terms.clone().seed(rng.random());
         let builder = builder(&world.plan, plan);
         match world.cluster.connect_as(&terms, builder).await {
             Ok(masters) => return masters,
             // Too many are out of reach at the moment.
-            Err(_) => sleep(Duration::from_millis(100)).await,
+            Err(error) => assert!(
+                begun.elapsed() < LONGEST_CONNECT,
+                "seed {}: no client connects: {error}",
+                world.plan.seed
+            ),
         }
+        sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -107,8 +116,7 @@ pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBui
         .node_timeout(client.node_timeout)
         .drift_factor(client.drift_factor)
         .lease(client.lease)
-        .max_lease(client.max_lease)
-        .lease_without_charter(plan.free_lease)
+        .for_tests(plan.max_lease)
         .strict(plan.strict);
     if plan.class == Class::Reckless {
         builder.quarantine(Quarantine::Off)

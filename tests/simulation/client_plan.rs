@@ -13,6 +13,7 @@ use crate::plan::{Plan, ms, ms_of, pick};
 #[derive(Clone, Debug)]
 pub(crate) struct ClientPlan {
     pub(crate) lease: Duration,
+    /// The longest that its call sites ask for.
     pub(crate) max_lease: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) drift_factor: f64,
@@ -90,10 +91,8 @@ impl ClientPlan {
 
     /// Any that may stand beside the others of the run.
     pub(crate) fn draw(plan: &Plan, rng: &mut StdRng) -> Self {
-        // Longer leases than the free ones are agreed upon by all, whoever asks for them.
         let max_lease = match rng.random_range(0..6) {
             0 | 1 => ms(rng.random_range(ms_of(plan.max_lease / 3).max(200)..=ms_of(plan.max_lease))),
-            2 => plan.free_lease,
             _ => plan.max_lease,
         };
         let lease = match rng.random_range(0..4) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::sim::{Direction, Keep, Master};
+use multilock::sim::{Cluster, Direction, Keep, Master};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, advance, sleep};
@@ -45,8 +45,10 @@ enum Blow {
     /// By less than anybody may notice.
     ClockSlips(u64),
     ClockBack(u64),
-    /// An operator takes back what all clients agreed upon.
-    ResetCharter,
+    /// Another server, which has run for long and is in no set, takes a master's place.
+    Replace,
+    /// An operator deletes a master's record, and its connections break.
+    DeleteRecord,
 }
 
 enum Fault {
@@ -204,14 +206,17 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
         };
     }
     if class == Class::Forgetful && rng.random_bool(0.3) {
-        return Lasting(Trouble::Crash(Keep::Nothing));
+        return if rng.random_bool(0.3) {
+            Sudden(Blow::Replace)
+        } else {
+            Lasting(Trouble::Crash(Keep::Nothing))
+        };
     }
     if class == Class::Forced && rng.random_bool(0.1) {
         return Sudden(Blow::DeleteLock(pick(rng, &plan.names)));
     }
     if class == Class::Reckless && rng.random_bool(0.5) {
-        return match rng.random_range(0..9) {
-            8 => Sudden(Blow::ResetCharter),
+        return match rng.random_range(0..8) {
             6 => Sudden(Blow::ClockForward(rng.random_range(1..6000))),
             7 => Sudden(Blow::ClockBack(rng.random_range(1..6000))),
             0 => Sudden(Blow::FlushAll),
@@ -221,7 +226,8 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
             _ => Lasting(Trouble::Crash(Keep::Nothing)),
         };
     }
-    match rng.random_range(0..16) {
+    match rng.random_range(0..17) {
+        16 => Sudden(Blow::DeleteRecord),
         12 => Sudden(Blow::LoseReplies(1)),
         13..=15 => {
             let ways = [Direction::ToMaster, Direction::ToClient, Direction::Both];
@@ -283,7 +289,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
     let master = world.cluster.master(place);
     let at = [place];
     let (locks, fences): (&[usize], &[usize]) = match blow {
-        Blow::FlushAll => (&at, &at),
+        Blow::FlushAll | Blow::Replace => (&at, &at),
         Blow::EvictLock => (&at, &[]),
         Blow::EvictFence => (&[], &at),
         _ => (&[], &[]),
@@ -333,10 +339,11 @@ async fn deal(world: &World, place: usize, blow: Blow) {
                 master.evict(name);
             }
         }
-        Blow::ResetCharter => {
-            for master in world.cluster.iter() {
-                master.evict("multilock_charter");
-            }
+        // What ails the old server goes with it, and it never comes back.
+        Blow::Replace => master.change_places(Cluster::new(1).master(0)),
+        Blow::DeleteRecord => {
+            evict("multilock_set".to_owned());
+            master.reset_connections();
         }
         Blow::HostStops(time) => advance(ms(time)).await,
     }

@@ -59,19 +59,20 @@ pub(crate) struct Stored {
     pub(crate) owners: Vec<String>,
     /// Of a read/write lock.
     pub(crate) mode: Option<String>,
-    /// Who reads it, as this crate keeps them.
+    /// Who reads it, when the key ends that keeps them, and when its name tells that the last of them ends.
     pub(crate) readers: Vec<Reader>,
+    pub(crate) readers_end: Option<Duration>,
+    pub(crate) told: Option<Duration>,
     /// When the key ends, since the run began; `None` for never.
     pub(crate) ends: Option<Duration>,
     pub(crate) fence: Option<u64>,
 }
 
-/// One that reads, and when its lease and its time-out key end, since the run began.
+/// One that reads, and when its lease ends, since the run began.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reader {
     pub(crate) owner: String,
     pub(crate) ends: Duration,
-    pub(crate) timeout: Duration,
 }
 
 /// As whom an acquire asked, and how the queues of its names were right before.

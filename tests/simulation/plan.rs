@@ -86,8 +86,6 @@ pub(crate) struct Plan {
     pub(crate) lease: Duration,
     /// The longest lease of anybody.
     pub(crate) max_lease: Duration,
-    /// The longest that needs no agreement.
-    pub(crate) free_lease: Duration,
     pub(crate) node_timeout: Duration,
     /// Each client's own terms, where they differ.
     pub(crate) each: Vec<ClientPlan>,
@@ -100,7 +98,7 @@ pub(crate) struct Plan {
     pub(crate) crowd: Option<Crowd>,
     /// Which masters are late for a long time, and by how much.
     pub(crate) late: Option<Late>,
-    /// Whether the masters' memory is marked.
+    /// Whether the record of a master is looked at with each vote.
     pub(crate) strict: bool,
     /// How far wall clocks may be off.
     pub(crate) skew: Duration,
@@ -203,14 +201,9 @@ impl Plan {
         } else {
             ms(rng.random_range(4000..30_000))
         };
-        let free_lease = if rng.random_bool(0.3) {
-            max_lease.mul_f64(rng.random_range(0.3..1.0)).max(ms(400))
-        } else {
-            max_lease
-        };
-        // A client's clock may be off by half a quarantine, less what uptime is rounded by.
+        // A client's clock may be off by half a quarantine.
         let skew = if class == Class::Forgetful {
-            (free_lease / 2).saturating_sub(ms(10))
+            (max_lease / 2).saturating_sub(ms(10))
         } else {
             Duration::from_secs(3600)
         };
@@ -229,7 +222,6 @@ impl Plan {
             kinds,
             lease: max_lease,
             max_lease,
-            free_lease,
             node_timeout: ms(50),
             each: Vec::new(),
             length: ms(rng.random_range(500..2200)) + if short { max_lease / 2 } else { Duration::ZERO },

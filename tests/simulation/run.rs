@@ -230,7 +230,12 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     sleep(world.plan.max_lease.max(TICKET) + Duration::from_secs(1)).await;
     left(world, "after the longest lease", keys_left(world));
     let keys = world.cluster.iter().flat_map(multilock::sim::Master::keys);
-    let queues = keys.filter(|key| key.starts_with("multilock_queue") || key.starts_with("multilock_beats"));
+    let queues = keys.filter(|key| {
+        let of_waiters = ["queue", "readers_queue", "deadlines"];
+        of_waiters
+            .iter()
+            .any(|kind| key.starts_with(&format!("multilock_{kind}:")))
+    });
     left(world, "as queues when all tickets have ended", queues);
 }
 

@@ -34,7 +34,6 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         kinds: Kinds::Plain,
         lease,
         max_lease: lease,
-        free_lease: lease,
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(1300),

@@ -11,13 +11,32 @@ use crate::world::clock_us;
 /// What may be off in a time that a master tells in whole milliseconds.
 const ROUNDED: Duration = Duration::from_millis(1);
 
-/// The field beside a read/write lock's owners.
+/// The fields beside a read/write lock's owners: its mode, and when the last lease ends of those that read it.
 const MODE: &str = "mode";
+const READ_UNTIL: &str = "multilock";
 
-/// The owner fields under a name, as they are stored.
+/// What of a hash stands for owners.
+fn is_owner(field: &str) -> bool {
+    ![MODE, READ_UNTIL].contains(&field)
+}
+
+fn readers_key(name: &str) -> String {
+    format!("multilock_readers:{{{name}}}")
+}
+
+/// The owner fields under a name, as they are stored: in its hash, and of those that read it beside it.
 pub(crate) fn owner_fields(master: &Master, name: &str) -> Vec<String> {
     let fields = master.fields(name).into_iter().step_by(2);
-    fields.filter(|field| field != MODE).collect()
+    let owners = fields.filter(|field| is_owner(field));
+    let is_read = mode(master, name).as_deref() == Some("read");
+    let readers = if is_read {
+        readers(master, name)
+    } else {
+        Vec::new()
+    };
+    owners
+        .chain(readers.into_iter().map(|(field, _)| field))
+        .collect()
 }
 
 /// The same in the form in which the crate shows them.
@@ -26,53 +45,65 @@ pub(crate) fn owners(master: &Master, name: &str) -> Vec<String> {
     fields.iter().map(|field| shortened(field)).collect()
 }
 
+/// Whether a name is read or written, by whoever has it.
 pub(crate) fn mode(master: &Master, name: &str) -> Option<String> {
-    let mode = master.command(&["HGET", name, MODE]).ok()?;
-    mode.into_iter().next().filter(|mode| !mode.is_empty())
+    let field = |field| {
+        let value = master.command(&["HGET", name, field]).ok()?;
+        value.into_iter().next().filter(|value| !value.is_empty())
+    };
+    if field(READ_UNTIL).is_some() {
+        return Some("read".into());
+    }
+    field(MODE)
 }
 
-/// The readers that stand beside a name, each with how long its lease lasts from now, and its time-out key.
-fn readers(master: &Master, name: &str) -> Vec<(String, Duration, Duration)> {
-    let key = format!("multilock_readers:{{{name}}}");
-    let listed = master.command(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]);
+/// Those that stand beside a name as its readers, each with how long its lease lasts from now.
+fn readers(master: &Master, name: &str) -> Vec<(String, Duration)> {
+    let listed = master.command(&["ZRANGE", &readers_key(name), "0", "-1", "WITHSCORES"]);
     let (listed, now) = (listed.unwrap_or_default(), clock_us(master) / 1000);
     let reader = |pair: &[String]| {
         let ends: u64 = pair[1].split('.').next()?.parse().ok()?;
-        let timeout = master.time_left(&format!("{{{name}}}:{}:rwlock_timeout:1", pair[0]));
-        let left = Duration::from_millis(ends.saturating_sub(now));
-        Some((pair[0].clone(), left, timeout.unwrap_or_default()))
+        Some((pair[0].clone(), Duration::from_millis(ends.saturating_sub(now))))
     };
     listed.chunks_exact(2).filter_map(reader).collect()
 }
 
-/// Those that stand in the queue for a name.
+/// Those that stand in the queues for a name.
 pub(crate) fn waiters(master: &Master, name: &str) -> Vec<String> {
-    let queue = format!("multilock_queue:{{{name}}}");
-    master.command(&["ZRANGE", &queue, "0", "-1"]).unwrap_or_default()
+    let in_queue = |prefix: &str| {
+        let queue = format!("{prefix}:{{{name}}}");
+        master.command(&["ZRANGE", &queue, "0", "-1"]).unwrap_or_default()
+    };
+    let queues = ["multilock_queue", "multilock_readers_queue"];
+    queues.into_iter().flat_map(in_queue).collect()
 }
 
 /// All of a name at the moment, `now` since the run began.
 pub(crate) fn stored(master: &Master, name: &str, now: Duration) -> Stored {
     let fence = master.command(&["GET", &format!("multilock_fence:{{{name}}}")]);
-    let fields = master.fields(name);
-    let mut pairs = fields.chunks_exact(2);
-    let mode = pairs.find(|pair| pair[0] == MODE).map(|pair| pair[1].clone());
-    let owners = fields.iter().step_by(2).filter(|field| *field != MODE);
-    let readers = if mode.is_some() {
+    let mode = mode(master, name);
+    let readers = if mode.as_deref() == Some("read") {
         readers(master, name)
     } else {
         Vec::new()
     };
-    let readers = readers.into_iter().map(|(field, left, timeout)| Reader {
+    let readers = readers.into_iter().map(|(field, left)| Reader {
         owner: shortened(&field),
         ends: now + left,
-        timeout: now + timeout,
     });
+    let fields = master.fields(name);
+    let told = fields.chunks_exact(2).find(|pair| pair[0] == READ_UNTIL);
+    let (told, clock) = (
+        told.and_then(|pair| pair[1].parse::<u64>().ok()),
+        clock_us(master) / 1000,
+    );
     Stored {
         name: name.to_owned(),
-        owners: owners.map(|field| shortened(field)).collect(),
+        owners: owners(master, name),
         mode,
         readers: readers.collect(),
+        readers_end: master.time_left(&readers_key(name)).map(|left| now + left),
+        told: told.map(|until| now + Duration::from_millis(until.saturating_sub(clock))),
         ends: master.time_left(name).map(|left| now + left),
         fence: fence.ok().and_then(|digits| digits.first()?.parse().ok()),
     }
@@ -94,7 +125,7 @@ pub(crate) fn covers(
     let reads = stored
         .readers
         .iter()
-        .any(|reader| reader.owner == owner && lasts(reader.ends) && lasts(reader.timeout));
+        .any(|reader| reader.owner == owner && lasts(reader.ends));
     let mode_is_right = match (kind, stored.mode.as_deref()) {
         (LockKind::Plain, None) | (LockKind::Write, Some("write")) => true,
         (LockKind::Read, Some("read")) => reads,
@@ -105,20 +136,15 @@ pub(crate) fn covers(
     is_there && mode_is_right
 }
 
-/// What stands beside the names for readers, as `(key, owner)`.
+/// Readers that stand beside names that are not read, as `(key, owner)`.
 pub(crate) fn beside(master: &Master, names: &[&str]) -> Vec<(String, String)> {
-    let of_name = |name: &&str| {
+    let unread = |name: &&&str| mode(master, name).as_deref() != Some("read");
+    let listed = |name: &&str| {
         let readers = readers(master, name).into_iter();
-        let listed = readers.map(|(field, ..)| (format!("multilock_readers:{{{name}}}"), shortened(&field)));
-        let (before, behind) = (format!("{{{name}}}:"), ":rwlock_timeout:1");
-        let timeout = move |key: String| {
-            let field = key.strip_prefix(&before)?.strip_suffix(behind)?;
-            let owner = shortened(field);
-            Some((key, owner))
-        };
-        listed
-            .chain(master.keys().into_iter().filter_map(timeout))
+        let key = readers_key(name);
+        readers
+            .map(|(field, _)| (key.clone(), shortened(&field)))
             .collect::<Vec<_>>()
     };
-    names.iter().flat_map(of_name).collect()
+    names.iter().filter(unread).flat_map(listed).collect()
 }

@@ -115,7 +115,6 @@ fn plan(late: bool) -> Plan {
         kinds: Kinds::Plain,
         lease: LEASE,
         max_lease: ms(2000),
-        free_lease: ms(2000),
         node_timeout: ms(50),
         each: Vec::new(),
         length: ms(2000),

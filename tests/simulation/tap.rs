@@ -100,7 +100,7 @@ impl Observer for Tap {
         }
         let failed = reply.is_err();
         let owner = match call.script {
-            "extend" => call.args.get(2),
+            "extend" => call.args.get(1),
             "release" if call.args[0] == "rw" => call.args.get(1),
             "acquire" | "release" | "retain" | "downgrade" => call.args.first(),
             _ => None,
@@ -127,6 +127,8 @@ impl Observer for Tap {
             after.collect()
         };
         let reply = match reply {
+            // It names the run of the server, which is another one whenever masters are made.
+            Ok(_) if call.script == "introduce" => "recorded".to_owned(),
             Ok(words) => {
                 let short = |word: &String| {
                     if word.len() > 36 {
@@ -159,7 +161,7 @@ impl Observer for Tap {
 
 /// As whom an acquire is about to ask; nothing where it passes the queues.
 fn asked(master: &Master, call: &Call) -> Option<Asked> {
-    let [owner, _, _, _, _, waiter, ticket, ..] = call.args.as_slice() else {
+    let [owner, _, _, _, waiter, ticket, ..] = call.args.as_slice() else {
         return None;
     };
     let ticket: u64 = ticket.parse().expect("a number");
@@ -168,14 +170,28 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         let waiter = waiter.split(' ').next().expect("a first word");
         format!("{client}:{waiter}")
     });
-    let names = call.keys.iter().position(|key| key == "multilock_charter")? / 3;
+    let names = call
+        .keys
+        .iter()
+        .position(|key| key.starts_with("multilock_fence:"))?
+        / 3;
     // Behind what every acquire has, and its tokens.
-    let reads = [7, 10]
+    let reads = [6, 9]
         .into_iter()
         .any(|at| call.args.get(at).is_some_and(|mode| mode == "r"));
-    let mut queues = (0..names).map(|n| (&call.keys[3 * n + 2], &call.keys[3 * names + 1 + n]));
-    let ahead = queues.find_map(|(queue, beats)| {
-        let (first, its) = first_that_counts(master, queue, beats, reads)?;
+    // Who reads may go past others that wait to read.
+    let queues: &[&str] = if reads {
+        &["multilock_queue"]
+    } else {
+        &["multilock_queue", "multilock_readers_queue"]
+    };
+    let mut queues = (0..names).flat_map(|n| {
+        let (name, deadlines) = (&call.keys[3 * n], &call.keys[3 * n + 2]);
+        let queue = move |prefix: &&str| (format!("{prefix}:{{{name}}}"), deadlines);
+        queues.iter().map(queue)
+    });
+    let ahead = queues.find_map(|(queue, deadlines)| {
+        let (first, its) = first_that_counts(master, &queue, deadlines)?;
         let me = waiter.as_deref().unwrap_or_default();
         (first != me && (its, first.as_str()) < (ticket, me)).then_some(first)
     });
@@ -187,21 +203,16 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     })
 }
 
-/// The first of a queue whose ticket counts and who would hear a call, and its ticket. Who reads may go past others that
-/// wait to read.
-fn first_that_counts(master: &Master, queue: &str, beats: &str, reads: bool) -> Option<(String, u64)> {
+/// The first of a queue whose ticket counts and who would hear a call, and its ticket.
+fn first_that_counts(master: &Master, queue: &str, deadlines: &str) -> Option<(String, u64)> {
     let list = |key: &str| master.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
     let all = list(queue).ok().filter(|all| !all.is_empty())?;
-    let beats: BTreeMap<String, u64> = pairs(list(beats).ok()?).collect();
+    let deadlines: BTreeMap<String, u64> = pairs(list(deadlines).ok()?).collect();
     let (now, channels) = (clock_us(master) / 1000, master.channels());
     pairs(all).find(|(waiter, _)| {
-        let mut words = waiter.split(':');
-        let client = words.next().expect("a client");
-        if reads && words.next().is_some_and(|number| number.ends_with('r')) {
-            return false;
-        }
-        let beat = beats.get(waiter).copied().unwrap_or_default();
-        beat > now && channels.contains(&format!("multilock:{client}"))
+        let client = waiter.split(':').next().expect("a client");
+        let deadline = deadlines.get(waiter).copied().unwrap_or_default();
+        deadline > now && channels.contains(&format!("multilock:{client}"))
     })
 }
 

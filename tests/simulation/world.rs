@@ -21,7 +21,7 @@ use crate::plan::{Plan, ms_of};
 use crate::stored;
 
 /// Keys of the crate that are no locks and have no end.
-const KEPT: [&str; 2] = ["multilock_marker", "multilock_charter"];
+const KEPT: [&str; 1] = ["multilock_set"];
 
 /// A guard and the hold it is in.
 #[derive(Debug)]

@@ -168,15 +168,6 @@ impl Client {
         })
     }
 
-    /// This crate without fencing, with an owner of every pair.
-    pub fn owned(masters: multilock::Masters, owner: multilock::Owner) -> Self {
-        Self {
-            who: Who::Ours,
-            kind: Kind::Ours(ours::Ours::owned(masters, owner)),
-            longest_pause: Who::Ours.longest_pause(),
-        }
-    }
-
     /// Waits until it holds the name: this crate by itself, the others by trying again.
     pub async fn acquire(&self, name: &str) -> Result<Held> {
         if let Kind::Ours(ours) = &self.kind {

@@ -1,8 +1,10 @@
 //! This crate.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use futures::future::try_join_all;
-use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Owner, Quarantine};
+use multilock::{Masters, MastersBuilder, MultiLock, MultiLockGuard, Quarantine};
 
 use super::Settings;
 
@@ -10,13 +12,16 @@ use super::Settings;
 pub struct Ours {
     masters: Masters,
     fenced: bool,
-    owner: Option<Owner>,
 }
+
+/// Some scenarios hold without a renewal for this long. The same for all, as the masters are.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// The masters of a bench have just been started and forget nothing.
 pub fn masters(urls: &[String], settings: Settings) -> MastersBuilder {
     Masters::builder()
         .nodes(urls)
+        .for_tests(LONGEST)
         .lease(settings.lease)
         .node_timeout(settings.node_timeout)
         .quarantine(Quarantine::Off)
@@ -25,28 +30,12 @@ pub fn masters(urls: &[String], settings: Settings) -> MastersBuilder {
 impl Ours {
     pub async fn connect(urls: &[String], settings: Settings, fenced: bool) -> Result<Self> {
         let masters = masters(urls, settings).connect().await?;
-        Ok(Self {
-            masters,
-            fenced,
-            owner: None,
-        })
-    }
-
-    /// Whose every pair is the owner's.
-    pub fn owned(masters: Masters, owner: Owner) -> Self {
-        Self {
-            masters,
-            fenced: false,
-            owner: Some(owner),
-        }
+        Ok(Self { masters, fenced })
     }
 
     pub async fn acquire(&self, name: &str) -> Result<MultiLockGuard> {
         let lock = self.masters.red_lock(name).fenced(self.fenced);
-        Ok(match &self.owner {
-            Some(owner) => lock.owner(owner).lock().await?,
-            None => lock.lock().await?,
-        })
+        Ok(lock.lock().await?)
     }
 }
 

@@ -1,15 +1,14 @@
-//! S13 beside very many holds of this process: all of them one owner's, and each with a task that waits for
-//! its loss.
+//! S13 beside very many holds of this process, each with a task that waits for its loss.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use multilock::{Closing, Masters, Owner};
+use multilock::{Closing, Masters};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Bench;
-use crate::client::{Client, Settings, Who, masters, take};
+use crate::client::{Settings, masters, take};
 use crate::compare::Beside;
 use crate::summary::Line;
 use crate::usage;
@@ -19,46 +18,9 @@ const HOLDS: usize = 10_000;
 /// What the timers are told for.
 const LEASE: Duration = Duration::from_secs(30);
 
-pub async fn run(bench: &mut Bench) -> Result<()> {
-    by_one_owner(bench).await?;
-    by_losses(bench).await
-}
-
-/// A pair of an owner that holds so many others, to one of the same owner that holds none.
-async fn by_one_owner(bench: &mut Bench) -> Result<()> {
-    let (urls, owner) = (bench.cluster.urls(N), Owner::new());
-    let pool = masters(&urls, Settings::default()).connect().await?;
-    let limit = Client::connect(Who::Limit, &urls, Settings::default()).await?;
-    let clients = [Client::owned(pool.clone(), owner.clone()), limit];
-    let time = bench.form(Duration::from_millis(200), Duration::from_secs(1));
-    let none = Beside::measure(&clients, time).await?;
-    let guards = take(HOLDS, |number| {
-        pool.red_lock(format!("owned-{number:06}"))
-            .fenced(false)
-            .owner(&owner)
-    })
-    .await?;
-    let held = Beside::measure(&clients, time).await?;
-    ensure!(
-        guards.iter().all(multilock::MultiLockGuard::is_valid),
-        "a hold was lost"
-    );
-    end(bench, &pool).await?;
-    let line = Line::new(format!("S13.owner{HOLDS}"), N)
-        .with("ours_us", held.ours)
-        .with("ours_none_held_us", none.ours)
-        .with("ours_cpu_us", held.ours_cpu)
-        .with("ours_none_held_cpu_us", none.ours_cpu)
-        .with("limit_us", held.limit)
-        .with("limit_none_held_us", none.limit)
-        .with("ratio_none_held", held.growth(&none));
-    bench.summary.line(line);
-    Ok(())
-}
-
 /// A pair beside so many tasks that wait for the losses of their holds, to one beside the same holds alone;
 /// and the processor time of those tasks' timers.
-async fn by_losses(bench: &mut Bench) -> Result<()> {
+pub async fn run(bench: &mut Bench) -> Result<()> {
     let urls = bench.cluster.urls(N);
     // With a shorter lease everything comes as much more often.
     let lease = bench.form(Duration::from_secs(3), Duration::from_secs(6));

@@ -30,7 +30,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 
 async fn wait(bench: &mut Bench, waiters: usize, names: usize) -> Result<()> {
     let urls = bench.cluster.urls(N);
-    let builder = masters(&urls, Settings::default()).max_lease(LEASE);
+    let builder = masters(&urls, Settings::default());
     let holder = builder.clone().connect().await?;
     let names: Vec<String> = (0..names).map(|_| fresh_name()).collect();
     let guards = try_join_all(names.iter().map(async |name| {

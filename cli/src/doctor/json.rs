@@ -54,14 +54,14 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "role": facts.role,
         "run_id": facts.run_id,
         "replication_id": facts.replication_id,
-        "uptime_ms": facts.uptime.map(ms),
+        "remembers_ms": facts.remembers.map(ms),
         "quarantine_ms": ms(facts.quarantine),
         "clock_offset_us": facts.clock_offset_us,
         "round_trip_us": u64::try_from(facts.round_trip.as_micros()).unwrap_or(u64::MAX),
         "capabilities": {
             "resp3": can.resp3,
             "kill_fence": can.kill_fence,
-            "uptime_known": can.uptime_known,
+            "run_known": can.run_known,
             "eviction_known": can.eviction_known,
             "identity_known": can.identity_known,
         },
@@ -70,8 +70,8 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "appendonly": facts.append_only,
         "appendfsync": facts.append_fsync,
         "denied": facts.denied.iter().map(denied).collect::<Vec<_>>(),
-        "longest_lease_ms": facts.longest_lease.map(ms),
-        "masters": facts.masters,
+        "masters": facts.set.map(|set| set.masters),
+        "for_tests_ms": facts.set.and_then(|set| set.for_tests).map(ms),
         "connections": facts.clients.as_ref().map(|clients| clients.iter().map(connection).collect::<Vec<_>>()),
     })
 }

@@ -6,10 +6,9 @@ use super::finding::{Finding, Severity};
 use super::refusal;
 use crate::say::Rough;
 
-/// Of one of so many.
-pub(super) fn findings(master: &Examination, listed: usize) -> Vec<Finding> {
+pub(super) fn findings(master: &Examination) -> Vec<Finding> {
     let findings = match &master.server {
-        Ok(facts) => of(facts, listed),
+        Ok(facts) => of(&master.node, facts),
         Err(error) => vec![refusal::finding(error)],
     };
     findings
@@ -18,16 +17,21 @@ pub(super) fn findings(master: &Examination, listed: usize) -> Vec<Finding> {
         .collect()
 }
 
-fn of(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
+fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     let denied = facts.denied.iter().map(denied);
     // What is denied inside of scripts is a refusal, too.
     let is_told_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
-    let refusal = facts.refusal.iter().filter(|_| !is_told_by_name);
+    // Another master is in another set, and that is told of it.
+    let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
+    let refusal = facts
+        .refusal
+        .iter()
+        .filter(|_| !is_told_by_name && !is_of_another);
     let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
-    findings.extend(accepted(facts, listed));
+    findings.extend(accepted(facts));
     if facts.clients.is_none() {
         findings.push(Finding::note(
             "clients_not_told",
@@ -46,7 +50,7 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
             "it may have forgotten who holds, and has no vote for {} more",
             Rough(facts.quarantine)
         );
-        let remedy = "wait; where it comes again, look why the server is restarted, and whether it says for how long it has run";
+        let remedy = "wait; where it comes again, look why the server is restarted or wiped, and whether it says which run of its process this is";
         findings.push(Finding::warning("quarantine", seen, remedy).faq("quarantine"));
     }
     let finding = match (facts.append_only, facts.append_fsync.as_deref()) {
@@ -96,10 +100,10 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             ),
         ),
         (
-            can.uptime_known,
+            can.run_known,
             Finding::warning(
-                "uptime",
-                "it does not say for how long its process has run: each client that meets it waits a quarantine for its vote",
+                "run",
+                "it does not say which run of its process this is: each client waits a quarantine for its vote",
                 "where it keeps every acknowledged write: MULTILOCK_QUARANTINE=off in every client",
             )
             .faq("quarantine"),
@@ -118,8 +122,8 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
     missing.map(|(_, finding)| finding).collect()
 }
 
-/// What a client puts up with, because an option says so or because the others outvote it.
-fn accepted(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
+/// What a client puts up with, because an option says so.
+fn accepted(facts: &ServerFacts) -> Vec<Finding> {
     if matches!(facts.refusal, Some(NodeError::Unfit(_))) {
         return Vec::new();
     }
@@ -137,11 +141,6 @@ fn accepted(facts: &ServerFacts, listed: usize) -> Vec<Finding> {
         let seen = "it does not say whether it is a master, which is allowed here";
         let remedy = "make sure that it is one, and that what takes its place has all that it acknowledged";
         findings.push(Finding::warning("unknown_role", seen, remedy).faq("unknown role"));
-    }
-    if let Some(masters) = facts.masters.filter(|masters| *masters != listed) {
-        let seen = format!("it stores that its set has {masters} masters, and {listed} are listed here");
-        let remedy = "make sure that no client lists it with other masters; clients of this list store their number there";
-        findings.push(Finding::warning("other_set", seen, remedy).faq("other set"));
     }
     findings
 }

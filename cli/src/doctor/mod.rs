@@ -44,11 +44,7 @@ async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> R
     let watched = watch(&builder, &masters, args.watch_for, waiting).await?;
     drop(line);
     let mut findings = together::findings(&masters);
-    findings.extend(
-        masters
-            .iter()
-            .flat_map(|master| master::findings(master, masters.len())),
-    );
+    findings.extend(masters.iter().flat_map(master::findings));
     findings.extend(lists::findings(&masters, &watched));
     // The worst first; of the same, as they were found.
     findings.sort_by_key(|finding| finding.severity);

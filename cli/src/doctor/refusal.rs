@@ -81,12 +81,12 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
             "other_set",
             "other set",
             "list the same masters in every client; where the set was changed on purpose, stop its clients, and then DEL \
-             multilock_masters there",
+             multilock_set there",
         ),
         Unfit::Denied { .. } => (
             "denied",
             "denied",
-            "look at user and password, and give the user what the README's ACL SETUSER allows",
+            "look at user and password, and give the user what the ACL SETUSER of docs/servers.md allows",
         ),
         _ => ("unfit", "which servers", "replace it by a server that will do"),
     }

@@ -12,7 +12,7 @@ const HEADER: [&str; 11] = [
     "version",
     "role",
     "run",
-    "uptime",
+    "remembers",
     "vote",
     "clock",
     "round trip",
@@ -69,7 +69,9 @@ fn row(master: &Examination) -> Vec<String> {
         facts.version.to_string(),
         or_none(facts.role.clone()),
         or_none(facts.run_id.as_ref().map(|id| id.chars().take(8).collect())),
-        or_none(facts.uptime.map(|uptime| Rough(uptime).to_string())),
+        facts
+            .remembers
+            .map_or_else(|| "-".to_owned(), |remembers| Rough(remembers).to_string()),
         vote,
         offset(facts.clock_offset_us),
         format!("{:.1}ms", facts.round_trip.as_secs_f64() * 1e3),
@@ -107,14 +109,14 @@ fn lacks(facts: &ServerFacts) -> String {
     let Capabilities {
         resp3,
         kill_fence,
-        uptime_known,
+        run_known,
         identity_known,
         ..
     } = facts.capabilities;
     let abilities = [
         (resp3, "RESP3"),
         (kill_fence, "CLIENT KILL"),
-        (uptime_known, "uptime"),
+        (run_known, "run"),
         (identity_known, "identity"),
     ];
     let missing = abilities

@@ -12,7 +12,7 @@ mod wait;
 use std::pin::pin;
 use std::time::Duration;
 
-use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, UnlockError};
+use multilock::{Closing, LONGEST_LEASE, LockError, Masters, MultiLock, MultiLockGuard, UnlockError};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ enum Waited<T> {
 
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
     check_shell(args)?;
-    let notice = notice(args)?;
+    let notice = notice(args, masters)?;
     let mut signals = Signals::listen()?;
     let begun = Instant::now();
     let patience = match (args.try_only, args.wait) {
@@ -46,12 +46,10 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
         (false, Some(wait)) => Patience::Until(begun + wait),
         (false, None) => Patience::Endless,
     };
-    let builder = masters.builder()?.lease(args.lease);
-    let builder = match masters.max_lease {
-        // The default of the library, which a shorter one in the environment is not to break.
-        Some(max) => builder.max_lease(max.max(args.lease)),
-        None => builder,
-    };
+    let mut builder = masters.builder()?;
+    if let Some(lease) = args.lease {
+        builder = builder.lease(lease);
+    }
     let connecting = async {
         tokio::select! {
             biased;
@@ -81,8 +79,10 @@ fn check_shell(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// How long before the end of the hold the child is asked to end.
-fn notice(args: &RunArgs) -> Result<Duration, Failure> {
-    let most = args.lease / 2;
+fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
+    let longest = masters.for_tests.unwrap_or(LONGEST_LEASE);
+    let lease = args.lease.unwrap_or(longest);
+    let most = lease / 2;
     match args.kill_after {
         Some(notice) if notice > most => Err(Failure::usage(format!(
             "--kill-after: {} is not allowed; allowed: at most half of the lease, {}",
@@ -90,7 +90,7 @@ fn notice(args: &RunArgs) -> Result<Duration, Failure> {
             humantime::format_duration(most)
         ))),
         Some(notice) => Ok(notice),
-        None => Ok((args.lease / 6).min(LONGEST_NOTICE)),
+        None => Ok((lease / 6).min(LONGEST_NOTICE)),
     }
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::{
-    ConnectError, LockError, Masters, MastersBuilder, NodeError, Objection, Policy, ResetError, Unfit,
-    UnlockError, Vote, Votes,
+    ConnectError, LockError, Masters, MastersBuilder, NodeError, Policy, Unfit, UnlockError, Vote, Votes,
 };
 use tokio::time::sleep;
 
@@ -71,10 +70,6 @@ fn unfit() -> Vec<Unfit> {
         Unfit::NoScripts {
             error: "ERR unknown command".into(),
         },
-        Unfit::OtherSet {
-            masters: 5,
-            listed: 3,
-        },
         Unfit::Denied {
             error: "NOPERM no".into(),
         },
@@ -105,47 +100,8 @@ fn votes() -> Vec<Vote> {
         Vote::Unknown {
             reason: "connection closed".into(),
         },
-        Vote::Quarantined {
-            remaining: SECOND,
-            newly_marked: false,
-        },
-        Vote::Quarantined {
-            remaining: SECOND,
-            newly_marked: true,
-        },
+        Vote::Quarantined { remaining: SECOND },
         Vote::Pending,
-    ]
-}
-
-fn objections() -> Vec<Objection> {
-    let address: Arc<str> = "10.0.0.1:1".into();
-    vec![
-        Objection::Silent(NodeError::Unavailable("no answer".into())),
-        Objection::SameServer { other: "m1".into() },
-        Objection::OtherSet {
-            masters: 5,
-            listed: 3,
-        },
-        Objection::Started { wait: SECOND },
-        Objection::UnknownStart,
-        Objection::ClientsHidden {
-            error: "NOPERM".into(),
-        },
-        Objection::Connected {
-            address: Arc::clone(&address),
-        },
-        Objection::Nameless {
-            address,
-            command: "get".into(),
-        },
-        Objection::Lease {
-            name: "a".into(),
-            left: None,
-        },
-        Objection::Raised {
-            longest: SECOND,
-            by: None,
-        },
     ]
 }
 
@@ -153,7 +109,6 @@ fn objections() -> Vec<Objection> {
 fn no_error_tells_of_the_library() {
     unfit().iter().for_each(check);
     votes().iter().for_each(check);
-    objections().iter().for_each(check);
     let node: Arc<str> = "m1:6379".into();
     for reason in unfit() {
         let error = NodeError::Unfit(reason.clone());
@@ -167,23 +122,6 @@ fn no_error_tells_of_the_library() {
             nodes: vec![(Arc::clone(&node), Some(error))],
         });
     }
-    let listed = || {
-        objections()
-            .into_iter()
-            .map(|objection| (Arc::clone(&node), objection))
-            .collect::<Vec<_>>()
-    };
-    let missing = vec![(Arc::clone(&node), NodeError::Unavailable("no answer".into()))];
-    check(ResetError::Refused {
-        objections: listed(),
-        labels: vec!["a@b:1".into()],
-    });
-    check(ResetError::PutBack {
-        objections: listed(),
-        labels: Vec::new(),
-        missing,
-    });
-    check(ResetError::Interrupted);
     let votes = Votes::default;
     let errors = [
         LockError::Contended {
@@ -228,31 +166,26 @@ fn no_error_tells_of_the_library() {
 #[tokio::test(start_paused = true)]
 async fn no_refusal_by_masters_tells_of_the_library() {
     let (masters, cluster) = Masters::in_memory(3).await.expect("masters");
-    let strict = cluster
-        .connect(Masters::builder().strict(true))
-        .await
-        .expect("connected");
-    let marked = strict.red_lock("b").try_lock().await.expect_err("newly marked");
+    let tests = cluster.connect(Masters::builder().for_tests(SECOND)).await;
+    let other = tests.expect_err("another set").to_string();
     assert!(
-        translated(&marked).contains("marked for the first time (--mark-memory)"),
-        "{marked}"
+        translated(&other).contains("is in a set of 3 masters, and this client lists 3 masters for tests"),
+        "{other}"
     );
-    check(marked);
+    check(other);
+    cluster
+        .iter()
+        .for_each(|master| master.restart(multilock::sim::Keep::Data));
+    sleep(SECOND / 2).await;
+    let early = masters.red_lock("b").try_lock().await.expect_err("in quarantine");
+    assert!(
+        translated(&early).contains("for tests that time is shorter with --for-tests (see"),
+        "{early}"
+    );
+    check(early);
+    sleep(SECOND * 60).await;
     let guard = masters.red_lock("a").lock().await.expect("free");
     check(masters.red_lock("a").try_lock().await.expect_err("held"));
-    cluster.master(0).crash();
-    let long = cluster
-        .connect(Masters::builder().max_lease(SECOND * 60))
-        .await
-        .expect("connected");
-    let unchartered = long
-        .red_lock("b")
-        .lease(SECOND * 60)
-        .try_lock()
-        .await
-        .expect_err("one is down");
-    assert!(matches!(unchartered, LockError::Unchartered(_)), "{unchartered}");
-    check(unchartered);
     cluster.iter().for_each(multilock::sim::Master::freeze);
     let late = masters.red_lock("b").try_lock().await.expect_err("frozen");
     check(late);
@@ -276,7 +209,7 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
         ),
         (
             over(lock().lease(SECOND * 40)).await,
-            "--lease: 40s is not allowed; allowed: ",
+            "--lease: 40s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, and --max-hold bounds it",
         ),
         (
             over(lock().min_validity(SECOND * 40)).await,
@@ -318,12 +251,12 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
             "--drift-factor: 0.9 is not allowed",
         ),
         (
-            refused(builder().max_lease(SECOND)).await,
-            "--max-lease: 1s is not allowed",
+            refused(builder().lease(SECOND * 40)).await,
+            "--lease: 40s is not allowed",
         ),
         (
-            refused(builder().lease_without_charter(SECOND * 40)).await,
-            "--lease-without-charter: 40s",
+            refused(builder().for_tests(SECOND / 100)).await,
+            "--for-tests: 10ms is not allowed",
         ),
         (
             refused(builder().quarantine(multilock::Quarantine::For(SECOND))).await,

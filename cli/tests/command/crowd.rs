@@ -24,8 +24,7 @@ async fn contend(servers: &[Server], witness: &Witness, crowd: usize) -> Outcome
     for _ in 0..crowd {
         let mut command = multilock(&urls(servers));
         command
-            .env("MULTILOCK_LEASE", "1s")
-            .env("MULTILOCK_LEASE_WITHOUT_CHARTER", "1s")
+            .env("MULTILOCK_FOR_TESTS", "1s")
             .env("MULTILOCK_QUARANTINE", "auto")
             .env("MULTILOCK_NODE_TIMEOUT", "200ms")
             .args(["run", "a", "-w", "30s", "-c", "--", &script]);

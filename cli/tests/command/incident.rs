@@ -106,7 +106,8 @@ async fn masters_that_are_unfit_are_told_as_such() {
     let told = said(other.spawn().expect("the command")).await;
     assert_eq!(told.code, Some(78), "{told:?}");
     assert!(
-        told.stdout.contains("it belongs to a set of 5 masters"),
+        told.stdout
+            .contains("is in a set of 5 masters, and this client lists 3 masters"),
         "{told:?}"
     );
 }

@@ -1,6 +1,5 @@
 //! The command on real servers, which the tests start themselves, with real children.
 
-mod charter;
 mod codes;
 mod crowd;
 mod doctor;

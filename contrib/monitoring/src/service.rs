@@ -34,12 +34,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) async fn start(nodes: Vec<Node>) -> Result<Self> {
-        let masters = Masters::builder()
-            .nodes(nodes)
-            .lease(LEASE)
-            .lease_without_charter(LEASE)
-            .connect()
-            .await?;
+        let masters = Masters::builder().nodes(nodes).for_tests(LEASE).connect().await?;
         let charging = (0..CHARGING).map(|number| tokio::spawn(charge(masters.clone(), number)));
         let mut jobs: Vec<_> = charging.collect();
         jobs.push(tokio::spawn(lead(masters.clone())));

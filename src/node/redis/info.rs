@@ -51,6 +51,20 @@ impl<'a> Info<'a> {
         told.unwrap_or_default()
     }
 
+    /// Whether it is what a server's own process says of itself: it names a run (40 hexadecimal digits, not all of them
+    /// zero), a process, the file that it runs and its build. A service that answers in the place of a process leaves these
+    /// out, or fills them with `-` and zeros; its run may outlive the memory of the process.
+    pub(super) fn is_of_a_process(&self) -> bool {
+        let is_id = |id: &str| id.bytes().any(|digit| digit != b'0');
+        let run = self.fact("run_id");
+        run.len() == 40
+            && run.bytes().all(|digit| digit.is_ascii_hexdigit())
+            && is_id(run)
+            && is_id(self.build())
+            && self.number("process_id").is_some_and(|process| process > 0)
+            && self.fact("executable").starts_with('/')
+    }
+
     /// Whether it can evict, if it says enough to know that.
     pub(super) fn evicts(&self) -> Option<bool> {
         match (self.number("maxmemory"), self.get("maxmemory_policy")) {
@@ -101,6 +115,29 @@ impl<'a> Info<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const REDIS: &str = "redis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\
+        run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\nexecutable:/usr/bin/redis-server\r\n";
+
+    #[test]
+    fn a_process_is_told_from_what_answers_in_its_place() {
+        assert!(Info::parse(REDIS).is_of_a_process());
+        let redict = REDIS.replace("redis_build_id:", "redict_build_id:");
+        assert!(Info::parse(&redict).is_of_a_process());
+        let zeros = "0".repeat(40);
+        // Redis Cloud and Enterprise, Amazon ElastiCache, Dragonfly.
+        for odd in [
+            format!("redis_build_id:{zeros}"),
+            "executable:-".to_owned(),
+            "executable:".to_owned(),
+            "run_id:".to_owned(),
+            format!("run_id:{zeros}"),
+            "process_id:0".to_owned(),
+        ] {
+            let text = format!("{REDIS}{odd}\r\n");
+            assert!(!Info::parse(&text).is_of_a_process(), "{odd}");
+        }
+    }
 
     const NOTHING: Accepted = Accepted {
         eviction: false,

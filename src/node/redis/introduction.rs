@@ -1,14 +1,16 @@
 //! What a server tells of itself when it is asked who it is, whether it will do as a master or not.
 
-use futures::future::join;
+use futures::future::join3;
 use redis::Value;
 
 use super::info::Info;
 use super::pipeline::Pipe;
-use super::questions::{ask, clock_us, text, unexpected};
-use super::uptime::Uptime;
+use super::questions::{ask, clock_us, get, judge, text, unexpected};
 use crate::error::NodeError;
 use crate::node::Identity;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::keys::SET;
+use crate::protocol::record::Record;
 
 /// The answers, of one moment.
 pub(super) struct Introduction {
@@ -16,13 +18,14 @@ pub(super) struct Introduction {
     /// What it says that it is, where it does.
     pub(super) role: Option<String>,
     clock: Result<Value, NodeError>,
+    record: Result<Value, Fault>,
 }
 
 impl Introduction {
     pub(super) async fn hear(pipe: &Pipe) -> Result<Self, NodeError> {
-        // Both at once, so that they tell of the same moment.
-        let (info, time) = (redis::cmd("INFO"), redis::cmd("TIME"));
-        let (info, clock) = join(ask(pipe, &info), ask(pipe, &time)).await;
+        // At once, so that they tell of the same moment. The record is read last: none is younger than the clock by more.
+        let (info, time, get) = (redis::cmd("INFO"), redis::cmd("TIME"), get(SET));
+        let (info, clock, record) = join3(ask(pipe, &info), ask(pipe, &time), pipe.ask(&get)).await;
         let info = info?;
         let Some(info) = text(&info) else {
             return Err(unexpected("INFO", &info));
@@ -31,7 +34,12 @@ impl Introduction {
             Some(role) => Some(role.to_owned()),
             None => role(pipe).await,
         };
-        Ok(Self { info, role, clock })
+        Ok(Self {
+            info,
+            role,
+            clock,
+            record,
+        })
     }
 
     pub(super) fn info(&self) -> Info<'_> {
@@ -42,14 +50,23 @@ impl Introduction {
     pub(super) fn clock_us(&self) -> Result<u64, NodeError> {
         clock_us(self.clock.as_ref().map_err(Clone::clone)?)
     }
+
+    /// What the server has recorded; `None` where nothing stands, or something that is no record.
+    pub(super) fn record(&self) -> Result<Option<Record>, NodeError> {
+        match &self.record {
+            Ok(value) => Ok(text(value).and_then(|text| Record::parse(&text))),
+            Err(fault) if fault.class() == Some(Class::Spoilt) => Ok(None),
+            Err(fault) => Err(judge(fault.clone())),
+        }
+    }
 }
 
 /// Which server it is, and in which run.
-pub(super) fn identity(info: &Info<'_>, uptime: &Uptime) -> Identity {
+pub(super) fn identity(info: &Info<'_>) -> Identity {
     Identity {
         run_id: info.fact("run_id").to_owned(),
         replication_id: info.fact("master_replid").to_owned(),
-        started_s: uptime.started_s,
+        is_of_a_process: info.is_of_a_process(),
     }
 }
 

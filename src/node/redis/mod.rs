@@ -3,7 +3,6 @@
 pub(super) mod address;
 pub(super) mod client_list;
 pub(super) mod examine;
-mod happy_eyeballs;
 mod info;
 mod introduction;
 mod pipeline;
@@ -15,5 +14,4 @@ pub(super) mod session;
 mod setup;
 mod socket;
 pub(super) mod tls;
-mod uptime;
 mod wire;

@@ -24,7 +24,7 @@ use crate::protocol::fault::Fault;
 
 /// Bytes of calls that may be without an answer at once, far above what a process has in flight to one
 /// server.
-pub(super) const MOST: usize = 16 << 20;
+const MOST: usize = 16 << 20;
 
 /// What the buffers begin with, and go back to after a burst.
 const BUFFER: usize = 16 << 10;

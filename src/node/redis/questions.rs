@@ -11,14 +11,14 @@ use crate::protocol::fault::{Class, Fault};
 use crate::time::rounded::Rounded;
 
 /// What stands under a key.
-pub(crate) fn get(key: &str) -> Cmd {
+pub(super) fn get(key: &str) -> Cmd {
     let mut get = redis::cmd("GET");
     get.arg(key);
     get
 }
 
 /// Whose connections the server has: [`ClientLine`](super::client_list::ClientLine)s.
-pub(crate) fn client_list() -> Cmd {
+pub(super) fn client_list() -> Cmd {
     let mut list = redis::cmd("CLIENT");
     list.arg("LIST");
     list
@@ -30,7 +30,7 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
 }
 
 /// Whether somebody has to change a configuration before the server can be used.
-pub(super) fn judge(fault: Fault) -> NodeError {
+pub(crate) fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
             class: Class::Denied | Class::LoggedOut,
@@ -56,7 +56,7 @@ pub(super) async fn in_time<T>(
 }
 
 /// An answer that is a text.
-pub(crate) fn text(answer: &Value) -> Option<String> {
+pub(super) fn text(answer: &Value) -> Option<String> {
     match answer {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
@@ -65,7 +65,7 @@ pub(crate) fn text(answer: &Value) -> Option<String> {
 }
 
 /// The answer to TIME in microseconds since 1970; zero where that cannot be.
-pub(crate) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
+pub(super) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
     match answer {
         Value::Array(parts) => Ok(microseconds(parts).unwrap_or(0)),
         other => Err(unexpected("TIME", other)),
@@ -80,6 +80,6 @@ fn microseconds(parts: &[Value]) -> Option<u64> {
         .checked_add(number(parts.get(1)?)?)
 }
 
-pub(crate) fn unexpected(command: &str, answer: &Value) -> NodeError {
+pub(super) fn unexpected(command: &str, answer: &Value) -> NodeError {
     NodeError::Unavailable(format!("unexpected answer to {command}: {answer:?}"))
 }

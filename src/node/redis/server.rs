@@ -13,20 +13,17 @@ use super::address::Address;
 use super::info::Accepted;
 use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
-use super::questions::ask;
 use super::refresh;
 use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
 use super::tls::Tls;
-use super::uptime::Uptime;
 use super::wire::ServerWire;
 use crate::capabilities::Capabilities;
 use crate::config::Unknowns;
 use crate::credentials::{Credentials, Provider};
 use crate::error::{NodeError, Unfit};
-use crate::node::{Answer, Connection, Endpoint, Listener, Marker, Peer};
+use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::{Class, Fault};
-use crate::protocol::keys::{CONNECTED, MARKER};
 use crate::protocol::{calls, permissions};
 
 /// What it takes to connect to one server.
@@ -40,8 +37,6 @@ pub(crate) struct Server {
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
     pub(crate) allow_unknown: Unknowns,
-    /// Whether its memory is to be marked.
-    pub(crate) strict: bool,
     /// How `CLIENT LIST` shows the connections.
     pub(crate) connection_name: Arc<str>,
 }
@@ -54,9 +49,10 @@ impl Endpoint for Server {
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
+        channel: &'a str,
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
-        self.set_up(predecessor, listener).boxed()
+        self.set_up(predecessor, channel, listener).boxed()
     }
 }
 
@@ -81,8 +77,13 @@ impl Line {
 
 impl Server {
     /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
-    /// connection, load the scripts, see whether what they do is allowed.
-    async fn set_up(&self, predecessor: Option<&Peer>, listener: Listener) -> Result<Connection, NodeError> {
+    /// connection, listen to our channel, load the scripts, see whether what they do is allowed.
+    async fn set_up(
+        &self,
+        predecessor: Option<&Peer>,
+        channel: &str,
+        listener: Listener,
+    ) -> Result<Connection, NodeError> {
         let begun = Instant::now();
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
@@ -90,10 +91,10 @@ impl Server {
             .log_in(stream, &listener, credentials.as_ref(), |driver| driver)
             .await?;
         // Over RESP2 a connection that has subscribed takes no calls.
-        let notices = if calls.resp3 {
+        let mut notices = if calls.resp3 {
             None
         } else {
-            Some(self.listen(&listener, credentials.as_ref()).await?)
+            Some(self.open_for_notices(&listener, credentials.as_ref()).await?)
         };
         let pipe = Arc::clone(&calls.pipe);
         let mut peer = calls.with(self.introduce(&pipe, calls.resp3)).await?;
@@ -104,9 +105,23 @@ impl Server {
             .with(end(&pipe, old.map_or(&[], |old| &old.client_ids)))
             .await;
         peer.capabilities.kill_fence = ended && !peer.client_ids.is_empty();
-        calls.with(prepare(&pipe)).await?;
-        let refresh = credentials.and_then(|given| self.keep_logged_in(&pipe, given));
-        let wire = ServerWire::new(pipe, notices.as_ref().map(|line| Arc::clone(&line.pipe)), refresh);
+        let prepared = match &mut notices {
+            None => calls.with(join(prepare(&pipe), listen(&pipe, channel))).await,
+            Some(line) => {
+                let notices = Arc::clone(&line.pipe);
+                (
+                    calls.with(prepare(&pipe)).await,
+                    line.with(listen(&notices, channel)).await,
+                )
+            }
+        };
+        prepared.0?;
+        peer.calls_denied = prepared.1;
+        let wire = ServerWire {
+            notices: notices.as_ref().map(|line| Arc::clone(&line.pipe)),
+            _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
+            calls: pipe,
+        };
         // Neither is of use without the other.
         let driver = match notices {
             None => tokio::spawn(calls.driver),
@@ -181,51 +196,33 @@ impl Server {
         Ok(line)
     }
 
-    /// A connection for messages alone. It subscribes at once, or a server that closes what is idle would close it
-    /// while nobody waits.
-    async fn listen(
+    /// A connection for messages alone.
+    async fn open_for_notices(
         &self,
         listener: &Listener,
         credentials: Option<&Credentials>,
     ) -> Result<Line, NodeError> {
         let stream = self.open().await?;
-        let mut line = self
-            .log_in(stream, listener, credentials, Driver::for_notices)
-            .await?;
-        let pipe = Arc::clone(&line.pipe);
-        let mut subscribe = redis::cmd("SUBSCRIBE");
-        subscribe.arg(CONNECTED);
-        // Where that is denied, so are the others, and waiters wake by their timers.
-        let _ = line.with(pipe.ask(&subscribe)).await;
-        Ok(line)
+        self.log_in(stream, listener, credentials, Driver::for_notices)
+            .await
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
         let told = Introduction::hear(pipe).await?;
         let info = told.info();
         info.judge(told.role.as_deref(), self.accepted())?;
-        let clock_us = told.clock_us()?;
-        let uptime = Uptime::read(&info, clock_us);
-        let mut memory = uptime.memory(&info);
-        let identity = identity(&info, &uptime);
-        let mut marker = None;
-        if self.strict {
-            let (found, age) = self
-                .mark(pipe, identity.server().unwrap_or("?"), clock_us)
-                .await?;
-            memory.marked(age);
-            marker = Some(found);
-        }
+        let (clock_us, record) = (told.clock_us()?, told.record()?);
+        let identity = identity(&info);
         Ok(Peer {
             client_ids: Vec::new(),
-            memory,
+            record,
             clock_us,
-            marker,
             version: info.fact("redis_version").into(),
+            calls_denied: false,
             capabilities: Capabilities {
                 resp3,
                 kill_fence: false,
-                uptime_known: uptime.vouched,
+                run_known: identity.run().is_some(),
                 eviction_known: info.evicts().is_some(),
                 identity_known: identity.server().is_some(),
             },
@@ -240,18 +237,14 @@ impl Server {
             unknown: self.allow_unknown,
         }
     }
+}
 
-    /// The mark on the server's memory and its age; made now where this run has none.
-    async fn mark(&self, pipe: &Pipe, run_id: &str, clock_us: u64) -> Result<(Marker, Duration), NodeError> {
-        if let Some(found) = mark_of(pipe, run_id, clock_us).await? {
-            return Ok(found);
-        }
-        let marker = Marker::new(run_id, clock_us);
-        let mut set = redis::cmd("SET");
-        set.arg(MARKER).arg(marker.as_str());
-        ask(pipe, &set).await?;
-        Ok((marker, Duration::ZERO))
-    }
+/// Listens to the channel on which waiters are called; whether that is denied. Then waiters wake by their timers.
+async fn listen(pipe: &Pipe, channel: &str) -> bool {
+    let mut subscribe = redis::cmd("SUBSCRIBE");
+    subscribe.arg(channel);
+    let answer = pipe.ask(&subscribe).await;
+    answer.is_err_and(|fault| fault.class() == Some(Class::Denied))
 }
 
 /// What the server calls this connection, where it says so: an ACL or a service may deny it.
@@ -262,20 +255,6 @@ async fn client_id(pipe: &Pipe) -> Option<i64> {
         Ok(Value::Int(id)) => Some(id),
         _ => None,
     }
-}
-
-/// The mark that this run has on its memory, and its age.
-pub(super) async fn mark_of(
-    pipe: &Pipe,
-    run_id: &str,
-    clock_us: u64,
-) -> Result<Option<(Marker, Duration)>, NodeError> {
-    let mut get = redis::cmd("GET");
-    get.arg(MARKER);
-    Ok(match ask(pipe, &get).await? {
-        Value::BulkString(bytes) => Marker::found(&String::from_utf8_lossy(&bytes), run_id, clock_us),
-        _ => None,
-    })
 }
 
 /// No connection has this number.

@@ -1,16 +1,17 @@
 //! The byte stream to a server: TCP, TLS over TCP, or a unix socket.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::future::select_ok;
 use redis::ConnectionAddr;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 #[cfg(feature = "rustls")]
 use tokio::time::{Instant, timeout_at};
 
-use super::happy_eyeballs;
 use super::tls::Tls;
 
 /// A peer that has vanished without a word is noticed after this, even when nothing is sent.
@@ -59,8 +60,25 @@ pub(super) async fn open(
     }
 }
 
+/// The host's name is looked up each time.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    first_of(lookup_host((host, port)).await?).await
+}
+
+/// Connects to the first address that answers, as the client library does. One that is dead, often the IPv6 one, does not
+/// use up the time.
+async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let attempts: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if attempts.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    select_ok(attempts).await.map(|(stream, _)| stream)
+}
+
 async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
-    let stream = happy_eyeballs::connect(host, port, timeout).await?;
+    let stream = connect(host, port).await?;
     // Without it a second command waits for the first one's acknowledgement.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -73,4 +91,47 @@ async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> 
     #[cfg(not(target_os = "linux"))]
     let _ = timeout;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use socket2::{Domain, Socket, Type};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_without_an_address_that_answers_is_refused() {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let refused = connect("localhost", port).await.expect_err("nobody listens");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let none = first_of(std::iter::empty()).await.expect_err("no address");
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    }
+
+    /// An address whose queue of connections is full answers nothing.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_host_with_a_dead_address_is_connected() {
+        let dead = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        dead.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+            .expect("a free port");
+        dead.listen(0).expect("listening");
+        let silent = dead.local_addr().ok().and_then(|address| address.as_socket());
+        let silent = silent.expect("bound");
+        let mut queued = Vec::new();
+        while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(silent)).await {
+            queued.push(stream);
+        }
+        let live = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let live = live.local_addr().map(|address| (live, address)).expect("bound");
+        let connecting = first_of([silent, live.1].into_iter());
+        let connected = timeout(Duration::from_secs(10), connecting).await;
+        let stream = connected.expect("in time").expect("the second answers");
+        assert_eq!(stream.peer_addr().expect("connected"), live.1);
+    }
 }

@@ -33,7 +33,7 @@ const KEPT: usize = 8;
 #[derive(Debug)]
 pub(crate) struct ClockCheck {
     events: Arc<NodeEvents>,
-    reckoning: Arc<Reckoning>,
+    reckoning: Reckoning,
     steps: Arc<Steps>,
     /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
     /// answer since, sees it.
@@ -67,11 +67,7 @@ impl Doubt {
 }
 
 impl ClockCheck {
-    pub(in crate::node) fn new(
-        events: Arc<NodeEvents>,
-        reckoning: Arc<Reckoning>,
-        steps: Arc<Steps>,
-    ) -> Self {
+    pub(in crate::node) fn new(events: Arc<NodeEvents>, reckoning: Reckoning, steps: Arc<Steps>) -> Self {
         Self {
             events,
             reckoning,
@@ -92,14 +88,14 @@ impl ClockCheck {
     /// Takes in what an answer told of the master's clock.
     pub(in crate::node) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
         let mut state = self.state();
-        let Some(step) = state.hear(clock_us, sent, heard, self.reckoning.longest_lease()) else {
+        let Some(step) = state.hear(clock_us, sent, heard, self.reckoning.longest_lease) else {
             return;
         };
         let harmed = state.doubt(step, Instant::now());
         self.suspected.store(true, Ordering::Release);
         // With the state locked, so that no later answer is counted before what this one shows.
         if !step.gained.is_zero() {
-            let no_vote_for = harmed.min(self.reckoning.longest_lease());
+            let no_vote_for = harmed.min(self.reckoning.longest_lease);
             self.events.clock_stepped(step.gained, no_vote_for);
             for node in &state.nodes {
                 self.steps.note(*node, heard, step.gained);
@@ -118,7 +114,7 @@ impl ClockCheck {
 
     /// For how much longer than `now` the master has no vote because its clock stepped.
     pub(in crate::node) fn doubt(&self, now: Instant) -> Duration {
-        let left = |state: &State| state.left(self.reckoning.longest_lease(), now);
+        let left = |state: &State| state.left(self.reckoning.longest_lease, now);
         self.suspect().as_deref().map_or(Duration::ZERO, left)
     }
 
@@ -127,7 +123,7 @@ impl ClockCheck {
         let Some(wiped) = self.suspect().and_then(|state| state.wiped) else {
             return Duration::ZERO;
         };
-        let forgets_for = self.reckoning.outlived();
+        let forgets_for = self.reckoning.outlived;
         forgets_for.saturating_sub(now.saturating_duration_since(wiped))
     }
 
@@ -135,7 +131,7 @@ impl ClockCheck {
     pub(in crate::node) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
         let state = self.suspect()?;
         state.doubts.last().filter(|doubt| doubt.since >= sent)?;
-        Some(state.left(self.reckoning.longest_lease(), Instant::now()))
+        Some(state.left(self.reckoning.longest_lease, Instant::now()))
     }
 
     /// Whether the memory was wiped at `sent` or later, and for how much longer that matters.

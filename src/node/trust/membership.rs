@@ -1,70 +1,89 @@
-//! Which set each master belongs to, as the number of masters that the clients of that set list.
+//! Which set each master is in, by its record.
 //!
-//! Two lists of different length have quorums that need not meet. So every master stores the number, and
-//! one that tells another number than this client's own list is not used: it belongs to others. Where a
-//! quorum of the list tells this client's number, the odd one was taken over from elsewhere, and is told.
+//! Two lists of different length have quorums that need not meet. So a client that any master tells another set is refused
+//! by all of them, and stores nothing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::policy::Policy;
+use crate::error::Unfit;
+use crate::master_set::MasterSet;
 
 /// What the masters have told.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    told: Mutex<Vec<Option<usize>>>,
+    /// What this client lists.
+    listed: MasterSet,
+    masters: Mutex<Vec<Master>>,
     news: Notify,
 }
 
-/// Where a master belongs.
+#[derive(Debug)]
+struct Master {
+    label: Arc<str>,
+    word: Word,
+}
+
+/// What is known of a master's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Belonging {
-    /// To this client's list, as far as it has told.
-    Here,
-    /// It tells another number, and a quorum of the list tells this client's.
-    Odd(usize),
-    /// To a set of so many, as no quorum of the list can be had without.
-    Elsewhere(usize),
-    /// It tells that it is one of so many, and too few others have told anything yet.
-    Unclear(usize),
+enum Word {
+    /// Nothing yet.
+    Awaited,
+    /// It could not be connected.
+    Silent,
+    /// It had none, or that of a set.
+    Told(Option<MasterSet>),
 }
 
 impl Membership {
-    pub(crate) fn new(nodes: usize) -> Self {
+    pub(crate) fn new<'a>(listed: MasterSet, labels: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        let master = |label: &Arc<str>| Master {
+            label: Arc::clone(label),
+            word: Word::Awaited,
+        };
         Self {
-            told: Mutex::new(vec![None; nodes]),
+            listed,
+            masters: Mutex::new(labels.map(master).collect()),
             news: Notify::new(),
         }
     }
 
-    /// The length of this client's list.
-    pub(crate) fn listed(&self) -> usize {
-        self.lock().len()
+    /// What this client lists.
+    pub(crate) fn listed(&self) -> MasterSet {
+        self.listed
     }
 
-    /// Takes in of how many masters one says that it is.
-    pub(crate) fn told(&self, node: usize, masters: usize) {
-        self.lock()[node] = Some(masters);
-        self.news.notify_waiters();
+    /// Takes in a master's record, if it has one.
+    pub(crate) fn told(&self, node: usize, set: Option<MasterSet>) {
+        self.note(node, Word::Told(set));
     }
 
-    pub(crate) fn of(&self, node: usize) -> Belonging {
-        let told = self.lock();
-        let listed = told.len();
-        let Some(masters) = told[node].filter(|masters| *masters != listed) else {
-            return Belonging::Here;
-        };
-        let count = |number: Option<usize>| told.iter().filter(|told| **told == number).count();
-        let (own, silent) = (count(Some(listed)), count(None));
-        let needed = Policy::RedLock.needed(listed);
-        if own >= needed {
-            Belonging::Odd(masters)
-        } else if own + silent < needed {
-            Belonging::Elsewhere(masters)
-        } else {
-            Belonging::Unclear(masters)
+    /// An attempt to connect to a master has failed before it told.
+    pub(crate) fn failed(&self, node: usize) {
+        self.note(node, Word::Silent);
+    }
+
+    /// Whether every master has told, or could not be connected.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().iter().all(|master| master.word != Word::Awaited)
+    }
+
+    /// Refuses this client where any master tells another set.
+    pub(crate) fn check(&self) -> Result<(), Unfit> {
+        let masters = self.lock();
+        let mut told = masters.iter().filter_map(|master| match master.word {
+            Word::Told(Some(set)) if set != self.listed => Some((master, set)),
+            _ => None,
+        });
+        match told.next() {
+            None => Ok(()),
+            Some((master, set)) => Err(Unfit::OtherSet {
+                told_by: Arc::clone(&master.label),
+                set,
+                listed: self.listed,
+            }),
         }
     }
 
@@ -73,30 +92,71 @@ impl Membership {
         self.news.notified()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<usize>>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn note(&self, node: usize, word: Word) {
+        let before = std::mem::replace(&mut self.lock()[node].word, word);
+        if before != word {
+            self.news.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Master>> {
+        self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    fn set(masters: usize) -> MasterSet {
+        MasterSet {
+            masters,
+            for_tests: None,
+        }
+    }
+
+    fn three() -> Membership {
+        let labels: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
+        Membership::new(set(3), labels.iter())
+    }
+
     #[test]
-    fn a_quorum_decides_where_a_master_belongs() {
-        let three = Membership::new(3);
-        assert_eq!(three.of(0), Belonging::Here, "it has not told");
-        three.told(0, 5);
-        assert_eq!(three.of(0), Belonging::Unclear(5));
-        three.told(1, 3);
-        assert_eq!(
-            (three.of(0), three.of(1)),
-            (Belonging::Unclear(5), Belonging::Here)
+    fn one_master_of_another_set_is_enough() {
+        let three = three();
+        assert_eq!(three.check(), Ok(()), "none has told");
+        three.told(0, Some(set(3)));
+        three.told(1, None);
+        assert_eq!(three.check(), Ok(()));
+        three.told(2, Some(set(5)));
+        let refusal = three.check().expect_err("another number");
+        assert!(
+            refusal.to_string().starts_with("c is in a set of 5 masters"),
+            "{refusal}"
         );
-        three.told(2, 3);
-        assert_eq!(three.of(0), Belonging::Odd(5));
-        three.told(2, 5);
-        assert_eq!(three.of(0), Belonging::Elsewhere(5));
-        assert_eq!(three.of(2), Belonging::Elsewhere(5));
+        three.failed(2);
+        assert_eq!(three.check(), Ok(()), "it tells no more");
+    }
+
+    #[test]
+    fn a_set_for_tests_is_another_one() {
+        let three = three();
+        let for_tests = MasterSet {
+            for_tests: Some(Duration::from_secs(30)),
+            ..set(3)
+        };
+        three.told(0, Some(for_tests));
+        assert!(three.check().is_err());
+    }
+
+    #[test]
+    fn a_master_that_cannot_be_connected_is_not_waited_for() {
+        let three = three();
+        three.told(0, None);
+        three.told(1, Some(set(3)));
+        assert!(!three.is_complete());
+        three.failed(2);
+        assert!(three.is_complete());
     }
 }

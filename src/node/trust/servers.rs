@@ -1,4 +1,4 @@
-//! Which servers are in the pool: none of them twice, and since when each is known.
+//! Which servers are in the pool: none of them twice, and which of them may have missed something.
 //!
 //! What a server is trusted with is its own, not its address's: addresses may change places, and the same
 //! servers vote on. There are as many servers as masters, so that no more servers vote within a quarantine
@@ -6,13 +6,10 @@
 //! is new when it comes again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::clock_check::ClockCheck;
 use crate::error::Unfit;
-use crate::node::{Identity, Memory};
+use crate::node::Identity;
 
 /// The servers of a pool.
 #[derive(Debug)]
@@ -37,9 +34,9 @@ struct KnownServer {
     label: Arc<str>,
     /// Whether there is a connection to it.
     present: bool,
-    first_seen: Instant,
-    /// Another server had the address, or the entry, before.
-    successor: bool,
+    /// Whether its memory is to count from now on: another server had the address, or the entry, before, so what it has
+    /// remembered was not what its predecessor was told. Until that is recorded.
+    has_forgotten: bool,
     clock_check: Arc<ClockCheck>,
 }
 
@@ -47,27 +44,6 @@ impl KnownServer {
     /// Whether it is that server, in this run or another.
     fn is_server(&self, identity: &Identity) -> bool {
         identity.server().is_some() && self.identity.server() == identity.server()
-    }
-}
-
-/// What is known of a server, beside what it tells itself.
-#[derive(Clone, Debug)]
-pub(in crate::node) struct ServerHistory {
-    known_for: Duration,
-    successor: bool,
-    pub(in crate::node) clock_check: Arc<ClockCheck>,
-}
-
-impl ServerHistory {
-    /// How far back the memory of a server reaches, as far as the pool is concerned. What a successor has
-    /// remembered before it came was not what its predecessor was told; besides, an uptime is told by a wall
-    /// clock, which may have been set forward since the start.
-    pub(in crate::node) fn memory(&self, memory: Memory) -> Duration {
-        if memory.vouched && !self.successor {
-            memory.told
-        } else {
-            memory.told.min(self.known_for)
-        }
     }
 }
 
@@ -89,7 +65,7 @@ impl KnownServers {
         label: &Arc<str>,
         identity: &Identity,
         clock_check: impl FnOnce() -> Arc<ClockCheck>,
-    ) -> Result<ServerHistory, Unfit> {
+    ) -> Result<Arc<ClockCheck>, Unfit> {
         let mut state = self.state();
         let twin =
             |server: &&KnownServer| server.present && server.node != node && server.is_server(identity);
@@ -107,8 +83,7 @@ impl KnownServers {
                 node,
                 label: Arc::clone(label),
                 present: true,
-                first_seen: Instant::now(),
-                successor: state.taken[node],
+                has_forgotten: state.taken[node],
                 clock_check: clock_check(),
             };
             state.admit(newcomer)
@@ -117,19 +92,36 @@ impl KnownServers {
         let server = &mut state.servers[index];
         (server.node, server.label, server.present) = (node, Arc::clone(label), true);
         server.clock_check.seen_at(node);
-        Ok(ServerHistory {
-            known_for: server.first_seen.elapsed(),
-            successor: server.successor,
-            clock_check: Arc::clone(&server.clock_check),
-        })
+        Ok(Arc::clone(&server.clock_check))
+    }
+
+    /// Notes that the server at that address may have missed what it was told.
+    pub(in crate::node) fn forgot(&self, node: usize) {
+        self.with_present(node, |server| server.has_forgotten = true);
+    }
+
+    /// Whether the memory of the server at that address is to count from now on.
+    pub(in crate::node) fn has_forgotten(&self, node: usize) -> bool {
+        let mut has_forgotten = false;
+        self.with_present(node, |server| has_forgotten = server.has_forgotten);
+        has_forgotten
+    }
+
+    /// Notes that the server at that address has recorded since when its memory counts.
+    pub(in crate::node) fn introduced(&self, node: usize) {
+        self.with_present(node, |server| server.has_forgotten = false);
     }
 
     /// Notes that the connection to the server at that address has ended. What is known of it stays.
     pub(in crate::node) fn leave(&self, node: usize) {
+        self.with_present(node, |server| server.present = false);
+    }
+
+    fn with_present(&self, node: usize, change: impl FnOnce(&mut KnownServer)) {
         let mut state = self.state();
         let present = |server: &&mut KnownServer| server.present && server.node == node;
         if let Some(server) = state.servers.iter_mut().find(present) {
-            server.present = false;
+            change(server);
         }
     }
 
@@ -161,7 +153,7 @@ impl State {
         let best = (0..self.servers.len()).min_by_key(|&index| rank(&self.servers[index]));
         match best {
             Some(index) if rank(&self.servers[index]) < 2 || self.servers.len() == self.taken.len() => {
-                newcomer.successor = true;
+                newcomer.has_forgotten = true;
                 self.servers[index] = newcomer;
                 index
             }

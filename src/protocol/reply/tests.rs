@@ -87,17 +87,6 @@ fn a_fault_is_its_vote_for_every_hold() {
 
 #[test]
 fn replies_to_what_is_asked_beside_holds_are_read() {
-    let agreed = |parts: [i64; 3]| parse_agreed(&Value::Array(parts.map(Value::Int).to_vec()));
-    let in_force = Agreed {
-        longest: Duration::from_secs(60),
-        in_force: Duration::from_secs(40),
-    };
-    assert_eq!(agreed([60_000, 40_000, 5]), Some((in_force, 5)));
-    assert_eq!(
-        (agreed([-1, 40_000, 5]), agreed([60_000, 40_000, -5])),
-        (None, None)
-    );
-
     let whole = |others_listen| Some(Released::Whole { others_listen });
     assert_eq!(parse_released(&Value::Int(1)), whole(false));
     assert_eq!(parse_released(&Value::Int(2)), whole(true));
@@ -119,6 +108,16 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
     let late = forced(Ok(Value::SimpleString("late".into())));
     assert!(matches!(late, Vote::Failed { .. }));
     assert_eq!(forced(Ok(bulk("else"))), unexpected("force"));
+}
+
+#[test]
+fn an_introduction_tells_what_stands() {
+    let told = |record: Value, clock: i64| parse_introduced(&Value::Array(vec![record, Value::Int(clock)]));
+    let (record, clock_us) = told(bulk("3 a-b 5"), 7).expect("a record and a clock");
+    assert_eq!((record.set.masters, clock_us), (3, 7));
+    assert_eq!(told(bulk("three"), 7), None);
+    assert_eq!(told(bulk("3 a-b 5"), -7), None);
+    assert_eq!(parse_introduced(&bulk("3 a-b 5")), None);
 }
 
 #[test]
@@ -186,11 +185,11 @@ fn what_a_master_keeps_is_read() {
 }
 
 #[test]
-fn a_stamp_tells_the_clock_and_what_the_marker_says() {
+fn a_stamp_tells_the_clock_and_the_record() {
     let stamp = |first: Value| {
         let stamp = |answer: &Value| {
-            let stamp = Heading::of(answer).stamp;
-            stamp.map(|stamp| (stamp.clock_us, stamp.marker.to_owned()))
+            let stamp = Stamp::at_head_of(answer);
+            stamp.map(|stamp| (stamp.clock_us, stamp.record.to_owned()))
         };
         let alone = stamp(&first);
         assert_eq!(stamp(&Value::Array(vec![first, Value::Int(1)])), alone);
@@ -201,18 +200,6 @@ fn a_stamp_tells_the_clock_and_what_the_marker_says() {
     assert_eq!(stamp(bulk("7 ")), Some((7, String::new())));
     assert_eq!(stamp(bulk("7")), None);
     assert_eq!(stamp(Value::Int(-7)), None);
-}
-
-#[test]
-fn a_heading_tells_who_reckons_with_too_little() {
-    let outdated = |code| {
-        let answer = Value::Array(vec![Value::Int(7), Value::Int(code), bulk("300000")]);
-        let heading = Heading::of(&answer);
-        assert_eq!(heading.stamp.map(|stamp| stamp.clock_us), Some(7));
-        heading.outdated
-    };
-    assert_eq!(outdated(-2), Some(Duration::from_secs(300)));
-    assert_eq!(outdated(-1), None);
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -231,10 +218,10 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_answer_makes_the_parsers_panic(value in any_value()) {
-        let _ = Heading::of(&value);
+        let _ = Stamp::at_head_of(&value);
         let _ = Reply::acquired(Ok(value.clone()));
         let _ = Reply::extended(Ok(value.clone()), 3);
-        let _ = parse_agreed(&value);
+        let _ = parse_introduced(&value);
         let _ = super::released(Ok(value.clone()));
         let _ = forced(Ok(value.clone()));
         let _ = inspected(Ok(value), 1);

@@ -16,11 +16,8 @@ async fn listen(master: &Master, channel: &str) -> (Connection, Heard) {
         let heard = (channel.to_owned(), message.to_owned());
         note.lock().expect("not poisoned").push(heard);
     };
-    let connection = master.connect(None, Arc::new(listener)).await.expect("it is up");
-    let (inbox, reply) = Inbox::single();
-    connection.wire.subscribe(&[channel.to_owned()], reply);
-    inbox.answer().await.expect("confirmed");
-    (connection, heard)
+    let connecting = master.connect(None, channel, Arc::new(listener));
+    (connecting.await.expect("it is up"), heard)
 }
 
 fn count(master: &Master, channel: &str) -> String {

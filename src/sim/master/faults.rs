@@ -1,5 +1,6 @@
 //! What can be done to a master in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Keep, Master, State};
@@ -132,10 +133,46 @@ impl Master {
             state.scripts.clear();
             state.abandoned.clear();
             state.runs += 1;
-            state.started = Some(self.clock_ms(state));
+            state.is_found = true;
             state.break_connections();
             state.up = true;
         });
+    }
+
+    /// Has the server behind this address and that behind another one change places, as when a spare takes the place of a
+    /// master. Every connection to either breaks; faults go with the server.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::sim::Cluster;
+    ///
+    /// let spare = Cluster::new(1);
+    /// cluster.master(0).change_places(spare.master(0));
+    /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// // It has never known who holds, and has no vote until nobody can hold any more.
+    /// assert_eq!(masters.status().voting(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn change_places(&self, other: &Self) {
+        if Arc::ptr_eq(&self.inner, &other.inner) {
+            return;
+        }
+        let mut away = State::default();
+        for master in [self, other, self] {
+            std::mem::swap(&mut *master.state(), &mut away);
+        }
+        // No connection of one is taken for one of the other.
+        let next_client = self.state().next_client.max(other.state().next_client);
+        let resets = self.state().resets.max(other.state().resets);
+        for master in [self, other] {
+            master.change(|state| {
+                (state.next_client, state.resets) = (next_client, resets);
+                state.break_connections();
+                state.is_found = true;
+            });
+        }
     }
 
     /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
@@ -160,7 +197,7 @@ impl Master {
         self.change(|state| state.reset_at_next = true);
     }
 
-    /// Sets its clock forward. Keys expire by its clock, and its uptime is counted by it.
+    /// Sets its clock forward. Keys expire by its clock, and it counts by it since when its memory counts.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -191,6 +228,7 @@ impl Master {
 
     /// Forgets every key while it goes on running, as `FLUSHALL` does.
     pub fn flush_all(&self) {
+        self.change(|state| state.is_found = true);
         let _ = self.command(&["FLUSHALL"]);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Master, texts};
-use crate::protocol::keys::{CHARTER, CLIENT, MASTERS};
+use crate::protocol::keys::{CLIENT, SET};
 
 impl Master {
     /// Runs one command at once, whatever the faults, such as `["PTTL", "a"]`; its reply as a flat
@@ -54,11 +54,10 @@ impl Master {
         reply.map(texts)
     }
 
-    /// The names of all keys but those that belong to the set of masters, the charter and their number, or to a client:
-    /// its label.
+    /// The names of all keys but those that belong to the set of masters, its record, or to a client: its label.
     pub fn keys(&self) -> Vec<String> {
         let mut keys = self.command(&["KEYS", "*"]).unwrap_or_default();
-        keys.retain(|key| key != CHARTER && key != MASTERS && !key.starts_with(CLIENT));
+        keys.retain(|key| key != SET && !key.starts_with(CLIENT));
         keys
     }
 

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use redis::Value;
 use tokio::time::{Instant, sleep};
@@ -19,19 +18,21 @@ use super::connection::{Ask, Pipe};
 use super::lua::LuaHost;
 use super::network::{Cut, Line};
 use super::observer::{Call, Fate};
-use super::store::{Bytes, Store};
+use super::store::Bytes;
 use super::weather::Weather;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{Identity, Listener, Marker, Memory, Peer};
+use crate::master_set::MasterSet;
+use crate::node::{Identity, Listener, Peer};
 use crate::protocol::calls;
-use crate::protocol::keys::MARKER;
+use crate::protocol::keys::SET;
+use crate::protocol::record::Record;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
 
-/// For how long a master has been up when it is made.
-pub(super) const LONG_AGO: Duration = Duration::from_secs(365 * 24 * 3600);
+/// For how long a master has been in its set when it is made.
+const LONG_AGO_MS: u64 = 365 * 24 * 3600 * 1000;
 
 /// How many masters were made.
 static MADE: AtomicU64 = AtomicU64::new(0);
@@ -105,8 +106,8 @@ pub struct Master {
     inner: Arc<Inner>,
     /// What lies between it and the client that connects through this handle.
     line: Arc<Line>,
-    /// Whether that client wants its memory marked.
-    strict: bool,
+    /// The set that this client lists.
+    set: MasterSet,
 }
 
 /// A connection that a master has accepted.
@@ -121,8 +122,6 @@ pub(super) struct Accepted {
 struct Inner {
     node: usize,
     label: Arc<str>,
-    /// Of all masters of the process: those of two clusters are different servers.
-    number: u64,
     born: Instant,
     lua: LuaHost,
     state: Mutex<State>,
@@ -137,6 +136,7 @@ impl Master {
         let state = State {
             up: true,
             next_client: 1,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
             ..State::default()
         };
         let lua = LuaHost::new().unwrap_or_else(|error| panic!("Lua cannot be started: {error}"));
@@ -144,7 +144,6 @@ impl Master {
             inner: Arc::new(Inner {
                 node,
                 label: format!("memory-{node}").into(),
-                number: MADE.fetch_add(1, Ordering::Relaxed),
                 born: Instant::now(),
                 lua,
                 state: Mutex::new(state),
@@ -152,16 +151,19 @@ impl Master {
                 changed: Change::default(),
             }),
             line: Arc::default(),
-            strict: false,
+            set: MasterSet {
+                masters: 1,
+                for_tests: None,
+            },
         }
     }
 
     /// The same master, seen by a client at the other end of this line.
-    pub(super) fn seen_over(&self, line: Arc<Line>, strict: bool) -> Self {
+    pub(super) fn seen_over(&self, line: Arc<Line>, set: MasterSet) -> Self {
         line.watch(&self.inner.changed);
         Self {
             line,
-            strict,
+            set,
             ..self.clone()
         }
     }
@@ -203,6 +205,7 @@ impl Master {
     pub(super) async fn accept(
         &self,
         predecessor: Option<&Peer>,
+        channel: &str,
         listener: Listener,
     ) -> Result<Accepted, NodeError> {
         let mut changed = self.watch();
@@ -226,9 +229,9 @@ impl Master {
             return Err(reason.into());
         }
         let identity = Identity {
-            run_id: format!("{:08}-{}", self.inner.number, state.runs),
+            run_id: format!("{:08}-{}", state.number, state.runs),
             replication_id: String::new(),
-            started_s: Some(0),
+            is_of_a_process: true,
         };
         let kill_fence = !state.client_kill_denied;
         if let Some(old) = predecessor.filter(|old| kill_fence && old.identity.is_same_run(&identity)) {
@@ -241,32 +244,25 @@ impl Master {
         state.next_client += 1;
         let resets = state.resets;
         let clock_ms = self.clock_ms(&state);
-        let uptime = |started| Duration::from_millis(clock_ms.saturating_sub(started));
-        let mut memory = Memory {
-            told: state.started.map_or(LONG_AGO, uptime),
-            vouched: true,
-            newly_marked: false,
-        };
-        let mut marker = None;
-        if self.strict {
-            let (found, age) = mark(&mut state.store, clock_ms, &identity.run_id);
-            memory.marked(age);
-            marker = Some(found);
-        }
+        self.found(&mut state, &identity);
+        let stored = state.store.call(clock_ms, &words(&["GET", SET]));
+        let stored = stored.map(texts).unwrap_or_default();
+        let record = stored.first().and_then(|text| Record::parse(text));
         let pipe = Arc::new(Pipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
+        state.listen(client_id, &[channel.to_owned()], true);
         drop(state);
         let peer = Peer {
             identity,
             client_ids: vec![client_id],
-            memory,
+            record,
             clock_us: clock_ms * 1000,
-            marker,
             version: "in memory".into(),
             capabilities: Capabilities {
                 kill_fence,
                 ..Capabilities::ALL
             },
+            calls_denied: false,
         };
         Ok(Accepted {
             pipe,
@@ -274,6 +270,17 @@ impl Master {
             peer,
             resets,
         })
+    }
+
+    /// The first client finds a master that nothing was done to in its set for long.
+    fn found(&self, state: &mut State, identity: &Identity) {
+        if std::mem::replace(&mut state.is_found, true) {
+            return;
+        }
+        let (clock_ms, run) = (self.clock_ms(state), identity.run().unwrap_or_default());
+        let since_us = clock_ms.saturating_sub(LONG_AGO_MS) * 1000;
+        let record = Record::write(self.set, &run, since_us);
+        let _ = state.store.call(clock_ms, &words(&["SET", SET, &record, "NX"]));
     }
 
     pub(super) fn name(&self) -> Arc<str> {
@@ -409,21 +416,6 @@ fn texts(value: Value) -> Vec<String> {
     }
 }
 
-/// The mark on a store, made now where this run has none, and its age.
-fn mark(store: &mut Store, now: u64, run_id: &str) -> (Marker, Duration) {
-    let clock_us = now * 1000;
-    let mut call = |words: &[&str]| {
-        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        store.call(now, &words).map(texts).unwrap_or_default()
-    };
-    let found = call(&["GET", MARKER]);
-    if let Some(found) = found
-        .first()
-        .and_then(|text| Marker::found(text, run_id, clock_us))
-    {
-        return found;
-    }
-    let marker = Marker::new(run_id, clock_us);
-    call(&["SET", MARKER, marker.as_str()]);
-    (marker, Duration::ZERO)
+fn words(words: &[&str]) -> Vec<Bytes> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }

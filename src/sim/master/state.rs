@@ -15,10 +15,12 @@ use crate::sim::weather::Weather;
 )]
 pub(super) struct State {
     pub(super) up: bool,
+    /// Of all servers of the process: those of two clusters are different ones.
+    pub(super) number: u64,
     /// Counts starts; part of the identity.
     pub(super) runs: u64,
-    /// By its own clock when it was last started again, in ms; `None` for long ago.
-    pub(super) started: Option<u64>,
+    /// Whether its record is no more that of a set that was there before it was made.
+    pub(super) is_found: bool,
     /// How far its clock is ahead of the others', in ms.
     pub(super) ahead: i64,
     /// Counts the times that all connections were broken.

@@ -81,7 +81,7 @@ type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
 
 /// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
 /// family.
-const COMMANDS: [(&str, isize, Effect, Family); 41] = [
+const COMMANDS: [(&str, isize, Effect, Family); 42] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -120,6 +120,7 @@ const COMMANDS: [(&str, isize, Effect, Family); 41] = [
     ("zcard", 2, Reads, Store::sorted_set),
     ("zrange", -4, Reads, Store::sorted_set),
     ("zrangebyscore", -4, Reads, Store::sorted_set),
+    ("zrank", 3, Reads, Store::sorted_set),
     ("zrem", -3, Writes, Store::sorted_set),
     ("zremrangebyscore", 4, Writes, Store::sorted_set),
     ("zscore", 3, Reads, Store::sorted_set),

@@ -1,5 +1,7 @@
 //! Sorted sets.
 
+use redis::Value;
+
 use super::reply::{
     Bytes, LIMIT_OF_RANKS, NOT_AN_INTEGER, Reply, SYNTAX, bound, bulk, bulks, decimal, int, integer, score,
     wrong_arity,
@@ -9,7 +11,10 @@ use super::{SortedSet, Store};
 impl Store {
     pub(super) fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
         match (name, args) {
-            ("zadd", [key, pairs @ ..]) => self.add_scored(now, key, pairs),
+            ("zadd", [key, word, pairs @ ..]) if word.eq_ignore_ascii_case(b"nx") => {
+                self.add_scored(now, key, pairs, true)
+            }
+            ("zadd", [key, pairs @ ..]) => self.add_scored(now, key, pairs, false),
             ("zrem", [key, members @ ..]) => {
                 self.remove_scored(now, key, |_, member| members.contains(member))
             }
@@ -44,6 +49,10 @@ impl Store {
                         let found = set.iter().find(|(_, other)| other == member);
                         Ok(bulk(found.map(|(score, _)| decimal(*score).into()).as_ref()))
                     }
+                    ("zrank", [member]) => {
+                        let place = set.iter().position(|(_, other)| other == member);
+                        place.map_or(Ok(Value::Nil), int)
+                    }
                     ("zcard", []) => int(set.len()),
                     _ => Err(wrong_arity(name)),
                 }
@@ -52,9 +61,9 @@ impl Store {
         }
     }
 
-    /// Its options are not known here.
-    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes]) -> Reply {
-        if !pairs.len().is_multiple_of(2) {
+    /// Of its options only `NX` is known here, by which members that are there stay as they are.
+    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes], only_new: bool) -> Reply {
+        if !pairs.len().is_multiple_of(2) || pairs.is_empty() {
             return Err(SYNTAX.into());
         }
         let pairs = pairs.chunks_exact(2).map(|pair| Ok((score(&pair[0])?, &pair[1])));
@@ -62,6 +71,9 @@ impl Store {
         let set = self.find_or_create::<SortedSet>(now, key)?;
         let before = set.len();
         for (score, member) in pairs {
+            if only_new && set.iter().any(|(_, other)| other == member) {
+                continue;
+            }
             set.retain(|(_, other)| other != member);
             let place = set.partition_point(|(other, name)| (*other, name) < (score, member));
             // Small sets keep integers as such, and 0 has no sign there.

@@ -87,7 +87,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "FLUSHALL of a majority, strict",
-            promise: "exclusion (marked memory), progress",
+            promise: "exclusion (records looked at), progress",
             set_up: SetUp {
                 strict: true,
                 ..PROMISED.set_up
@@ -114,7 +114,7 @@ pub fn rows() -> Vec<Row> {
         },
         Row {
             name: "quiet re-pointing to other, older servers, strict",
-            promise: "exclusion (marked memory), progress",
+            promise: "exclusion (records looked at), progress",
             set_up: SetUp {
                 strict: true,
                 ..REPLACEABLE

@@ -25,7 +25,7 @@ fn asked(cluster: &Cluster) -> u64 {
         .map(|executed| {
             executed
                 .iter()
-                .filter(|(name, _)| **name != "charter")
+                .filter(|(name, _)| **name != "introduce")
                 .map(|(_, count)| count)
                 .sum::<u64>()
         })

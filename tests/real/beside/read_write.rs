@@ -1,23 +1,19 @@
-//! Read/write locks beside Redisson's `RReadWriteLock` on the same key: who keeps whom out, how each hears of the
-//! other, and what would go wrong with another layout.
-//!
-//! Counter-examples 28 to 32 stand here by their names: `java_unlock_loop`, `java_unlock_deletes`, `extra_field`,
-//! `plain_under_java_rw`, `watchdog_shortens`.
+//! Read/write locks beside Redisson's `RReadWriteLock` on the same key: neither side gets in beside the other, and how each
+//! hears of the other.
 
 mod alone;
+mod at_random;
 mod contest;
-mod walk;
 
 use std::time::Duration;
 
 use multilock::{LockError, Masters, MultiLock, NodeState, Shared};
-use redis::Value;
 use tokio::time::Instant;
 
 use crate::support::foreign::Lock;
 use crate::support::foreign::read_write::{Client, Half};
 use crate::support::foreign::rlock;
-use crate::support::{Server, WITHIN, called_before, connect, patient, until, until_free, within};
+use crate::support::{Server, WITHIN, called_before, connect, until, until_free, within};
 
 /// Our waiter would ask by itself after five seconds, and theirs when a lease of thirty has ended.
 const SOON: Duration = Duration::from_secs(4);
@@ -53,37 +49,36 @@ async fn listeners(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn readers_of_both_go_in_together_and_writers_alone() {
+async fn each_keeps_the_other_out() {
     let (server, ours, theirs) = start().await;
     let (read, write) = theirs.lock("a");
     let mine = reading(&ours).try_lock().await.expect("free");
-    let held = read.lock(Some(Duration::ZERO)).await.expect("only read");
-    assert!(!is_granted(&theirs.write("a")).await);
-    assert_contended(writing(&ours).try_lock().await);
-    let seen = reading(&ours).inspect().await.expect("looks").remove(0);
-    assert!(
-        matches!(&seen.nodes[0].1, NodeState::Read { holders, .. } if holders.len() == 2),
-        "{seen:?}"
-    );
-    mine.unlock().await.expect("held");
-    assert_contended(writing(&ours).try_lock().await);
-    let mine = reading(&ours).try_lock().await.expect("only read");
-    assert!(read.unlock(held).await, "held");
-    assert!(!is_granted(&theirs.write("a")).await);
+    let beside = reading(&ours).try_lock().await.expect("only read");
+    assert!(!is_granted(&read).await && !is_granted(&write).await);
+    beside.unlock().await.expect("held");
+    assert!(!is_granted(&read).await && !is_granted(&write).await);
     mine.unlock().await.expect("held");
 
-    let held = write.lock(Some(Duration::ZERO)).await.expect("free");
-    assert_contended(reading(&ours).try_lock().await);
-    assert_contended(writing(&ours).try_lock().await);
-    assert_contended(ours.red_lock("a").try_lock().await);
-    assert!(write.unlock(held).await, "held");
+    for half in [&read, &write] {
+        let held = half.lock(Some(Duration::ZERO)).await.expect("free");
+        assert_contended(reading(&ours).try_lock().await);
+        assert_contended(writing(&ours).try_lock().await);
+        assert_contended(ours.red_lock("a").try_lock().await);
+        let seen = reading(&ours).inspect().await.expect("looks").remove(0);
+        let is_told = match &seen.nodes[0].1 {
+            NodeState::Read { holders, .. } => holders.len() == 1,
+            NodeState::Write { count, .. } => *count == 1,
+            _ => false,
+        };
+        assert!(is_told, "{seen:?}");
+        assert!(half.unlock(held).await, "held");
+    }
 
     let mine = writing(&ours).try_lock().await.expect("free");
-    assert!(!is_granted(&theirs.read("a")).await && !is_granted(&theirs.write("a")).await);
+    assert!(!is_granted(&read).await && !is_granted(&write).await);
     let mine = mine.downgrade().await;
-    let held = read.lock(Some(Duration::ZERO)).await.expect("only read");
+    assert!(!is_granted(&read).await && !is_granted(&write).await);
     mine.unlock().await.expect("held");
-    assert!(read.unlock(held).await, "held");
     until_free([&server], "a").await;
     assert_eq!(server.keys().await, Vec::<String>::new());
 }
@@ -140,8 +135,10 @@ async fn our_waiters_hear_of_their_release() {
         let writer = theirs.write("a");
         assert_soon(async || ours_behind_theirs(&server, &ours, &writer, reads).await).await;
     }
-    let reader = theirs.read("a");
-    assert_soon(async || ours_behind_theirs(&server, &ours, &reader, false).await).await;
+    for reads in [true, false] {
+        let reader = theirs.read("a");
+        assert_soon(async || ours_behind_theirs(&server, &ours, &reader, reads).await).await;
+    }
 }
 
 /// How long after `leave` has begun their waiter is inside.
@@ -178,112 +175,21 @@ async fn their_waiters_hear_of_our_release() {
         })
         .await;
     }
-    assert_soon(async || {
-        let guard = reading(&ours).lock().await.expect("free");
-        server.reset_stats().await;
-        let leave = async {
-            guard.unlock().await.expect("held");
-        };
-        theirs_behind_ours(&server, theirs.write("a"), leave).await
-    })
-    .await;
-}
-
-/// Redisson tells nobody where a writer goes on reading; ours does.
-#[tokio::test]
-async fn their_readers_hear_of_our_downgrade() {
-    let (server, ours, theirs) = start().await;
-    assert_soon(async || {
-        let guard = writing(&ours).lock().await.expect("free");
-        server.reset_stats().await;
-        let mut reader = None;
-        let leave = async { reader = Some(guard.downgrade().await) };
-        let time = theirs_behind_ours(&server, theirs.read("a"), leave).await;
-        reader.expect("downgraded").unlock().await.expect("held");
-        until_free([&server], "a").await;
-        time
-    })
-    .await;
-}
-
-/// 28: were a field an absolute time, a Redisson reader that leaves would go through as many numbers, and the server
-/// would serve nobody meanwhile. Rule: counts only.
-#[tokio::test]
-async fn java_unlock_loop() {
-    let options = ["--appendonly", "no", "--busy-reply-threshold", "50"];
-    let server = Server::start_with(&options).await;
-    let theirs = Client::connect(server.url()).await;
-    let read = theirs.read("a");
-    let held = read.lock(None).await.expect("free");
-    server.command(&["HSET", "a", "8:1", "1790000000000"]).await;
-    let unlocking = tokio::spawn(async move { read.unlock(held).await });
-    until("it serves nobody", async || {
-        let told = server.try_command(&["PING"]).await;
-        told.is_err_and(|error| format!("{error:#}").contains("BUSY"))
-    })
-    .await;
-    unlocking.abort();
-    server.kill().await;
-
-    // As it is, the same is over at once.
-    let (server, ours, theirs) = start().await;
-    let mine = reading(&ours).lock().await.expect("free");
-    let read = theirs.read("a");
-    let held = read.lock(None).await.expect("only read");
-    assert!(read.unlock(held).await, "held");
-    let fields = server.hgetall("a").await;
-    assert_eq!(fields.len(), 2, "{fields:?}");
-    assert!(fields.values().any(|count| count == "1"), "{fields:?}");
-    mine.unlock().await.expect("held");
-}
-
-/// 29: a Redisson reader that leaves deletes the key under a reader whose time-out key is missing, or whose field is no
-/// count. Rule: both stand as Redisson has them.
-#[tokio::test]
-async fn java_unlock_deletes() {
-    let (server, ours, theirs) = start().await;
-    for value in ["1", "text"] {
-        let read = theirs.read("a");
-        let held = read.lock(None).await.expect("free");
-        server.command(&["HSET", "a", "8:1", value]).await;
-        assert!(read.unlock(held).await, "held");
-        assert!(!server.exists("a").await, "{value}");
+    for waiter in [theirs.read("a"), theirs.write("a")] {
+        assert_soon(async || {
+            let guard = reading(&ours).lock().await.expect("free");
+            server.reset_stats().await;
+            let leave = async {
+                guard.unlock().await.expect("held");
+            };
+            theirs_behind_ours(&server, waiter.clone(), leave).await
+        })
+        .await;
     }
-    let mine = reading(&ours).lock().await.expect("free");
-    let read = theirs.read("a").leasing(Duration::from_secs(5));
-    let held = read.lock(None).await.expect("only read");
-    assert!(read.unlock(held).await, "held");
-    assert!(server.pttl("a").await > 10_000, "for as long as ours");
-    assert!(!is_granted(&theirs.write("a")).await);
-    mine.unlock().await.expect("held");
-    until_free([&server], "a").await;
 }
 
-/// 30: with one more field in it, a hash that Redisson's writer leaves stays behind in mode read, and nobody writes until
-/// its time is over. Rule: nothing but the mode and the owners.
-#[tokio::test]
-async fn extra_field() {
-    let (server, ours, theirs) = start().await;
-    let write = theirs.write("a");
-    let held = write.lock(None).await.expect("free");
-    server.command(&["HSET", "a", "deadlines", "1"]).await;
-    assert!(write.unlock(held).await, "held");
-    assert_eq!(server.hgetall("a").await["mode"], "read");
-    assert!(!is_granted(&theirs.write("a")).await);
-    server.command(&["DEL", "a"]).await;
-    // Whatever ours does meanwhile, it leaves nothing in theirs.
-    let held = write.lock(None).await.expect("free");
-    assert_contended(reading(&ours).try_lock().await);
-    assert_contended(writing(&ours).try_lock().await);
-    let waited = writing(&ours).wait(Duration::from_millis(100)).lock().await;
-    assert!(matches!(waited, Err(LockError::TimedOut { .. })), "{waited:?}");
-    assert_eq!(server.hgetall("a").await.len(), 2);
-    assert!(write.unlock(held).await, "held");
-    assert!(!server.exists("a").await);
-}
-
-/// 31: Redisson's read/write lock takes a hash without a mode for free: a plain lock, ours or its own, does not keep it
-/// out. Rule: `.write()` beside it.
+/// Redisson's read/write lock takes a hash without a mode for free: a plain lock, ours or its own, does not keep it out.
+/// `.write()` does.
 #[tokio::test]
 async fn plain_under_java_rw() {
     let (server, ours, theirs) = start().await;
@@ -304,32 +210,18 @@ async fn plain_under_java_rw() {
     }
 }
 
-/// 32: a Redisson reader's renewal sets what is left to the key, under a longer lease of ours. Rule: leases of at most its
-/// watchdog's there; and our own renewal mends it.
+/// Its `forceUnlock` of a write lock takes what ours read or write; ours notice that it is gone.
 #[tokio::test]
-async fn watchdog_shortens() {
-    let long = Duration::from_secs(60);
-    let server = Server::start_with(&["--appendonly", "no"]).await;
-    let ours = patient([server.url()]).max_lease(long).connect().await;
-    let ours = ours.expect("masters that can be used");
-    let theirs = Client::connect(server.url()).await;
-    let mine = reading(&ours).lease(long).lock().await.expect("free");
-    let read = theirs.read("a");
-    read.lock(None).await.expect("only read");
-    assert!(server.pttl("a").await > 31_000);
-    assert!(read.renew().await);
-    assert!(server.pttl("a").await <= 30_000, "while ours has more");
-    assert!(mine.validity() > Duration::from_secs(31));
-    mine.extend(long).await.expect("held");
-    assert!(server.pttl("a").await > 31_000, "mended");
-    mine.unlock().await.expect("held");
-    // What is as long as theirs at most is left whole.
-    let mine = reading(&ours).lock().await.expect("only read");
-    assert!(read.renew().await);
-    let left = server.command(&["PTTL", "a"]).await;
-    let Value::Int(left) = left else {
-        panic!("{left:?}")
-    };
-    let left = Duration::from_millis(u64::try_from(left).expect("held"));
-    assert!(left + Duration::from_millis(2) >= mine.validity(), "{left:?}");
+async fn their_force_takes_ours() {
+    let (server, ours, theirs) = start().await;
+    let (read, write) = theirs.lock("a");
+    let mine = reading(&ours).lock().await.expect("free");
+    assert!(!read.force().await, "not in its mode");
+    assert!(write.force().await);
+    assert!(!server.exists("a").await);
+    assert!(mine.extend(Duration::from_secs(30)).await.is_err(), "gone");
+    let again = reading(&ours).try_lock().await.expect("free");
+    again.unlock().await.expect("held");
+    until_free([&server], "a").await;
+    assert_eq!(server.keys().await, Vec::<String>::new());
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use multilock::{LossCause, Masters, MultiLockGuard, NodeState, Shared};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{reading, until_clean, writing};
 use crate::support::{Cluster, Server, WITHIN, connect, patient, until};
@@ -103,4 +104,58 @@ async fn many_are_forced_out_at_once() {
         })
         .await;
     }
+}
+
+/// How often scripts have run, and for how many microseconds.
+async fn scripts(server: &Server) -> (f64, f64) {
+    let info = server.command(&["INFO", "commandstats"]).await;
+    let info: String = redis::from_redis_value(info).expect("text");
+    let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    let figure = |name: &str| -> Option<f64> {
+        let (_, rest) = line?.split_once(name)?;
+        rest.split(',').next()?.parse().ok()
+    };
+    (
+        figure("calls=").expect("a count"),
+        figure("usec=").expect("a time"),
+    )
+}
+
+/// None of them asks twice, and none waits until it would ask by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_clients_are_let_in_together() {
+    const CLIENTS: u32 = 400;
+    let cluster = Cluster::start(1).await;
+    let server = cluster.server(0);
+    let masters = connect(cluster.urls()).await;
+    let writer = writing(&masters).fenced(false).lock().await.expect("free");
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS / 20 {
+        clients.extend(join_all((0..20).map(|_| connect(cluster.urls()))).await);
+    }
+    let waiting: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let lock = reading(client).fenced(false);
+            tokio::spawn(async move { (lock.lock().await.expect("called"), Instant::now()) })
+        })
+        .collect();
+    until("all wait", async || {
+        reading(&masters).inspect().await.expect("looks")[0].waiting_to_read == u64::from(CLIENTS)
+    })
+    .await;
+    server.reset_stats().await;
+    let begun = Instant::now();
+    writer.unlock().await.expect("held");
+    let waiting = timeout(WITHIN, join_all(waiting)).await.expect("called");
+    let inside = waiting.into_iter().map(|one| one.expect("no panic"));
+    let (guards, times): (Vec<_>, Vec<_>) = inside.unzip();
+    let (calls, us) = scripts(server).await;
+    let (calls, us) = (calls / f64::from(CLIENTS), us / f64::from(CLIENTS));
+    let last = times.into_iter().max().expect("some") - begun;
+    println!("{CLIENTS} clients in {last:?}, {calls} scripts and {us} us of the master each");
+    assert!(calls < 1.3, "{calls} scripts each");
+    assert!(last < Duration::from_secs(4), "{last:?}");
+    drop(guards);
+    until_clean(&cluster).await;
 }

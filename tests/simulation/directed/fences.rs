@@ -20,16 +20,16 @@ fn accepts(master: &Master, token: u64) -> bool {
     let keys = [
         "a",
         "multilock_revoked:{a}",
-        "multilock_queue:{a}",
-        "multilock_charter",
-        "multilock_beats:{a}",
+        "multilock_deadlines:{a}",
         FENCE,
+        "multilock_queue:{a}",
     ];
     let token = token.to_string();
-    let args = ["me:1", "1", "1000", "0", "30000", "", "1", &token, &token, "0"];
+    let args = ["me:1", "1", "1000", "0", "", "1", &token, &token, "0"];
     let acquire = concat!(
         include_str!("../../../lua/labels.lua"),
         include_str!("../../../lua/queue.lua"),
+        include_str!("../../../lua/readers.lua"),
         include_str!("../../../lua/acquire.lua")
     );
     let reply = master.eval(acquire, &keys, &args).expect("an answer");

@@ -216,7 +216,7 @@ async fn a_hold_has_more_than_its_least_validity() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_has_no_more_than_its_lease() {
     let mut plan = near();
-    (plan.max_lease, plan.free_lease) = (LEASE * 3, LEASE * 3);
+    plan.max_lease = LEASE * 3;
     let scene = open(plan).await;
     let mine = scene.lock(0, waiting()).await.expect("free");
     let next = scene.locking(0, waiting());
@@ -622,7 +622,9 @@ async fn a_turn_at_other_names_passes_nothing_on() {
     plan.names = vec!["a", "b"];
     let scene = open(plan).await;
     for place in 0..2 {
-        scene.cut(0, place, Direction::ToMaster);
+        scene
+            .master(place)
+            .answer_with(Some("LOADING Redis is loading the dataset in memory"));
     }
     let me = Owner::new();
     let (world, seat, owner) = (Arc::clone(&scene.world), Arc::clone(&scene.seats[0]), me.clone());
@@ -632,7 +634,7 @@ async fn a_turn_at_other_names_passes_nothing_on() {
     // It pauses longer and longer.
     sleep(ms(1500)).await;
     for place in 0..2 {
-        scene.heal(0, place);
+        scene.master(place).answer_with(None);
     }
     sleep(ms(5)).await;
     let both = Ask::new().names(&["b", "a"]).lease(LEASE).owner(&me);

@@ -1,8 +1,8 @@
 //! Schedules aimed at single rules: each goes by a counter-example that refuted a weaker protocol, and is
 //! judged by the same properties as the schedules at random.
 
+mod beside_redisson;
 mod busy;
-mod charter;
 mod cleanup;
 mod clocks;
 mod connections;
@@ -10,6 +10,7 @@ mod early_waiters;
 mod fences;
 mod forgetting;
 mod handing_on;
+mod introduction;
 mod jobs;
 mod lease_ends;
 mod leaving;

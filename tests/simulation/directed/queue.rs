@@ -97,7 +97,7 @@ fn place(scene: &Scene, waiter: &str) {
         let beat = (clock_us(master) / 1000 + 15_000).to_string();
         let add = |key: &str, score: &str| master.command(&["ZADD", key, score, waiter]);
         add("multilock_queue:{a}", "1").expect("written");
-        add("multilock_beats:{a}", &beat).expect("written");
+        add("multilock_deadlines:{a}", &beat).expect("written");
     }
 }
 

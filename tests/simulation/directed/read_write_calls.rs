@@ -1,6 +1,6 @@
 //! Many read and one writes: who is called when, and who goes in together.
 
-use multilock::sim::Direction;
+use multilock::sim::{Direction, Master};
 use multilock::{Owner, Unlocked};
 use tokio::time::{Instant, sleep};
 
@@ -197,5 +197,70 @@ async fn who_reads_does_not_come_to_write() {
     scene.leave(0, again).await;
     scene.leave(1, other).await;
     scene.leave(0, reader).await;
+    scene.end().await;
+}
+
+const READERS_QUEUE: &str = "multilock_readers_queue:{a}";
+
+/// Those that wait to read, in their order, and the ticket of each.
+fn waiting_readers(master: &Master) -> Vec<(String, u64)> {
+    let listed = master.command(&["ZRANGE", READERS_QUEUE, "0", "-1", "WITHSCORES"]);
+    let listed = listed.expect("a queue");
+    let waiter = |pair: &[String]| (pair[0].clone(), pair[1].parse().expect("a ticket"));
+    listed.chunks_exact(2).map(waiter).collect()
+}
+
+/// Puts readers of a process into the queues, with these tickets and numbers that it has not given out.
+fn place_readers(scene: &Scene, client: &str, tickets: std::ops::Range<u64>) {
+    for master in scene.masters() {
+        let deadline = (crate::world::clock_us(master) / 1000 + 15_000).to_string();
+        for ticket in tickets.clone() {
+            let waiter = format!("{client}:9{ticket}r:1000");
+            let add = |key: &str, score: &str| master.command(&["ZADD", key, score, &waiter]);
+            add(READERS_QUEUE, &ticket.to_string()).expect("written");
+            add("multilock_deadlines:{a}", &deadline).expect("written");
+        }
+    }
+}
+
+/// More readers wait than are called in one go, and of these all are frozen but one.
+#[tokio::test(start_paused = true)]
+async fn frozen_readers_keep_nobody_out() {
+    let scene = near(4).await;
+    let mine = scene.lock(3, writing()).await;
+    let known = scene.locking(3, writing().wait(ms(20)));
+    known.await.expect("no panic");
+    let field = scene
+        .master(0)
+        .fields("a")
+        .into_iter()
+        .find(|field| field.contains(':'));
+    let field = field.expect("an owner");
+    let frozen = field.split(':').next().expect("an id").to_owned();
+    scene.leave(3, mine).await;
+    settle().await;
+    let writer = scene.lock(0, writing()).await;
+    for place in 0..3 {
+        scene.cut(3, place, Direction::ToClient);
+    }
+    place_readers(&scene, &frozen, 1..101);
+    let first = scene.locking(1, reading(LEASE).wait(LEASE));
+    sleep(ms(20)).await;
+    let (_, ticket) = waiting_readers(scene.master(0)).pop().expect("it waits");
+    place_readers(&scene, &frozen, ticket + 1..ticket + 41);
+    sleep(ms(20)).await;
+    let second = scene.locking(2, reading(LEASE).wait(LEASE));
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    scene.leave(0, writer).await;
+    let first = first.await.expect("no panic");
+    in_time(begun, ms(10));
+    let second = second.await.expect("no panic");
+    in_time(begun, ms(20));
+    scene.leave(1, first).await;
+    scene.leave(2, second).await;
+    for place in 0..3 {
+        scene.heal(3, place);
+    }
     scene.end().await;
 }

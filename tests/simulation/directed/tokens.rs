@@ -134,12 +134,12 @@ async fn refused_tries_take_no_tokens() {
 async fn refused_tries_reach_beyond_no_floor() {
     let cluster = Cluster::new(3);
     for master in cluster.iter() {
-        let fence = (clock_us(master) + 1_100_000).to_string();
+        let fence = (clock_us(master) + 150_000).to_string();
         master.command(&["SET", FENCE, &fence]).expect("stored");
     }
     let networks = [(); 2].map(|()| Network::new(3));
     let connect = async |network: &Network| {
-        let builder = Masters::builder().lease(ms(200)).lease_without_charter(ms(200));
+        let builder = Masters::builder().for_tests(ms(200));
         let client = Client::new().network(network);
         cluster.connect_as(&client, builder).await.expect("connects")
     };
@@ -158,8 +158,8 @@ async fn refused_tries_reach_beyond_no_floor() {
     settle().await;
     cluster.master(0).crash();
     cluster.master(0).restart(Keep::Nothing);
-    // The lease, its drift, and the second by which an uptime may be off.
-    sleep(ms(1_250)).await;
+    // The lease and its drift.
+    sleep(ms(250)).await;
     networks[1].cut(1, Direction::Both);
     let new = grant(&b).await.fencing_token();
     if new <= old {

@@ -130,5 +130,6 @@ fn directed() -> Vec<(String, String)> {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         (name, fs::read_to_string(path).expect("text"))
     };
-    files.flatten().map(|file| read(file.path())).collect()
+    let files = files.flatten().map(|file| file.path());
+    files.filter(|path| path.is_file()).map(read).collect()
 }

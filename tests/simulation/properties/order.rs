@@ -1,7 +1,7 @@
 //! No acquire is granted by a master on which somebody stands with a smaller ticket, in the queue of any of its names,
 //! unless both wait to read; and a waiter's ticket never rises.
 //!
-//! Source: README's promise on order among those who wait. Needs a waiter that keeps asking, and whose client listens.
+//! Source: the promise of docs/guarantees.md on order among those who wait. Needs a waiter that keeps asking, and whose client listens.
 
 use std::collections::BTreeMap;
 

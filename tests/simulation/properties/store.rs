@@ -1,8 +1,9 @@
 //! What masters keep: one owner at a name, unless it is read; an end to every key, an end that is never brought forward
-//! while the owners stay; a name that is read ends with the last of its readers, each of whom stands beside it with a
-//! time-out key; what is read is not written before somebody new takes it; and a fence that never falls while it exists, and exists until the clock is far enough past it.
+//! while the owners stay; a name that is read ends with the last of its readers, as does what keeps them, and tells so;
+//! what is read is not written before somebody new takes it; and a fence that never falls while it exists, and exists
+//! until the clock is far enough past it.
 //!
-//! Source: the scripts' own headers; Redisson's layout. Needs clocks that do not step, for the
+//! Source: the scripts' own headers. Needs clocks that do not step, for the
 //! ends, which come nearer by what they slip; what a fault takes is no fall.
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 ..
             } => {
                 for key in after {
-                    if let Some(wrong) = alone(key, event.at, case.class.keeps_assumptions()) {
+                    if let Some(wrong) = alone(key, event.at) {
                         return Some((format!("{wrong} at {} on m{master}", key.name), vec![place]));
                     }
                     let slot = (*master, key.name.as_str());
@@ -56,9 +57,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
 /// What masters tell in whole milliseconds may differ by so much.
 const ROUNDED: Duration = Duration::from_millis(1);
 
-fn alone(key: &Stored, now: Duration, is_steady: bool) -> Option<&'static str> {
+fn alone(key: &Stored, now: Duration) -> Option<&'static str> {
     if key.mode.as_deref() == Some("read") {
-        return read(key, now, is_steady);
+        return read(key, now);
     }
     if key.owners.len() > 1 {
         return Some("several owners");
@@ -69,26 +70,25 @@ fn alone(key: &Stored, now: Duration, is_steady: bool) -> Option<&'static str> {
     (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
 }
 
-/// Clocks that keep the assumptions are set back by less.
-const SET_BACK: Duration = Duration::from_secs(1);
-
-/// What is wrong with a name that is read. A reader whose lease has ended has no time-out key any more, and stands there
-/// again where the clock is set back after that.
-fn read(key: &Stored, now: Duration, is_steady: bool) -> Option<&'static str> {
+/// What is wrong with a name that is read. Where what keeps its readers is gone, nobody is let in for that.
+fn read(key: &Stored, now: Duration) -> Option<&'static str> {
     let Some(ends) = key.ends else {
         return Some("readers without an end");
     };
-    let mut last = now;
-    for owner in &key.owners {
-        let Some(reader) = key.readers.iter().find(|reader| reader.owner == *owner) else {
-            return Some("a reader that does not stand among the readers");
-        };
-        let may_have_ended = !is_steady || reader.timeout <= now && reader.ends < now + SET_BACK;
-        if reader.timeout + ROUNDED < reader.ends && !may_have_ended {
-            return Some("a reader without its time-out key");
-        }
-        last = last.max(reader.ends);
+    let differs = |other: Duration| other.abs_diff(ends) > ROUNDED;
+    if key.told.is_none_or(differs) {
+        return Some("an end of the readers that is not the name's");
     }
+    if key.readers.is_empty() {
+        return None;
+    }
+    let Some(readers_end) = key.readers_end else {
+        return Some("readers that are kept without an end");
+    };
+    if differs(readers_end) {
+        return Some("readers that are not kept as long as the name");
+    }
+    let last = key.readers.iter().map(|reader| reader.ends).max().unwrap_or(now);
     if last > ends + ROUNDED {
         return Some("an end before the last reader's");
     }

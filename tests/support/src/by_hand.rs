@@ -9,10 +9,12 @@ use super::foreign::read_write::Mode;
 const ACQUIRE: &str = concat!(
     include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/acquire.lua")
 );
 const EXTEND: &str = concat!(
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/extend.lua")
 );
 const RELEASE: &str = concat!(
@@ -22,6 +24,7 @@ const RELEASE: &str = concat!(
 );
 const DOWNGRADE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/downgrade.lua")
 );
 
@@ -67,17 +70,13 @@ impl ByHand {
         format!("{prefix}:{{{}}}", self.name)
     }
 
-    /// The key that lives for as long as the hold's lease, while it reads.
-    pub fn timeout(&self) -> String {
-        format!("{{{}}}:{}:rwlock_timeout:1", self.name, self.field)
+    fn queue_and_deadlines(&self) -> [String; 2] {
+        [self.key("multilock_queue"), self.key("multilock_deadlines")]
     }
 
-    fn queue_and_beats(&self) -> [String; 2] {
-        [self.key("multilock_queue"), self.key("multilock_beats")]
-    }
-
-    fn readers(&self) -> [String; 2] {
-        [self.key("multilock_readers"), self.timeout()]
+    /// The key that keeps the name's readers.
+    pub fn readers(&self) -> String {
+        self.key("multilock_readers")
     }
 
     fn script(&self, text: &str, keys: &[&[String]], args: &[&str]) -> Cmd {
@@ -90,64 +89,43 @@ impl ByHand {
 
     /// For somebody who does not wait.
     pub fn acquire(&self, lease: Duration) -> Cmd {
-        let [queue, beats] = self.queue_and_beats();
+        let [queue, deadlines] = self.queue_and_deadlines();
         let keys = [
             self.key("multilock_revoked"),
-            queue,
-            "multilock_charter".into(),
-            beats,
+            deadlines,
             self.key("multilock_fence"),
+            queue,
+            self.readers(),
         ];
         let lease = lease.as_millis().to_string();
-        let args = [
-            &self.field,
-            "1",
-            &lease,
-            "0",
-            "60000",
-            "",
-            "9000000000000000",
-            self.mode(),
-        ];
-        self.script(ACQUIRE, &[&keys, &self.readers()], &args)
+        let args = [&self.field, "1", &lease, "0", "", "9000000000000000", self.mode()];
+        self.script(ACQUIRE, &[&keys], &args)
     }
 
     pub fn extend(&self, lease: Duration) -> Cmd {
-        let queue_and_beats: &[String] = match self.mode() {
-            "r" => &self.queue_and_beats(),
-            _ => &[],
-        };
-        let keys = [
-            &[self.key("multilock_revoked")],
-            &self.readers()[..],
-            queue_and_beats,
-            &["multilock_charter".into()],
-        ];
+        let mut keys = vec![self.key("multilock_revoked")];
+        if self.mode == Mode::Read {
+            keys.push(self.readers());
+            keys.extend(self.queue_and_deadlines());
+        }
         let lease = lease.as_millis().to_string();
-        let args = [
-            "0",
-            "60000",
-            &self.field,
-            "1",
-            &lease,
-            "1",
-            "0",
-            "0",
-            "0",
-            self.mode(),
-        ];
-        self.script(EXTEND, &keys, &args)
+        let args = ["0", &self.field, "1", &lease, "1", "0", "0", "0", self.mode()];
+        self.script(EXTEND, &[&keys], &args)
     }
 
     pub fn release(&self) -> Cmd {
         let args = ["rw", &self.field, "0", &self.key("redisson_rwlock")];
-        self.script(RELEASE, &[&self.queue_and_beats(), &self.readers()], &args)
+        self.script(RELEASE, &[&self.queue_and_deadlines(), &[self.readers()]], &args)
     }
 
     pub fn downgrade(&self, lease: Duration) -> Cmd {
         let lease = lease.as_millis().to_string();
-        let args = [&self.field, lease.as_str(), &self.key("redisson_rwlock")];
-        self.script(DOWNGRADE, &[&self.queue_and_beats(), &self.readers()], &args)
+        let args = [&self.field, lease.as_str()];
+        self.script(
+            DOWNGRADE,
+            &[&self.queue_and_deadlines(), &[self.readers()]],
+            &args,
+        )
     }
 }
 

@@ -11,14 +11,17 @@ use super::server::Server;
 const ACQUIRE: &str = concat!(
     include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/acquire.lua")
 );
 const EXTEND: &str = concat!(
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/extend.lua")
 );
 pub const RELEASE: &str = concat!(
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/release.lua")
 );
 
@@ -31,25 +34,24 @@ fn key(prefix: &str, name: &str) -> String {
 pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
     let mut keys = Vec::new();
     for name in names {
-        let beside = ["multilock_revoked", "multilock_queue"].map(|prefix| key(prefix, name));
+        let beside = ["multilock_revoked", "multilock_deadlines"].map(|prefix| key(prefix, name));
         keys.push((*name).to_owned());
         keys.extend(beside);
     }
-    keys.push("multilock_charter".into());
-    for prefix in ["multilock_beats", "multilock_fence"] {
+    for prefix in ["multilock_fence", "multilock_queue"] {
         keys.extend(names.iter().map(|name| key(prefix, name)));
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let args = [owner, "1", lease_ms, "0", "30000", "", "9000000000000000"];
+    let args = [owner, "1", lease_ms, "0", "", "9000000000000000"];
     after_stamp(eval(server, ACQUIRE, &keys, &args).await)
 }
 
 /// Runs release by hand, unfenced, for one name; its answer.
 pub async fn release(server: &Server, name: &str, owner: &str) -> Value {
-    let (queue, beats) = (key("multilock_queue", name), key("multilock_beats", name));
+    let (queue, deadlines) = (key("multilock_queue", name), key("multilock_deadlines", name));
     let channel = key("redisson_lock__channel", name);
     let args = [owner, "0", &channel];
-    eval(server, RELEASE, &[name, &queue, &beats], &args).await
+    eval(server, RELEASE, &[name, &queue, &deadlines], &args).await
 }
 
 /// How many waiters stand in the queue for a name.
@@ -60,9 +62,8 @@ pub async fn waiters(server: &Server, name: &str) -> usize {
 
 /// Runs extend by hand, unfenced, for one hold of one name; its answer.
 pub async fn extend(server: &Server, keys: &[&str], owner: &str, lease_ms: &str) -> Value {
-    let keys = [keys, &["multilock_charter"]].concat();
-    let args = ["0", "30000", owner, "1", lease_ms, "1", "0", "0", "0"];
-    after_stamp(eval(server, EXTEND, &keys, &args).await).remove(0)
+    let args = ["0", owner, "1", lease_ms, "1", "0", "0", "0"];
+    after_stamp(eval(server, EXTEND, keys, &args).await).remove(0)
 }
 
 fn after_stamp(reply: Value) -> Vec<Value> {

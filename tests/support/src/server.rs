@@ -150,7 +150,7 @@ impl Server {
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("multilock_fence:"));
-        keys.retain(|key| key != "multilock_charter" && key != "multilock_masters");
+        keys.retain(|key| key != "multilock_set");
         keys.retain(|key| !key.starts_with("multilock_client:"));
         keys.sort();
         keys

@@ -103,15 +103,15 @@ async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {
     assert!(
         odd.heard()
             .iter()
-            .any(|command| command == "SUBSCRIBE multilock:connected")
+            .any(|command| command == "SUBSCRIBE multilock:examined")
     );
 }
 
-/// What the README tells an operator to allow is enough: what it leaves out is noted, and no more.
+/// What docs/servers.md tells an operator to allow is enough: what it leaves out is noted, and no more.
 #[tokio::test]
-async fn the_acl_of_the_readme() {
-    let readme = include_str!("../../../../README.md");
-    let (_, acl) = readme.split_once("ACL SETUSER app").expect("an ACL");
+async fn the_acl_of_the_docs() {
+    let page = include_str!("../../../../docs/servers.md");
+    let (_, acl) = page.split_once("ACL SETUSER app").expect("an ACL");
     let (acl, _) = acl.split_once("```").expect("the end of a block");
     let rules: Vec<&str> = ["ACL", "SETUSER", "app"]
         .into_iter()

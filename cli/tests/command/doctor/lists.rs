@@ -44,7 +44,7 @@ async fn a_client_of_fewer_or_more_masters() {
         let masters = connect(listed).await;
         // Only the name of its connections tells of it then.
         for server in &servers {
-            server.command(&["DEL", "multilock_masters"]).await;
+            server.command(&["DEL", "multilock_set"]).await;
         }
         let diagnosis = doctor_with(all(&urls[..3]), &["--for", "0s"]).await;
         let told = other_list(&diagnosis);
@@ -155,27 +155,22 @@ async fn who_is_gone_or_elsewhere_is_not_missing() {
 async fn a_master_of_another_set() {
     let servers = three(&[]).await;
     let urls = urls(&servers);
-    servers[2].command(&["SET", "multilock_masters", "5"]).await;
+    servers[2]
+        .command(&["SET", "multilock_set", "5 another-run 1"])
+        .await;
     let diagnosis = doctor(all(&urls)).await;
-    let (node, seen) = (label(&servers[2]), "its set has 5 masters, and 3 are listed here");
-    diagnosis.only(
-        ("warning", "other_set"),
-        Some(&node),
-        seen,
-        "no client lists it",
-        0,
-    );
-    servers[1].command(&["SET", "multilock_masters", "5"]).await;
-    let mut command = all(&urls);
-    command.env("MULTILOCK_QUARANTINE", "auto");
-    let diagnosis = doctor(command).await;
     assert_eq!(diagnosis.code, Some(78), "{:#}", diagnosis.told);
-    let others = diagnosis
+    let mut others = diagnosis
         .findings()
         .iter()
         .filter(|finding| finding["code"] == "other_set");
-    let remedies = others.map(|finding| finding["remedy"].as_str().expect("a text"));
-    let remedies: Vec<&str> = remedies.collect();
-    assert_eq!(remedies.len(), 2, "{:#}", diagnosis.told);
-    assert!(remedies[0].contains("DEL multilock_masters"), "{remedies:?}");
+    let other = others.next().expect("told");
+    assert_eq!(other["node"].as_str(), Some(&*label(&servers[2])), "{other:#}");
+    let text = |field: &str| other[field].as_str().expect("a text").to_owned();
+    assert!(
+        text("seen").contains("is in a set of 5 masters, and this client lists 3 masters"),
+        "{other:#}"
+    );
+    assert!(text("remedy").contains("DEL multilock_set"), "{other:#}");
+    assert!(others.next().is_none(), "{:#}", diagnosis.told);
 }

@@ -1,5 +1,6 @@
 //! Masters that cannot be asked, or may have forgotten.
 
+use multilock::{Closing, Masters, Policy};
 use multilock_test_support::{Keep, label, three};
 
 use super::{all, doctor, doctor_with};
@@ -39,19 +40,20 @@ async fn a_master_in_quarantine() {
         let mut command = all(&urls(&servers));
         command
             .env("MULTILOCK_QUARANTINE", "auto")
-            .env("MULTILOCK_LEASE", "4s")
-            .env("MULTILOCK_LEASE_WITHOUT_CHARTER", "4s");
+            .env("MULTILOCK_FOR_TESTS", "4s");
         command
     };
     let diagnosis = doctor(command()).await;
     assert_eq!(
         diagnosis.code,
         Some(69),
-        "all were started just now: {:#}",
+        "no client has met any: {:#}",
         diagnosis.told
     );
-    // Uptimes are told in whole seconds.
-    tokio::time::sleep(ms(6_000)).await;
+    let builder = Masters::builder().nodes(urls(&servers)).for_tests(ms(4_000));
+    let client = builder.connect().await.expect("masters that can be used");
+    client.ready(Policy::MultiLock).await.expect("in the end");
+    client.close(Closing::Release).await;
     doctor(command()).await.is_well();
     servers[2].restart(Keep::Data).await;
     let diagnosis = doctor(command()).await;

@@ -128,9 +128,9 @@ async fn a_server_that_can_or_says_less() {
         0,
     );
     let (diagnosis, odd) = diagnose(Script::new().without(&["executable"])).await;
-    let seen = "does not say for how long its process has run";
+    let seen = "does not say which run of its process this is";
     diagnosis.only(
-        ("warning", "uptime"),
+        ("warning", "run"),
         Some(&odd.label()),
         seen,
         "MULTILOCK_QUARANTINE=off",

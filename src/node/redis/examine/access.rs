@@ -9,8 +9,11 @@ use crate::node::redis::questions::text;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
 use crate::protocol::fault::{Class, Fault};
-use crate::protocol::keys::{CONNECTED, revocation_mark};
+use crate::protocol::keys::revocation_mark;
 use crate::protocol::permissions;
+
+/// Stands for the channels of clients.
+const CHANNEL: &str = "multilock:examined";
 
 /// A command that clients send outside of scripts.
 struct Wanted {
@@ -46,8 +49,8 @@ fn wanted(connection_name: &str) -> [Wanted; 9] {
         wanted("client|setname", &["CLIENT", "SETNAME", connection_name]),
         wanted("client|setinfo", &["CLIENT", "SETINFO", "LIB-NAME", "multilock"]),
         // Over RESP2 a connection takes nothing between these two.
-        wanted("subscribe", &["SUBSCRIBE", CONNECTED]),
-        wanted("unsubscribe", &["UNSUBSCRIBE", CONNECTED]),
+        wanted("subscribe", &["SUBSCRIBE", CHANNEL]),
+        wanted("unsubscribe", &["UNSUBSCRIBE", CHANNEL]),
     ]
 }
 

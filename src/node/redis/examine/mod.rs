@@ -12,17 +12,14 @@ use futures::future::FutureExt;
 use super::info::Info;
 use super::introduction::{Introduction, identity};
 use super::pipeline::Pipe;
-use super::questions::{ask, client_list, clock_us, get, in_time, text};
-use super::server::{NOBODY, Server, end, mark_of, refuse};
+use super::questions::{ask, client_list, clock_us, in_time, text};
+use super::server::{NOBODY, Server, end, refuse};
 use super::session::Session;
-use super::uptime::Uptime;
 use crate::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::examination::{ClientConnection, ServerFacts};
-use crate::node::{Identity, Memory};
-use crate::protocol::keys::{CHARTER, MASTERS};
+use crate::node::Identity;
 use crate::protocol::{calls, permissions};
-use crate::stored_charter::NodeCharter;
 use crate::time::clock::Clock;
 
 /// How often the clock is read; the quickest answer counts.
@@ -36,7 +33,6 @@ const QUESTIONS: u32 = 8;
 pub(crate) struct Examined {
     /// Its quarantine is still to be reckoned.
     pub(crate) facts: ServerFacts,
-    pub(crate) memory: Memory,
     pub(crate) identity: Identity,
 }
 
@@ -62,18 +58,16 @@ impl Server {
     async fn question(&self, session: &Session) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
         let told = Introduction::hear(pipe).await?;
-        let (info, told_us) = (told.info(), told.clock_us()?);
-        let uptime = Uptime::read(&info, told_us);
-        let identity = identity(&info, &uptime);
-        let mut memory = uptime.memory(&info);
-        if self.strict {
-            let mark = mark_of(pipe, identity.server().unwrap_or("?"), told_us).await;
-            // One that has none gets it when a client connects.
-            let age = mark.ok().flatten().map_or(Duration::ZERO, |(_, age)| age);
-            memory.marked(age);
-        }
+        let (info, told_us, record) = (told.info(), told.clock_us()?, told.record());
+        let identity = identity(&info);
+        let run = identity.run();
         let mut facts = by_info(&info, session.resp3);
-        (facts.role, facts.capabilities.uptime_known) = (told.role.clone(), uptime.vouched);
+        facts.role.clone_from(&told.role);
+        facts.capabilities.run_known = run.is_some();
+        if let Ok(Some(record)) = &record {
+            facts.set = Some(record.set);
+            facts.remembers = record.age(run.as_deref(), told_us);
+        }
         facts.capabilities.identity_known = identity.server().is_some();
         facts.capabilities.kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
         (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
@@ -82,13 +76,10 @@ impl Server {
         facts.denied = access::denied(pipe, &self.connection_name, &in_scripts).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
         let fit = info.judge(told.role.as_deref(), self.accepted());
+        let fit = fit.and_then(|()| record.map(drop));
         facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
         self.read_settings(session, &mut facts).await;
-        Ok(Examined {
-            facts,
-            memory,
-            identity,
-        })
+        Ok(Examined { facts, identity })
     }
 
     /// What may be denied without any harm to locks.
@@ -101,11 +92,6 @@ impl Server {
         let enabled = settings.get("appendonly").map(|value| value == "yes");
         facts.append_only = facts.append_only.or(enabled);
         facts.append_fsync = settings.get("appendfsync").cloned();
-        let charter = stands(session, CHARTER).await;
-        let masters = stands(session, MASTERS).await.unwrap_or_default();
-        let stored = NodeCharter::parse(charter.as_deref().unwrap_or_default(), &masters);
-        facts.longest_lease = charter.map(|_| stored.longest);
-        facts.masters = stored.masters.and_then(|masters| usize::try_from(masters).ok());
         facts.clients = self.list_clients(&session.pipe).await.ok();
     }
 }
@@ -119,14 +105,13 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
         role: None,
         run_id: fact("run_id"),
         replication_id: fact("master_replid"),
-        uptime: info.number("uptime_in_seconds").map(Duration::from_secs),
         quarantine: Duration::ZERO,
         clock_offset_us: 0,
         round_trip: Duration::ZERO,
         capabilities: Capabilities {
             resp3,
             kill_fence: false,
-            uptime_known: false,
+            run_known: false,
             eviction_known: info.evicts().is_some(),
             identity_known: false,
         },
@@ -135,14 +120,10 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
         append_only: info.get("aof_enabled").map(|enabled| enabled == "1"),
         append_fsync: None,
         denied: Vec::new(),
-        longest_lease: None,
-        masters: None,
+        set: None,
+        remembers: None,
         clients: None,
     }
-}
-
-async fn stands(session: &Session, key: &str) -> Option<String> {
-    text(&session.ask(&get(key)).await.ok()?)
 }
 
 /// How far the server's clock is ahead of this host's, in microseconds, and the round trip in which it was read.

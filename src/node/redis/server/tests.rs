@@ -5,12 +5,11 @@ use multilock_test_support::{Script, StandIn};
 use super::*;
 use crate::node::{Identity, NodeUrl};
 
-/// As a plain Redis answers, that was started an hour ago.
+/// As a plain Redis answers.
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\
-    run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\nuptime_in_seconds:3600\r\nuptime_in_days:0\r\n\
+    run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\n\
     executable:/usr/bin/redis-server\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\nrole:master\r\n\
-    master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n\
-    master_replid2:0000000000000000000000000000000000000000\r\ncluster_enabled:0\r\n";
+    master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\ncluster_enabled:0\r\n";
 
 fn plain() -> Script {
     told(INFO)
@@ -24,6 +23,7 @@ fn told(info: &str) -> Script {
         .says("CLIENT KILL", ":0")
         .tells("INFO", info)
         .says("TIME", "*2\r\n$10\r\n1795000000\r\n$1\r\n0")
+        .says("GET", "$-1")
         .says("SCRIPT LOAD", "+a digest")
         .says("EVAL", "*0")
         .says("SUBSCRIBE", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1")
@@ -53,10 +53,11 @@ async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, Nod
         connect_timeout: Duration::from_secs(5),
         allow_eviction: false,
         allow_unknown: Unknowns::default(),
-        strict: false,
         connection_name: "multilock".into(),
     };
-    let connected = server.connect(predecessor, Arc::new(|_: &str, _: &str| {})).await;
+    let connected = server
+        .connect(predecessor, "multilock:a", Arc::new(|_: &str, _: &str| {}))
+        .await;
     connected.map(|connection| connection.peer)
 }
 
@@ -77,13 +78,46 @@ async fn refusal(script: Script) -> String {
 async fn a_plain_server_can_do_everything() {
     let peer = connect(plain()).await.expect("it will do");
     assert_eq!(peer.capabilities, Capabilities::ALL);
-    let memory = crate::node::Memory {
-        told: Duration::from_secs(3600),
-        vouched: true,
-        newly_marked: false,
+    assert_eq!((peer.record, peer.client_ids), (None, vec![7]));
+    assert_eq!(
+        peer.identity.run().as_deref(),
+        Some("e3385d977718fb13-8371b4fb1155b71f")
+    );
+}
+
+/// A promoted replica has missed what it was not told, whatever it has recorded.
+#[tokio::test]
+async fn a_record_is_that_of_a_run_of_a_master() {
+    let recorded = |run: &str| {
+        let record = format!("3 {run} 1794999000000000");
+        plain().says("GET", &format!("${}\r\n{record}", record.len()))
     };
-    assert_eq!((peer.memory, peer.client_ids), (memory, vec![7]));
-    assert_eq!(peer.identity.started_s, Some(1_794_996_400));
+    let age = async |run: &str| {
+        let peer = connect(recorded(run)).await.expect("it will do");
+        let record = peer.record.expect("a record");
+        record.age(peer.identity.run().as_deref(), peer.clock_us)
+    };
+    let here = age("e3385d977718fb13-8371b4fb1155b71f").await;
+    assert_eq!(here, Some(Duration::from_secs(1000)));
+    assert_eq!(
+        age("e3385d977718fb13-0000000000000000").await,
+        None,
+        "before it was promoted"
+    );
+    assert_eq!(
+        age("ffffffffffffffff-8371b4fb1155b71f").await,
+        None,
+        "another run"
+    );
+    let list = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let peer = connect(plain().says("GET", list)).await.expect("it will do");
+    assert_eq!(peer.record, None, "no record of ours");
+    let denied = "-NOPERM No permissions to access a key";
+    assert!(
+        refusal(plain().says("GET", denied))
+            .await
+            .starts_with("it denies access: NOPERM")
+    );
 }
 
 /// Each with what is there all the same: nothing else is taken for missing.
@@ -97,18 +131,21 @@ async fn what_is_missing_is_found_out() {
         missing(plain().says("CLIENT KILL", denied)).await,
         ["CLIENT KILL"]
     );
-    for odd in [
-        info("executable", Some("-")),
-        info("uptime_in_seconds", None),
-        info("uptime_in_seconds", Some("244512000")),
-    ] {
-        assert_eq!(missing(told(&odd)).await, ["the uptime of its process"], "{odd}");
+    for odd in [info("executable", Some("-")), info("process_id", None)] {
+        assert_eq!(
+            missing(told(&odd)).await,
+            ["which run of its process this is"],
+            "{odd}"
+        );
     }
     // As Dragonfly.
     let nameless = info("run_id", None);
-    assert_eq!(missing(told(&nameless)).await, ["the uptime of its process"]);
+    assert_eq!(
+        missing(told(&nameless)).await,
+        ["which run of its process this is"]
+    );
     let nameless = nameless.replace("master_replid:", "odd:");
-    let both = ["the uptime of its process", "which server it is"];
+    let both = ["which run of its process this is", "which server it is"];
     assert_eq!(missing(told(&nameless)).await, both);
     // A server on which EVAL is hidden, and the scripts are not.
     assert!(missing(none("EVAL")).await.is_empty());

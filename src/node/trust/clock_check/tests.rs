@@ -7,7 +7,7 @@ use crate::time::validity::{Validity, drift};
 const EPOCH_US: u64 = 1_700_000_000_000_000;
 
 fn reckoning() -> Reckoning {
-    Reckoning::new(&Config::default(), 3)
+    Reckoning::new(&Config::default())
 }
 
 fn at(time: Duration) -> Moment {
@@ -30,9 +30,9 @@ impl Readings {
 
     fn hear(&mut self, now_us: u64, clock_us: u64) {
         let now = Duration::from_micros(now_us);
-        if let Some(step) =
-            self.state
-                .hear(EPOCH_US + clock_us, at(now), at(now), reckoning().longest_lease())
+        if let Some(step) = self
+            .state
+            .hear(EPOCH_US + clock_us, at(now), at(now), reckoning().longest_lease)
         {
             self.state.doubt(step, self.start + now);
         }
@@ -40,7 +40,7 @@ impl Readings {
 
     fn doubt(&self, now_us: u64) -> Duration {
         let now = self.start + Duration::from_micros(now_us);
-        self.state.left(reckoning().longest_lease(), now)
+        self.state.left(reckoning().longest_lease, now)
     }
 }
 

@@ -1,17 +1,11 @@
+use std::time::Duration;
+
 use super::*;
 use crate::config::Config;
 use crate::events::NodeEvents;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
-
-const LONG: Duration = Duration::from_secs(3600);
-const BRIEF: Duration = Duration::from_secs(60);
-const VOUCHED: Memory = Memory {
-    told: LONG,
-    vouched: true,
-    newly_marked: false,
-};
 
 fn events(label: &Arc<str>) -> Arc<NodeEvents> {
     Arc::new(NodeEvents::new(Arc::clone(label), Arc::default()))
@@ -22,32 +16,30 @@ fn claim_as(
     node: usize,
     run: &str,
     replication: &str,
-) -> Result<ServerHistory, Unfit> {
-    claim_identity(servers, node, &identity(run, replication, Some(0)))
+) -> Result<Arc<ClockCheck>, Unfit> {
+    claim_identity(servers, node, &identity(run, replication))
 }
 
-fn claim_identity(servers: &KnownServers, node: usize, identity: &Identity) -> Result<ServerHistory, Unfit> {
-    let (reckoning, steps) = (Reckoning::new(&Config::default(), 3), Steps::new(3));
+fn claim_identity(
+    servers: &KnownServers,
+    node: usize,
+    identity: &Identity,
+) -> Result<Arc<ClockCheck>, Unfit> {
+    let (reckoning, steps) = (Reckoning::new(&Config::default()), Steps::new(3));
     let label = Arc::from(format!("address {node}"));
-    let clock_check = || {
-        Arc::new(ClockCheck::new(
-            events(&label),
-            Arc::new(reckoning),
-            Arc::new(steps),
-        ))
-    };
+    let clock_check = || Arc::new(ClockCheck::new(events(&label), reckoning, Arc::new(steps)));
     servers.claim(node, &label, identity, clock_check)
 }
 
-fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<ServerHistory, Unfit> {
+fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockCheck>, Unfit> {
     claim_as(servers, node, run, run)
 }
 
 /// Whether a server that comes there is trusted with what it remembers from before.
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
     servers.leave(node);
-    let history = claim(servers, node, run).expect("no twin");
-    history.memory(VOUCHED) == LONG
+    claim(servers, node, run).expect("no twin");
+    !servers.has_forgotten(node)
 }
 
 #[test]
@@ -58,6 +50,8 @@ fn a_successor_remembers_nothing_from_before_it_came() {
     assert!(!trusted(&servers, 0, "b"));
     assert!(!trusted(&servers, 0, "b"), "not by connecting again either");
     assert!(!trusted(&servers, 0, "a"), "nor by having been there once");
+    servers.introduced(0);
+    assert!(trusted(&servers, 0, "a"), "its record tells since when");
 }
 
 #[test]
@@ -80,9 +74,9 @@ fn servers_whose_addresses_change_places_are_known_still() {
 #[test]
 fn what_was_doubted_of_a_server_goes_with_it() {
     let servers = KnownServers::new(2);
-    let before = claim(&servers, 0, "a").expect("no twin").clock_check;
+    let before = claim(&servers, 0, "a").expect("no twin");
     servers.leave(0);
-    let after = claim(&servers, 1, "a").expect("no twin").clock_check;
+    let after = claim(&servers, 1, "a").expect("no twin");
     assert!(Arc::ptr_eq(&before, &after));
 }
 
@@ -90,18 +84,14 @@ fn what_was_doubted_of_a_server_goes_with_it() {
 #[test]
 fn a_step_counts_at_every_address_that_the_server_had() {
     let (servers, steps) = (KnownServers::new(2), Arc::new(Steps::new(2)));
-    let identity = Identity {
-        run_id: "a".to_owned(),
-        replication_id: "a".to_owned(),
-        started_s: Some(0),
-    };
+    let identity = identity("a", "a");
     let label = Arc::from("address");
     let claim = |node| {
-        let reckoning = Arc::new(Reckoning::new(&Config::default(), 2));
+        let reckoning = Reckoning::new(&Config::default());
         let clock_check = || Arc::new(ClockCheck::new(events(&label), reckoning, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
         servers.leave(node);
-        history.expect("no twin").clock_check
+        history.expect("no twin")
     };
     let at = |second| Moment::at(Duration::from_secs(second));
     claim(0).hear(1_700_000_000_000_000, at(1), at(1));
@@ -130,59 +120,38 @@ fn a_server_that_was_a_replica_meanwhile_is_another() {
     let servers = KnownServers::new(1);
     assert!(trusted(&servers, 0, "a"));
     servers.leave(0);
-    let history = claim_as(&servers, 0, "a", "of another").expect("no twin");
-    assert!(history.memory(VOUCHED) < BRIEF);
+    claim_as(&servers, 0, "a", "of another").expect("no twin");
+    assert!(servers.has_forgotten(0));
 }
 
-fn identity(run: &str, replication: &str, started_s: Option<u64>) -> Identity {
+fn identity(run: &str, replication: &str) -> Identity {
     Identity {
         run_id: run.to_owned(),
         replication_id: replication.to_owned(),
-        started_s,
+        is_of_a_process: true,
     }
 }
 
 #[test]
-fn a_run_is_the_same_where_its_ids_and_its_start_are() {
-    let run = identity("a", "b", Some(1000));
-    assert!(run.is_same_run(&identity("a", "b", Some(1002))));
+fn a_run_is_the_same_where_its_ids_are() {
+    let run = identity("a", "b");
+    assert!(run.is_same_run(&identity("a", "b")));
     for (other, why) in [
-        (identity("c", "b", Some(1000)), "another run"),
-        (identity("a", "c", Some(1000)), "a replica meanwhile"),
-        (identity("a", "b", Some(1003)), "started anew behind a proxy"),
-        (identity("a", "b", Some(0)), "an uptime that was made up"),
-        (identity("a", "b", None), "it tells no start"),
+        (identity("c", "b"), "another run"),
+        (identity("a", "c"), "a replica meanwhile"),
     ] {
-        assert!(!run.is_same_run(&other), "{why}");
+        assert!(!run.is_same_run(&other) && run.run() != other.run(), "{why}");
     }
-    for silent in [identity("a", "b", None), identity("", "", Some(1000))] {
-        assert!(!silent.is_same_run(&silent), "nobody can tell");
+    let behind_a_proxy = Identity {
+        is_of_a_process: false,
+        ..identity("a", "b")
+    };
+    for hidden in [behind_a_proxy, identity("", "")] {
+        assert!(
+            !hidden.is_same_run(&hidden) && hidden.run().is_none(),
+            "nobody can tell"
+        );
     }
-}
-
-/// A server whose uptime is not vouched for remembers as long as it is known, and from the start again where it is
-/// not certain that it is the same run.
-#[tokio::test(start_paused = true)]
-async fn without_a_vouched_uptime_memory_counts_from_the_first_sight() {
-    let unvouched = Memory {
-        vouched: false,
-        newly_marked: false,
-        ..VOUCHED
-    };
-    let servers = KnownServers::new(1);
-    let seen = |started| {
-        let history = claim_identity(&servers, 0, &identity("a", "a", started)).expect("no twin");
-        servers.leave(0);
-        history.memory(unvouched)
-    };
-    assert_eq!(seen(Some(0)), Duration::ZERO);
-    tokio::time::advance(BRIEF).await;
-    assert_eq!(seen(Some(1)), BRIEF, "run id and start agree");
-    assert_eq!(seen(Some(60)), Duration::ZERO, "its start does not");
-    tokio::time::advance(BRIEF).await;
-    assert_eq!(seen(None), Duration::ZERO, "it tells no start");
-    tokio::time::advance(BRIEF).await;
-    assert_eq!(seen(None), Duration::ZERO, "nor again");
 }
 
 /// A server without a run id is known by its replication id, and one without both by its address alone.
@@ -190,9 +159,9 @@ async fn without_a_vouched_uptime_memory_counts_from_the_first_sight() {
 fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
     let servers = KnownServers::new(2);
     let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
-    assert!(claim(0, &identity("", "r", Some(0))));
-    assert!(!claim(1, &identity("", "r", Some(0))));
+    assert!(claim(0, &identity("", "r")));
+    assert!(!claim(1, &identity("", "r")));
     servers.leave(0);
-    let nameless = identity("", "", Some(0));
+    let nameless = identity("", "");
     assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }

@@ -1,4 +1,4 @@
-//! The README's table of features is that of Cargo.toml, with what each pulls in.
+//! The table of features in docs/versions.md is that of Cargo.toml, with what each pulls in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ fn quoted(cell: &str) -> BTreeSet<String> {
 }
 
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let page = text("README.md");
+    let page = text("docs/versions.md");
     let table = page
         .split("\n## Features\n")
         .nth(1)

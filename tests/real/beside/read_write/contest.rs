@@ -17,8 +17,17 @@ const FOR: Duration = Duration::from_secs(3);
 /// Of each of the four kinds.
 const TASKS: usize = 2;
 const KINDS: [&str; 4] = ["our readers", "our writers", "their readers", "their writers"];
-/// What a writer inside weighs; readers weigh one each.
-const WRITER: isize = 1_000;
+/// What each that is inside weighs, so that one number tells of all.
+const WEIGHTS: [isize; KINDS.len()] = [1, 1_000_000, 1_000, 1_000_000];
+
+/// Whether one of a kind has company that it must not have: readers are beside others of their own library alone.
+fn is_disturbed(kind: usize, others: isize) -> bool {
+    match kind {
+        0 => others >= 1_000,
+        2 => others >= 1_000_000 || others % 1_000 > 0,
+        _ => others > 0,
+    }
+}
 
 /// Who is inside, counted by nobody's lock.
 #[derive(Debug, Default)]
@@ -35,17 +44,11 @@ impl Witness {
     }
 
     async fn visit(&self, kind: usize) {
-        let weight = if kind.is_multiple_of(2) { 1 } else { WRITER };
-        let others = self.inside.fetch_add(weight, Ordering::SeqCst);
-        let excluded = if weight == 1 {
-            others >= WRITER
-        } else {
-            others != 0
-        };
+        let others = self.inside.fetch_add(WEIGHTS[kind], Ordering::SeqCst);
         self.violations
-            .fetch_add(usize::from(excluded), Ordering::Relaxed);
+            .fetch_add(usize::from(is_disturbed(kind, others)), Ordering::Relaxed);
         sleep(Duration::from_millis(3)).await;
-        self.inside.fetch_sub(weight, Ordering::SeqCst);
+        self.inside.fetch_sub(WEIGHTS[kind], Ordering::SeqCst);
         self.served[kind].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -19,8 +19,8 @@ impl Link {
         self.subscriber.load(Ordering::SeqCst)
     }
 
-    /// Answers commands one after the other. From its first subscription on, the connection is the client's and the
-    /// real server's alone, since from then on more comes than answers.
+    /// Answers commands one after the other, and passes on what the server pushes. Over RESP2 a connection is the client's and
+    /// the real server's alone from its first subscription on.
     pub async fn serve(
         &self,
         client: TcpStream,
@@ -38,6 +38,9 @@ impl Link {
             }
         };
         loop {
+            if let Some(server) = &mut server {
+                pass_pushed(&mut client, server).await?;
+            }
             let (bytes, words) = command(&mut client).await?;
             let answer = answers(&words);
             let (edit, server) = match (answer, &mut server) {
@@ -54,15 +57,49 @@ impl Link {
                 (Answer::Passed, Some(server)) => (None, server),
             };
             server.get_mut().write_all(&bytes).await?;
-            if words[0].eq_ignore_ascii_case("SUBSCRIBE") {
-                self.subscriber.store(true, Ordering::SeqCst);
-                return copy_bidirectional(&mut client, server).await.map(drop);
-            }
-            let reply = reply(server).await?;
+            let subscribes = words[0].to_uppercase().ends_with("SUBSCRIBE");
+            let mut confirmations = if subscribes { words.len() - 1 } else { 0 };
+            let reply = loop {
+                let reply = reply(server).await?;
+                if subscribes && reply.starts_with(b"*") {
+                    self.subscriber.store(true, Ordering::SeqCst);
+                    client.get_mut().write_all(&reply).await?;
+                    return copy_bidirectional(&mut client, server).await.map(drop);
+                }
+                confirmations = confirmations.saturating_sub(usize::from(is_confirmation(&reply)));
+                let is_last = !reply.starts_with(b">") || (subscribes && confirmations == 0);
+                if is_last {
+                    break reply;
+                }
+                client.get_mut().write_all(&reply).await?;
+            };
             let reply = edit.map_or(reply.clone(), |edit| edit.apply(&reply).into_bytes());
             client.get_mut().write_all(&reply).await?;
         }
     }
+}
+
+/// Passes on what the server pushes, until the client asks for something.
+async fn pass_pushed(client: &mut BufReader<TcpStream>, server: &mut BufReader<TcpStream>) -> Result<()> {
+    loop {
+        tokio::select! {
+            biased;
+            asked = client.fill_buf() => return asked.map(drop),
+            pushed = server.fill_buf() => {
+                if pushed?.is_empty() {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+        let pushed = reply(server).await?;
+        client.get_mut().write_all(&pushed).await?;
+    }
+}
+
+/// Whether the server confirms a subscription or its end, as RESP3 has it.
+fn is_confirmation(reply: &[u8]) -> bool {
+    let kind = reply.split(|byte| *byte == b'\n').nth(2).unwrap_or_default();
+    reply.starts_with(b">") && kind.trim_ascii_end().ends_with(b"subscribe")
 }
 
 /// A command as it came, and its words.

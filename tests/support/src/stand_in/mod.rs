@@ -85,7 +85,7 @@ impl StandIn {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// The commands that it was asked for, but for what came behind a subscription.
+    /// The commands that it was asked for, but for what came behind a subscription over RESP2.
     pub fn heard(&self) -> Vec<String> {
         lock(&self.shared.heard).clone()
     }
@@ -100,7 +100,7 @@ impl StandIn {
         self.end(|_| true);
     }
 
-    /// Ends those that have subscribed to something.
+    /// Ends those that are for messages alone, as they are over RESP2.
     pub fn reset_subscribers(&self) {
         self.end(Link::is_subscriber);
     }

@@ -1,0 +1,106 @@
+//! Introduction to one master: a client looks which set the master is in and since when its memory counts, and has the
+//! master record that where it has to.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::Memory;
+use super::keeper::Keeper;
+use super::redis::questions::judge;
+use super::trust::membership::Membership;
+use super::{Answer, By, Connection, Inbox, Wire};
+use crate::error::{NodeError, Unfit};
+use crate::protocol::calls;
+use crate::protocol::command::Request;
+use crate::protocol::fault::{Class, Fault};
+use crate::protocol::reply::parse_introduced;
+use crate::time::rounded::Rounded;
+
+impl Keeper {
+    /// Introduces the client over a new connection, before the first question there. With `anew` the memory counts from now
+    /// on, for this client and for those that come later.
+    ///
+    /// Nothing is stored while any master tells another set. So before a record is stored, every other master has told of its
+    /// own, or the first attempt to connect to it has failed.
+    pub(super) async fn introduce(&self, connection: &Connection, anew: bool) -> Result<Memory, NodeError> {
+        let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
+        let run = peer.identity.run();
+        membership.told(node, peer.record.as_ref().map(|record| record.set));
+        membership.check()?;
+        if let Some(record) = &peer.record
+            && let Some(age) = record.age(run.as_deref(), peer.clock_us)
+            && !anew
+        {
+            return Ok(Memory {
+                age,
+                clock_us: peer.clock_us,
+                record: Arc::clone(record.text()),
+            });
+        }
+        let within = self.context.connect_timeout;
+        let end = Instant::now() + within;
+        hear_others(membership, end).await;
+        membership.check()?;
+        let request = calls::introduce(membership.listed(), run.as_deref(), anew);
+        // Others may have taken all of the time.
+        let end = end.max(Instant::now() + self.context.node_timeout);
+        let answer = timeout_at(end, ask(&*connection.wire, &request)).await;
+        let late = |_| NodeError::Unavailable(format!("no answer within {}", Rounded(within)));
+        let answer = answer.map_err(late)?.map_err(judge)?;
+        let Some((record, clock_us)) = parse_introduced(&answer) else {
+            let error = format!("unexpected answer to introduce: {answer:?}");
+            return Err(NodeError::Unavailable(error));
+        };
+        membership.told(node, Some(record.set));
+        membership.check()?;
+        Ok(Memory {
+            // One that hides its run may be another one each time.
+            age: record.age(run.as_deref(), clock_us).unwrap_or_default(),
+            clock_us,
+            record: Arc::clone(record.text()),
+        })
+    }
+
+    /// Why this client may not use any master, once some master tells that it is in another set.
+    pub(super) async fn refused(&self) -> Unfit {
+        loop {
+            let mut news = pin!(self.context.membership.news());
+            news.as_mut().enable();
+            if let Err(refusal) = self.context.membership.check() {
+                return refusal;
+            }
+            news.await;
+        }
+    }
+}
+
+/// Waits until every master has told of its record, or cannot be connected; or until `end`.
+async fn hear_others(membership: &Membership, end: Instant) {
+    let heard = async {
+        loop {
+            let mut news = pin!(membership.news());
+            news.as_mut().enable();
+            if membership.is_complete() {
+                return;
+            }
+            news.await;
+        }
+    };
+    let _ = timeout_at(end, heard).await;
+}
+
+/// One call, made again with its text where the master has forgotten the script.
+async fn ask(wire: &dyn Wire, request: &Request) -> Answer {
+    let ask = |by| {
+        let (inbox, reply) = Inbox::single();
+        wire.call(request, by, reply);
+        inbox.answer()
+    };
+    let answer = ask(By::Sha).await;
+    if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
+        return ask(By::Source).await;
+    }
+    answer
+}

@@ -1,0 +1,101 @@
+//! Record of a master: the set that it is in, the run of its server, and since when its memory counts.
+//!
+//! `lua/introduce.lua` stores it. A client reads it when it sets a connection up, and at no other time; with `strict` its
+//! text is what shows at each vote that the memory was not wiped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::master_set::MasterSet;
+
+/// In place of the run of a server that hides it.
+pub(crate) const HIDDEN: &str = "-";
+
+/// What stands under the key `multilock_set` of a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) set: MasterSet,
+    run: String,
+    since_us: u64,
+    text: Arc<str>,
+}
+
+impl Record {
+    /// None for a text that is no record.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let number = |word: &str| word.parse::<u64>().ok();
+        let mut words = text.split(' ');
+        let mut next = || words.next().filter(|word| !word.is_empty());
+        let (masters, run, since_us) = (number(next()?)?, next()?, number(next()?)?);
+        let for_tests = match next() {
+            Some(longest) => Some(Duration::from_millis(number(longest)?)),
+            None => None,
+        };
+        Some(Self {
+            set: MasterSet {
+                masters: usize::try_from(masters).ok()?,
+                for_tests,
+            },
+            run: run.to_owned(),
+            since_us,
+            text: text.into(),
+        })
+    }
+
+    /// What stands there for a set, a run and a time.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn write(set: MasterSet, run: &str, since_us: u64) -> String {
+        let longest = set.for_tests.map(|longest| format!(" {}", longest.as_millis()));
+        format!("{} {run} {since_us}{}", set.masters, longest.unwrap_or_default())
+    }
+
+    /// For how long the memory counts when the master's clock shows `clock_us`; `None` for the record of another run, or
+    /// of none that can be told from others, or from a time that is still to come.
+    pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {
+        let age = clock_us.checked_sub(self.since_us).map(Duration::from_micros);
+        age.filter(|_| run == Some(&*self.run))
+    }
+
+    pub(crate) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_run_that_stored_it_is_vouched_for() {
+        let record = Record::parse("3 ab-cd 5000000").expect("a record");
+        assert_eq!((record.set.masters, record.set.for_tests), (3, None));
+        assert_eq!(record.age(Some("ab-cd"), 7_000_000), Some(Duration::from_secs(2)));
+        assert_eq!(record.age(Some("ab-ce"), 7_000_000), None);
+        assert_eq!(record.age(None, 7_000_000), None);
+        assert_eq!(record.age(Some("ab-cd"), 4_999_999), None, "from the future");
+        let hidden = Record::parse("3 - 5000000").expect("a record");
+        assert_eq!(hidden.age(None, 7_000_000), None);
+    }
+
+    #[test]
+    fn a_set_for_tests_tells_its_longest_lease() {
+        let record = Record::parse("1 ab 5 2000").expect("a record");
+        assert_eq!(record.set.for_tests, Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn what_is_no_record_is_none() {
+        for text in [
+            "",
+            "3",
+            "3 ab",
+            "3 ab soon",
+            "three ab 5",
+            "3 ab 5 long",
+            "3  5",
+            "-1 ab 5",
+        ] {
+            assert_eq!(Record::parse(text), None, "{text:?}");
+        }
+    }
+}

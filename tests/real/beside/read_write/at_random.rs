@@ -1,0 +1,70 @@
+//! The random steps of the simulation, on a real server and in time that passes.
+
+#[path = "../../../simulation/directed/beside_redisson/counts.rs"]
+mod counts;
+#[path = "../../../simulation/directed/beside_redisson/ours.rs"]
+mod ours;
+#[path = "../../../simulation/directed/beside_redisson/theirs.rs"]
+mod theirs;
+#[path = "../../../simulation/directed/beside_redisson/walk.rs"]
+mod walk;
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
+
+use self::counts::Counts;
+use self::walk::Plan;
+use crate::support::Server;
+
+struct Served(MultiplexedConnection);
+
+fn texts(value: Value) -> Vec<String> {
+    match value {
+        Value::Array(parts) => parts.into_iter().flat_map(texts).collect(),
+        Value::BulkString(bytes) => vec![String::from_utf8(bytes).expect("text")],
+        Value::SimpleString(text) => vec![text],
+        Value::Int(number) => vec![number.to_string()],
+        Value::Okay => vec!["OK".into()],
+        _ => Vec::new(),
+    }
+}
+
+impl walk::Master for Served {
+    async fn run(&self, words: &[&str]) -> Vec<String> {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        let reply = command.query_async(&mut self.0.clone()).await;
+        texts(reply.expect("an answer"))
+    }
+
+    async fn run_script(&self, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(script).arg(keys.len()).arg(keys).arg(args);
+        let reply = command.query_async(&mut self.0.clone()).await;
+        texts(reply.expect("an answer"))
+    }
+}
+
+#[tokio::test]
+async fn neither_side_gets_in_beside_the_other() {
+    let mut counts = Counts::default();
+    for seed in 0..4 {
+        let server = Server::start_with(&["--appendonly", "no"]).await;
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let unbounded = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&unbounded)
+            .await;
+        let plan = Plan {
+            seed,
+            steps: 1_500,
+            longest: Duration::from_millis(600),
+        };
+        println!("seed {seed}");
+        walk::run(&Served(connection.expect("a connection")), plan, &mut counts).await;
+    }
+    println!("{counts:?}");
+    counts.check(10);
+}

@@ -1,0 +1,219 @@
+//! Many read and one writes, beside Redisson's locks on the same name: neither side gets in beside the other, whatever is
+//! late, lost or deleted.
+
+pub(crate) mod counts;
+pub(crate) mod ours;
+pub(crate) mod theirs;
+pub(crate) mod walk;
+
+use multilock::sim::{Cluster, Master};
+use multilock::{Masters, MultiLock, Quarantine, Shared};
+use std::time::Duration;
+use tokio::time::sleep;
+
+use self::counts::Counts;
+use self::ours::READERS;
+use self::theirs::{LOCKS, NAME, RLOCK, Theirs};
+use self::walk::Plan;
+use crate::scene::{settle, violated};
+
+const LEASE: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_secs(20);
+const EXCLUSION: &str = "mutual exclusion";
+
+impl walk::Master for Master {
+    async fn run(&self, words: &[&str]) -> Vec<String> {
+        self.command(words).expect("an answer")
+    }
+
+    async fn run_script(&self, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
+        self.eval(script, keys, args).expect("an answer")
+    }
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off);
+    cluster.connect(builder).await.expect("connects")
+}
+
+fn reading(masters: &Masters) -> MultiLock<Shared> {
+    masters.red_lock(NAME).read().lease(LEASE)
+}
+
+fn writing(masters: &Masters) -> MultiLock {
+    masters.red_lock(NAME).write().lease(LEASE)
+}
+
+/// Somebody of theirs forces the lock: the name goes, and nothing of what stands beside it.
+fn delete(cluster: &Cluster) {
+    for master in cluster.iter() {
+        assert!(master.evict(NAME), "it was held");
+    }
+}
+
+fn lose_readers(cluster: &Cluster) {
+    for master in cluster.iter() {
+        assert!(master.evict(READERS), "it was read");
+    }
+}
+
+async fn let_no_writer_in(masters: &Masters) {
+    if let Ok(guard) = writing(masters).try_lock().await {
+        violated(EXCLUSION, &format!("{guard:?} beside a reader"));
+    }
+}
+
+async fn until_free(cluster: &Cluster) {
+    sleep(2 * LEASE).await;
+    let mut left: Vec<_> = cluster.iter().flat_map(Master::locks).collect();
+    // It has no end there.
+    left.retain(|key| !key.starts_with("redisson_lock_token"));
+    if !left.is_empty() {
+        violated("nothing is left", &format!("{left:?}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn theirs_do_not_come_in_where_ours_read() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let first = reading(&masters).lock().await.expect("free");
+    settle().await;
+    let_none_of_theirs_in(&cluster).await;
+    first.unlock().await.expect("held");
+    let reader = writing(&masters).lock().await.expect("free").downgrade().await;
+    settle().await;
+    let_none_of_theirs_in(&cluster).await;
+    reader.unlock().await.expect("held");
+    until_free(&cluster).await;
+}
+
+async fn let_none_of_theirs_in(cluster: &Cluster) {
+    for kind in LOCKS {
+        for master in cluster.iter() {
+            if Theirs::new(kind, 1).lock(master, LEASE).await {
+                violated(EXCLUSION, &format!("{} beside one of ours", kind.name));
+            }
+        }
+    }
+}
+
+/// What they read keeps ours out, to read as well.
+#[tokio::test(start_paused = true)]
+async fn ours_do_not_come_in_where_theirs_read() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for kind in LOCKS {
+        let theirs = Theirs::new(kind, 1);
+        for master in cluster.iter() {
+            assert!(theirs.lock(master, LEASE).await, "free");
+        }
+        let_no_writer_in(&masters).await;
+        if let Ok(guard) = reading(&masters).try_lock().await {
+            violated(EXCLUSION, &format!("{guard:?} beside {}", kind.name));
+        }
+        settle().await;
+        for master in cluster.iter() {
+            theirs.unlock(master).await;
+        }
+        let guard = reading(&masters).lock().await.expect("free");
+        guard.unlock().await.expect("held");
+        settle().await;
+    }
+    until_free(&cluster).await;
+}
+
+/// A name is deleted under its reader, and written by somebody else; whoever reads it then does not bring the reader back.
+#[tokio::test(start_paused = true)]
+async fn readers_of_a_deleted_name_are_not_revived() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let former = reading(&here).lock().await.expect("free");
+    settle().await;
+    delete(&cluster);
+    let writer = writing(&there).lock().await.expect("deleted");
+    writer.unlock().await.expect("held");
+    settle().await;
+    let reader = reading(&there).lock().await.expect("free");
+    settle().await;
+    if former.extend(LEASE).await.is_ok() {
+        violated("a loss is told", "a reader continues after somebody has written");
+    }
+    reader.unlock().await.expect("held");
+    drop(former);
+    until_free(&cluster).await;
+}
+
+/// A name is deleted under its reader, and locked by one of theirs; then the reader leaves.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_deletes_nobody_elses() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let former = reading(&masters).lock().await.expect("free");
+    settle().await;
+    delete(&cluster);
+    let theirs = Theirs::new(&RLOCK, 1);
+    for master in cluster.iter() {
+        assert!(theirs.lock(master, LEASE).await, "deleted");
+    }
+    let _ = former.unlock().await;
+    settle().await;
+    for master in cluster.iter() {
+        if !theirs.holds(master).await {
+            violated(EXCLUSION, "a release of ours has deleted one of theirs");
+        }
+        theirs.unlock(master).await;
+    }
+    until_free(&cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_are_lost_keep_a_writer_out() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let reader = reading(&here).lock().await.expect("free");
+    settle().await;
+    lose_readers(&cluster);
+    let_no_writer_in(&there).await;
+    // An extension finds the masters without it, and puts it back.
+    assert!(reader.is_valid());
+    until_free(&cluster).await;
+}
+
+/// One comes in beside readers that are lost, with a lease that is longer than theirs or shorter, and leaves.
+#[tokio::test(start_paused = true)]
+async fn who_leaves_does_not_free_readers_that_are_lost() {
+    for (first, second) in [(SHORT, LEASE), (LEASE, SHORT)] {
+        let cluster = Cluster::new(3);
+        let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+        let reader = reading(&here).lease(first).lock().await.expect("free");
+        settle().await;
+        lose_readers(&cluster);
+        let beside = reading(&there).lease(second).lock().await.expect("only read");
+        settle().await;
+        beside.unlock().await.expect("held");
+        settle().await;
+        let_no_writer_in(&there).await;
+        assert!(reader.is_valid());
+        drop(reader);
+        until_free(&cluster).await;
+    }
+}
+
+/// Ours that write and read, theirs that exclude each other or read and write, messages that come late, downgrades that get
+/// lost, names that are deleted and readers that are lost, in random order on one master.
+#[tokio::test(start_paused = true)]
+async fn at_random() {
+    let mut counts = Counts::default();
+    for seed in 0..60 {
+        let plan = Plan {
+            seed,
+            steps: 600,
+            longest: LEASE,
+        };
+        let cluster = Cluster::new(1);
+        walk::run(cluster.master(0), plan, &mut counts).await;
+    }
+    println!("{counts:?}");
+    counts.check(50);
+}

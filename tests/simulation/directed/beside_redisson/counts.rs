@@ -1,0 +1,37 @@
+//! What the random steps have come to.
+
+/// How often what is to be looked at has come about.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) ours: usize,
+    pub(crate) theirs: usize,
+    pub(crate) refused: usize,
+    pub(crate) late: usize,
+    pub(crate) together: usize,
+    pub(crate) downgraded: usize,
+    pub(crate) lapsed: usize,
+    pub(crate) deleted: usize,
+    pub(crate) lost: usize,
+    pub(crate) passed: usize,
+}
+
+impl Counts {
+    pub(crate) fn check(&self, least: usize) {
+        let Self {
+            ours,
+            theirs,
+            refused,
+            late,
+            together,
+            downgraded,
+            lapsed,
+            deleted,
+            lost,
+            passed,
+        } = *self;
+        let all = [
+            ours, theirs, refused, late, together, downgraded, lapsed, deleted, lost, passed,
+        ];
+        assert!(all.iter().all(|count| *count >= least), "{self:?}");
+    }
+}

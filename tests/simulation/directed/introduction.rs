@@ -1,0 +1,403 @@
+//! Masters that are new to their set, or that have missed something, and clients that introduce themselves to them.
+//!
+//! The longest lease is 3 s. A holds the name on two of three masters, where one of them loses it; B, which has only started,
+//! reaches that one and the third.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use multilock::sim::{Call, Client, Cluster, Direction, Fate, Keep, Master, Network, Observer};
+use multilock::{ConnectError, LockError, Masters, MastersBuilder, MultiLockGuard, Quarantine, Unfit};
+use tokio::time::{Instant, sleep};
+
+use crate::plan::ms;
+use crate::scene::violated;
+
+const LEASE: Duration = ms(3000);
+/// The lease and its drift.
+const QUARANTINE: Duration = ms(3032);
+const SET: &str = "multilock_set";
+
+struct Stage {
+    cluster: Cluster,
+    /// What lies between the masters and A, and B.
+    a: Network,
+    b: Network,
+}
+
+fn builder() -> MastersBuilder {
+    Masters::builder().for_tests(LEASE).connect_timeout(ms(500))
+}
+
+fn record(master: &Master) -> Option<String> {
+    master.command(&["GET", SET]).expect("a string").pop()
+}
+
+impl Stage {
+    fn new(nodes: usize) -> Self {
+        Self {
+            cluster: Cluster::new(nodes),
+            a: Network::new(nodes),
+            b: Network::new(nodes),
+        }
+    }
+
+    /// Whose masters have nothing recorded.
+    fn fresh(nodes: usize) -> Self {
+        let stage = Self::new(nodes);
+        stage.cluster.iter().for_each(Master::flush_all);
+        stage
+    }
+
+    async fn connect(&self, network: &Network) -> Masters {
+        let client = Client::new().network(network);
+        let connected = self.cluster.connect_as(&client, builder()).await;
+        connected.expect("a majority can be reached")
+    }
+
+    /// A's hold on 1 and 2, after which it hears no more of 1.
+    async fn held_on_1_and_2(&self) -> (Masters, MultiLockGuard) {
+        let a = self.connect(&self.a).await;
+        self.a.cut(0, Direction::Both);
+        let held = a.red_lock("a").lease(LEASE).try_lock().await;
+        let held = held.expect("1 and 2 grant");
+        self.a.cut(1, Direction::Both);
+        (a, held)
+    }
+
+    /// B, which reaches 0 and 1 alone.
+    async fn b(&self) -> Masters {
+        self.b.cut(2, Direction::Both);
+        self.connect(&self.b).await
+    }
+}
+
+/// The client asks until it is granted, and must not be while A is valid.
+async fn apart(a: &MultiLockGuard, b: &Masters) {
+    let begun = Instant::now();
+    while begun.elapsed() < QUARANTINE * 2 {
+        match b.red_lock("a").try_lock().await {
+            Ok(guard) => {
+                if guard.is_valid() && a.is_valid() {
+                    let left = a.validity();
+                    violated("exclusion", &format!("A is valid for {left:?}, and so is B"));
+                }
+                return;
+            }
+            Err(LockError::Unreachable { .. } | LockError::Contended { .. }) => sleep(ms(50)).await,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    violated("progress", "B was not granted after A's end");
+}
+
+/// B meets 1 after it has lost what A was granted there.
+async fn meets(loses: impl AsyncFnOnce(&Stage)) {
+    let stage = Stage::new(3);
+    let (_a, held) = stage.held_on_1_and_2().await;
+    loses(&stage).await;
+    apart(&held, &stage.b().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_data() {
+    meets(async |stage| stage.cluster.master(1).restart(Keep::Nothing)).await;
+}
+
+/// It has lost what was acknowledged, and kept its record.
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_some_of_its_data() {
+    meets(async |stage| {
+        stage.cluster.master(1).restart(Keep::Data);
+        stage.cluster.master(1).evict("a");
+    })
+    .await;
+}
+
+/// A server that has run for as long as the others, and was in no set.
+#[tokio::test(start_paused = true)]
+async fn a_warm_spare() {
+    let spare = Cluster::new(1);
+    spare.master(0).flush_all();
+    meets(async |stage| stage.cluster.master(1).change_places(spare.master(0))).await;
+}
+
+/// A server that was loaded from an old snapshot of the master, or has replicated it.
+#[tokio::test(start_paused = true)]
+async fn a_spare_from_a_snapshot() {
+    let spare = Cluster::new(1);
+    meets(async |stage| {
+        let snapshot = record(stage.cluster.master(1)).expect("recorded");
+        spare.master(0).command(&["SET", SET, &snapshot]).expect("set");
+        stage.cluster.master(1).change_places(spare.master(0));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_between_two_introductions() {
+    meets(async |stage| stage.cluster.master(1).flush_all()).await;
+}
+
+/// A client that comes later still: what another one has recorded counts for it.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_another_client_has_met() {
+    let stage = Stage::new(3);
+    let (_a, held) = stage.held_on_1_and_2().await;
+    stage.cluster.master(1).flush_all();
+    drop(stage.b().await);
+    sleep(ms(500)).await;
+    apart(&held, &stage.b().await).await;
+}
+
+/// All masters lose what they had, so they look like a set that is new.
+#[tokio::test(start_paused = true)]
+async fn a_flush_of_all() {
+    meets(async |stage| stage.cluster.iter().for_each(Master::flush_all)).await;
+}
+
+/// A record that says nothing of a longer time than there was.
+#[tokio::test(start_paused = true)]
+async fn a_record_from_the_future() {
+    let stage = Stage::new(3);
+    for master in stage.cluster.iter() {
+        master.set_clock_forward(Duration::from_secs(3600));
+        master.flush_all();
+    }
+    drop(stage.connect(&stage.a).await);
+    for master in stage.cluster.iter() {
+        master.set_clock_back(Duration::from_secs(3600));
+    }
+    let first = stage.connect(&stage.b).await;
+    let refused = first.red_lock("a").try_lock().await;
+    assert!(
+        matches!(refused, Err(LockError::Unreachable { .. })),
+        "{refused:?}"
+    );
+    sleep(QUARANTINE).await;
+    let later = stage.connect(&Network::new(3)).await;
+    if later.red_lock("a").try_lock().await.is_err() {
+        violated(
+            "progress",
+            "each client has the master's memory count from its own introduction",
+        );
+    }
+}
+
+/// A spare takes the place of 0, which comes back later with its data. It has missed what was granted meanwhile. A client
+/// that was connected sees another server there, and has that recorded for those who come later.
+#[tokio::test(start_paused = true)]
+async fn the_old_server_put_back() {
+    let stage = Stage::new(3);
+    let spare = Cluster::new(1);
+    let watching = stage.connect(&stage.a).await;
+    let (old, seconds) = (stage.cluster.master(0), Duration::from_secs);
+    old.change_places(spare.master(0));
+    sleep(QUARANTINE + seconds(1)).await;
+    stage.a.cut(2, Direction::Both);
+    let held = watching.red_lock("a").lease(LEASE).try_lock().await;
+    let held = held.expect("the spare and 1 grant");
+    old.change_places(spare.master(0));
+    sleep(ms(600)).await;
+    stage.b.cut(1, Direction::Both);
+    apart(&held, &stage.connect(&stage.b).await).await;
+}
+
+/// The same as operators are told to do it: it is restarted first. Nobody was connected.
+#[tokio::test(start_paused = true)]
+async fn the_old_server_put_back_after_a_restart() {
+    let stage = Stage::new(3);
+    let spare = Cluster::new(1);
+    drop(stage.connect(&stage.a).await);
+    let old = stage.cluster.master(0);
+    old.change_places(spare.master(0));
+    drop(stage.connect(&stage.a).await);
+    sleep(QUARANTINE).await;
+    stage.a.cut(2, Direction::Both);
+    let a = stage.connect(&stage.a).await;
+    let held = a.red_lock("a").lease(LEASE).try_lock().await;
+    let held = held.expect("the spare and 1 grant");
+    stage.a.cut(0, Direction::Both);
+    spare.master(0).restart(Keep::Data);
+    old.change_places(spare.master(0));
+    stage.b.cut(1, Direction::Both);
+    apart(&held, &stage.connect(&stage.b).await).await;
+}
+
+/// Three masters are a set, of which 0 has restarted without its data. A deploy that nobody should make has a client list
+/// five, which hears 0 and the two new ones first.
+#[tokio::test(start_paused = true)]
+async fn from_three_to_five_with_a_restart() {
+    let stage = Stage::new(5);
+    for place in 3..5 {
+        stage.cluster.master(place).flush_all();
+    }
+    let three = Client::new().network(&stage.a).masters(&[0, 1, 2]);
+    let a = stage
+        .cluster
+        .connect_as(&three, builder())
+        .await
+        .expect("a set of three");
+    stage.a.cut(0, Direction::Both);
+    stage.cluster.master(0).restart(Keep::Nothing);
+    for far in 1..3 {
+        stage.b.set_distance(far, ms(100));
+    }
+    let five = Client::new().network(&stage.b);
+    let refused = stage.cluster.connect_as(&five, builder()).await;
+    let Err(ConnectError::Unfit {
+        reason: Unfit::OtherSet { set, listed, .. },
+        ..
+    }) = refused
+    else {
+        violated("exclusion", &format!("{refused:?}"));
+    };
+    assert_eq!((set.masters, listed.masters), (3, 5));
+    sleep(ms(1000)).await;
+    for place in [0, 3, 4] {
+        if let Some(record) = record(stage.cluster.master(place)) {
+            violated(
+                "nothing stored",
+                &format!("m{place} has {record}, by a client that was refused"),
+            );
+        }
+    }
+    stage.a.heal(0);
+    sleep(QUARANTINE + ms(1000)).await;
+    if a.multi_lock("a").try_lock().await.is_err() {
+        violated("progress", "the set of three is stranded");
+    }
+}
+
+/// A client that lists five reaches the masters of a set of three only after it has begun to use the others.
+#[tokio::test(start_paused = true)]
+async fn another_set_that_is_met_late() {
+    let stage = Stage::new(5);
+    let three = Client::new().network(&stage.a).masters(&[0, 1, 2]);
+    let _a = stage
+        .cluster
+        .connect_as(&three, builder())
+        .await
+        .expect("a set of three");
+    for place in [0, 3, 4] {
+        stage.cluster.master(place).restart(Keep::Nothing);
+    }
+    stage.a.cut(0, Direction::Both);
+    for place in 1..3 {
+        stage.b.cut(place, Direction::Both);
+    }
+    let five = Client::new().network(&stage.b);
+    let five = stage
+        .cluster
+        .connect_as(&five, builder())
+        .await
+        .expect("0, 3 and 4 are new");
+    sleep(QUARANTINE).await;
+    let guard = five.red_lock("a").try_lock().await.expect("three of five");
+    drop(guard);
+    for place in 1..3 {
+        stage.b.heal(place);
+    }
+    sleep(ms(1000)).await;
+    if five.red_lock("a").try_lock().await.is_ok() {
+        violated("exclusion", "quorums of three and of five masters need not meet");
+    }
+}
+
+/// Clients of three masters of five, and of all five; the one asks masters that keep everything, the other not.
+#[tokio::test(start_paused = true)]
+async fn another_size() {
+    for (first, second) in [
+        (Quarantine::Auto, Quarantine::Off),
+        (Quarantine::Off, Quarantine::Auto),
+    ] {
+        let stage = Stage::new(5);
+        let three = Client::new().network(&stage.a).masters(&[0, 1, 2]);
+        let three = stage
+            .cluster
+            .connect_as(&three, builder().quarantine(first))
+            .await;
+        assert!(three.is_ok(), "the first");
+        if stage.cluster.connect(builder().quarantine(second)).await.is_ok() {
+            violated("exclusion", "quorums of three and of five masters need not meet");
+        }
+    }
+}
+
+/// Clients that say that leases are for tests, and of another length, or not at all.
+#[tokio::test(start_paused = true)]
+async fn another_length() {
+    for other in [Masters::builder(), builder().for_tests(LEASE * 2)] {
+        let stage = Stage::new(3);
+        let _a = stage.connect(&stage.a).await;
+        if stage.cluster.connect(other).await.is_ok() {
+            violated("exclusion", "one reckons with shorter leases than the other has");
+        }
+    }
+}
+
+/// Two clients introduce themselves to a new set at once, each to the masters in an order of its own; then each uses it.
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_a_new_set_in_every_order() {
+    const ORDERS: [[u64; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for order in ORDERS {
+        let stage = Stage::fresh(3);
+        for (place, turn) in order.into_iter().enumerate() {
+            stage.a.set_distance(place, ms(10 * turn));
+            stage.b.set_distance(place, ms(10 * (2 - turn) + 5));
+        }
+        let (a, b) = tokio::join!(stage.connect(&stage.a), stage.connect(&stage.b));
+        let refused = a.red_lock("a").try_lock().await;
+        assert!(
+            matches!(refused, Err(LockError::Unreachable { .. })),
+            "{refused:?}"
+        );
+        let records: Vec<_> = stage.cluster.iter().map(record).collect();
+        sleep(QUARANTINE).await;
+        let held = a.red_lock("a").lease(LEASE).try_lock().await.expect("free");
+        apart(&held, &b).await;
+        let later: Vec<_> = stage.cluster.iter().map(record).collect();
+        assert_eq!(records, later, "each master has recorded once");
+    }
+}
+
+/// Has the second introduction to 1 arrive late.
+#[derive(Debug)]
+struct LateIntroduction;
+
+impl Observer for LateIntroduction {
+    fn sent(&self, call: &Call) -> Fate {
+        if call.script == "introduce" && call.master == 1 {
+            Fate::RequestDelayed(QUARANTINE + ms(100))
+        } else {
+            Fate::Delivered
+        }
+    }
+}
+
+/// B looks at a new set, and has 1 record since when its memory counts only a quarantine later; in between, A was granted
+/// there, and 1 has lost that.
+#[tokio::test(start_paused = true)]
+async fn a_look_long_before_the_store() {
+    let stage = Stage::fresh(3);
+    let patient = || builder().connect_timeout(LEASE * 2);
+    let a = Client::new().network(&stage.a);
+    let a = stage.cluster.connect_as(&a, patient()).await.expect("connects");
+    stage.cluster.master(1).evict(SET);
+    let late: Arc<dyn Observer> = Arc::new(LateIntroduction);
+    stage.cluster.observe(&late);
+    let b = Client::new().network(&stage.b);
+    let connecting = stage.cluster.connect_as(&b, patient());
+    let holding = async {
+        sleep(QUARANTINE).await;
+        stage.a.cut(0, Direction::Both);
+        let held = a.red_lock("a").lease(LEASE).try_lock().await;
+        let held = held.expect("1 and 2 grant");
+        stage.a.cut(1, Direction::Both);
+        stage.cluster.master(1).flush_all();
+        held
+    };
+    let (b, held) = tokio::join!(connecting, holding);
+    stage.b.cut(2, Direction::Both);
+    apart(&held, &b.expect("0 and 2 are there")).await;
+}
