@@ -35,7 +35,12 @@ enum Blow {
     Reset,
     LoseReplies(usize),
     DeliverAbandoned,
+    /// An operator flushes a master under clients that go on.
     FlushAll,
+    /// An operator flushes a master, and its connections break.
+    FlushAndReset,
+    /// A master takes the snapshot that it may be restarted with later.
+    Save,
     EvictLock,
     EvictFence,
     /// Somebody deletes a lock's keys on all masters.
@@ -206,10 +211,12 @@ fn draw(plan: &Plan, rng: &mut StdRng) -> Fault {
         };
     }
     if class == Class::Forgetful && rng.random_bool(0.3) {
-        return if rng.random_bool(0.3) {
-            Sudden(Blow::Replace)
-        } else {
-            Lasting(Trouble::Crash(Keep::Nothing))
+        return match rng.random_range(0..8) {
+            0 | 1 => Sudden(Blow::Replace),
+            2 => Sudden(Blow::FlushAndReset),
+            3 => Sudden(Blow::Save),
+            4 | 5 => Lasting(Trouble::Crash(Keep::Saved)),
+            _ => Lasting(Trouble::Crash(Keep::Nothing)),
         };
     }
     if class == Class::Forced && rng.random_bool(0.1) {
@@ -265,10 +272,9 @@ fn begin(world: &World, place: usize, trouble: Trouble) {
 fn cease(world: &World, place: usize, trouble: Trouble, usual: &Usual) {
     let master = world.cluster.master(place);
     let forgets = [place];
-    let forgets: &[usize] = if trouble == Trouble::Crash(Keep::Nothing) {
-        &forgets
-    } else {
-        &[]
+    let forgets: &[usize] = match trouble {
+        Trouble::Crash(Keep::Nothing | Keep::Saved) => &forgets,
+        _ => &[],
     };
     note(world, format!("m{place}: end of {trouble:?}"), forgets, forgets);
     match trouble {
@@ -289,7 +295,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
     let master = world.cluster.master(place);
     let at = [place];
     let (locks, fences): (&[usize], &[usize]) = match blow {
-        Blow::FlushAll | Blow::Replace => (&at, &at),
+        Blow::FlushAll | Blow::FlushAndReset | Blow::Replace => (&at, &at),
         Blow::EvictLock => (&at, &[]),
         Blow::EvictFence => (&[], &at),
         _ => (&[], &[]),
@@ -326,9 +332,12 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::DeliverAbandoned => {
             master.deliver_abandoned();
         }
-        Blow::FlushAll => {
+        Blow::FlushAll => master.flush_all(),
+        Blow::FlushAndReset => {
             master.flush_all();
+            master.reset_connections();
         }
+        Blow::Save => master.save(),
         Blow::EvictLock => world.plan.names.iter().for_each(|name| evict((*name).to_owned())),
         Blow::EvictFence => {
             let fence = |name: &&str| evict(format!("multilock_fence:{{{name}}}"));

@@ -110,6 +110,25 @@ impl Master {
         });
     }
 
+    /// Takes a snapshot of its keys, which a [`restart`](Self::restart) may load.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::sim::Keep;
+    ///
+    /// cluster.master(0).save();
+    /// let guard = masters.red_lock("a").lock().await?;
+    /// tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    /// cluster.master(0).restart(Keep::Saved);
+    /// assert!(cluster.master(0).locks().is_empty(), "the snapshot is older than the lock");
+    /// # Ok(()) }
+    /// ```
+    pub fn save(&self) {
+        self.change(|state| state.saved = state.store.clone());
+    }
+
     /// Starts the process again, under a new identity.
     ///
     /// ```
@@ -127,8 +146,10 @@ impl Master {
     /// ```
     pub fn restart(&self, keep: Keep) {
         self.change(|state| {
-            if keep == Keep::Nothing {
-                state.store = Store::default();
+            match keep {
+                Keep::Data => {}
+                Keep::Saved => state.store = state.saved.clone(),
+                Keep::Nothing => state.store = Store::default(),
             }
             state.scripts.clear();
             state.abandoned.clear();

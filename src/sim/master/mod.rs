@@ -42,6 +42,8 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 pub enum Keep {
     /// Everything.
     Data,
+    /// What it had at its last [`save`](Master::save), as with a snapshot that was loaded; nothing without one.
+    Saved,
     /// Nothing.
     Nothing,
 }

@@ -26,6 +26,8 @@ pub(super) struct State {
     /// Counts the times that all connections were broken.
     pub(super) resets: u64,
     pub(super) store: Store,
+    /// Its store at the last snapshot.
+    pub(super) saved: Store,
     pub(super) scripts: BTreeSet<&'static str>,
     pub(super) executed: BTreeMap<&'static str, u64>,
     pub(super) next_client: i64,

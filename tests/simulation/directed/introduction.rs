@@ -134,6 +134,23 @@ async fn a_spare_from_a_snapshot() {
     .await;
 }
 
+/// The master is restored from a snapshot that is older than the lock.
+#[tokio::test(start_paused = true)]
+async fn a_restart_from_a_snapshot() {
+    meets(async |stage| {
+        let master = stage.cluster.master(1);
+        let held = master.fields("a");
+        master.evict("a");
+        master.save();
+        assert!(
+            !held.is_empty(),
+            "the snapshot has no lock, and it has the record"
+        );
+        master.restart(Keep::Saved);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_flush_between_two_introductions() {
     meets(async |stage| stage.cluster.master(1).flush_all()).await;

@@ -1,10 +1,10 @@
 //! While somebody waits for a name that nobody holds, calls bring in the next at once: nobody has to wait for a timer.
 //!
 //! Source: the guarantees on waiting. Needs masters that answer and have a vote, so it is judged after the faults, when
-//! every client asks for every name at once, and counts from when a name is kept no longer; where a master has forgotten, or its clock was set
-//! forward, clients may doubt it for the longest lease.
+//! every client asks for every name at once, and counts from when a name is kept no longer; where a master has forgotten, or its
+//! clock was set forward, clients may doubt it for the longest lease.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Case;
@@ -42,6 +42,33 @@ fn set_back(events: &[Event]) -> Duration {
     by_master.into_values().max().unwrap_or_default()
 }
 
+/// Until when the masters whose clocks were set back keep a name of a lost hold, which ended earlier by its holder's clock.
+fn left_until(events: &[Event], name: &str) -> Duration {
+    let mut set_back = BTreeSet::new();
+    let mut ends = BTreeMap::new();
+    for event in events {
+        match &event.kind {
+            Kind::SetBack { master, by } => {
+                set_back.insert(*master);
+                if let Some(end) = ends.get_mut(master) {
+                    *end += *by;
+                }
+            }
+            Kind::Executed { master, after, .. } => {
+                for stored in after.iter().filter(|stored| stored.name == name) {
+                    match stored.ends {
+                        Some(end) => ends.insert(*master, end),
+                        None => ends.remove(master),
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+    let late = ends.into_iter().filter(|(master, _)| set_back.contains(master));
+    late.map(|(_, end)| end).max().unwrap_or_default()
+}
+
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let events = &case.record.events;
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
@@ -61,7 +88,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             continue;
         };
         let before = last.insert(name, place).unwrap_or(begun);
-        let took = event.at.saturating_sub(events[before].at.max(kept));
+        let free = kept.max(left_until(&events[..begun], name));
+        let took = event.at.saturating_sub(events[before].at.max(free));
         if took > within {
             let what = format!("nobody had {name} for {took:?}, although all waited for it");
             return Some((what, vec![before, place]));
