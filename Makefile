@@ -6,9 +6,9 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
+.PHONY: help demo test check test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts monitoring test-build run-on-servers run-builds run-computing bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build check-build run-on-servers run-computing run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -18,50 +18,63 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 	@$(if $(NODES),,scripts/install-redis.sh)
 	@cargo run --release -q -p multilock-demo -- $(DEMO_ARGS)
 
-# Everything is built before, so that nothing that runs side by side waits for another's build. What computes
-# yields to what talks to servers, which is timed; they are told apart by who starts real servers.
+# Everything is built before, so that nothing that runs side by side waits for another's build. Tests that compute
+# yield to tests that talk to servers, which are timed; these start real servers.
 TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
-ON_SERVERS := chaos examples real
-COMPUTING := $(filter-out $(ON_SERVERS) simulation,$(TESTS))
+ON_SERVERS := examples real
+COMPUTING := $(filter-out $(ON_SERVERS) chaos simulation,$(TESTS))
 # A binary of tests takes four times as long to build where the crate is optimized, and the simulation runs for three
 # times as long where it is not.
 SIMULATION := --test simulation --config profile.dev.package.multilock.opt-level=2
 SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
 
 # The remark comes first, so that the last lines are always the test runners' own.
-test: lint test-build ## Everything: lint, native tests, and the compose tests where a docker engine answers
+test: test-build ## All behaviour: library, simulation, real servers, command, examples; containers where an engine answers
 	@if docker info >/dev/null 2>&1; then \
-		$(SIDE_BY_SIDE) run-on-servers run-builds run-computing test-compose; \
+		$(SIDE_BY_SIDE) run-on-servers run-computing test-compose; \
 	else \
 		echo "no docker engine answers: the compose tests are left out" && \
-		$(SIDE_BY_SIDE) run-on-servers run-builds run-computing; \
+		$(SIDE_BY_SIDE) run-on-servers run-computing; \
 	fi
 
-test-native: test-build ## All tests but lint and compose, against redis-servers they start themselves
-	@$(SIDE_BY_SIDE) run-on-servers run-builds run-computing
+test-native: test-build ## The same without containers
+	@$(SIDE_BY_SIDE) run-on-servers run-computing
 
 test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: so often in a row)
 	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
+
+check: lint check-build ## What takes longer: lint, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
+	@$(SIDE_BY_SIDE) run-builds run-models run-chaos
 
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
-	@scripts/install-prometheus.sh
-	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
-	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run
 	@cargo test -q --all-features --no-run $(SIMULATION)
 	@cargo test -q --all-features -p multilock-cli --no-run
-	@cargo test -q -p multilock-model --no-run
-	@cargo test -q -p multilock-loom --no-run
-	@cargo test -q -p multilock-package --no-run
-	@cargo test -q -p multilock-monitoring --no-run
+
+check-build: need-cargo
+	@scripts/install-redis.sh
+	@scripts/install-faketime.sh
+	@scripts/install-prometheus.sh
+	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
+	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
+	@cargo test -q --all-features --no-run --test chaos
+	@cargo test -q --no-run -p multilock-model -p multilock-loom -p multilock-package -p multilock-monitoring
 
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
 	@# They wait for leases to end, most of the time.
 	@cargo test -q --all-features -p multilock-cli -- --test-threads=10
+
+run-computing:
+	@nice cargo test -q --all-features --doc
+	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
+	@nice cargo test -q --all-features $(SIMULATION)
+
+run-chaos:
+	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features --test chaos
 
 # What is built otherwise than the tests, most of it on one processor.
 run-builds:
@@ -69,15 +82,12 @@ run-builds:
 	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
 	@nice $(MAKE) powerset
 
-run-computing:
+run-models:
 	@nice $(MAKE) alerts
 	@nice $(MAKE) loom
 	@nice cargo test -q -p multilock-model
 	@nice cargo test -q -p multilock-package --test package
 	@nice cargo test -q -p multilock-monitoring
-	@nice cargo test -q --all-features --doc
-	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
-	@nice cargo test -q --all-features $(SIMULATION)
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
