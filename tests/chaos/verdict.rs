@@ -88,6 +88,13 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     wrong
 }
 
+/// Whether another history may show what this one was expected to show and did not.
+pub fn may_be_seen_later(row: &Row, wrong: &[Wrong]) -> bool {
+    let is_harmful = row.overlaps == Expect::Seen || row.stale == Expect::Seen;
+    let unexpected = |wrong: &Wrong| matches!(wrong.verdict, Verdict::Unexpected);
+    is_harmful && !wrong.is_empty() && wrong.iter().all(unexpected)
+}
+
 /// Everything that is wrong with the locks of one layout.
 fn judge_locks(row: &Row, layout: Layout, found: &Findings, wrong: &mut Vec<Wrong>) {
     let mut say = |verdict, what: String, at| {
