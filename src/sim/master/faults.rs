@@ -148,7 +148,11 @@ impl Master {
         self.change(|state| {
             match keep {
                 Keep::Data => {}
-                Keep::Saved => state.store = state.saved.clone(),
+                Keep::Saved => {
+                    let oom = state.store.oom;
+                    state.store = state.saved.clone();
+                    state.store.oom = oom;
+                }
                 Keep::Nothing => state.store = Store::default(),
             }
             state.scripts.clear();
