@@ -58,7 +58,11 @@ local shared = mode == 'r'
 local time = call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp = clock
-if recorded then stamp = string.format('%.0f ', stamp) .. (call('get', KEYS[#KEYS]) or '') end
+if recorded then
+  -- pcall: a key of another type is no record.
+  local record = redis.pcall('get', KEYS[#KEYS])
+  stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
+end
 
 -- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
 -- counts all the same.
@@ -99,8 +103,9 @@ if shared and names == 1 then
       local reading = readers()
       reading.tidy(its_readers, last, now)
       reading.last_until(KEYS[1], its_readers, ends)
-    elseif ends < last then
-      -- It may be the first there, where the others are lost.
+    elseif call('zcard', its_readers) == 1 then
+      -- Whoever has come in before, and reads until then, is lost.
+      readers().lose(its_readers, last)
       call('pexpireat', its_readers, last)
     end
   else

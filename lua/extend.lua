@@ -31,7 +31,11 @@ local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp, now = clock, clock / 1000
-if recorded then stamp = string.format('%.0f ', stamp) .. (redis.call('get', KEYS[#KEYS]) or '') end
+if recorded then
+  -- pcall: a key of another type is no record.
+  local record = redis.pcall('get', KEYS[#KEYS])
+  stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
+end
 
 -- Whether a token is above all of the fences, or the error of one that is spoilt. They are as in acquire.lua.
 local function above(first, last, token)

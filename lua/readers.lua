@@ -42,11 +42,14 @@ local function readers()
     redis.call('pexpireat', its_readers, ends)
   end
 
+  -- Adds a reader for those that are not found, until the end of the last lease, `last`.
+  local function lose(its_readers, last) redis.call('zadd', its_readers, last, 'lost:0') end
+
   -- Puts the readers in order before the end of the last lease, `last`, is another.
   local function tidy(its_readers, last, now)
     -- Somebody is in until then, and is not there.
     local is_lost = last > now and not redis.call('zrangebyscore', its_readers, last, last, 'limit', 0, 1)[1]
-    if is_lost then redis.call('zadd', its_readers, last, 'lost:0') end
+    if is_lost then lose(its_readers, last) end
     -- Some of those whose lease has ended go, lest they pile up where others read on.
     local over = redis.call('zrangebyscore', its_readers, '-inf', now, 'limit', 0, 64)
     if over[1] then redis.call('zrem', its_readers, unpack(over)) end
@@ -84,6 +87,6 @@ local function readers()
   end
 
   return {
-    read_until = read_until, turn = turn, last_until = last_until, tidy = tidy, join = join, leave = leave,
+    read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join, leave = leave,
   }
 end

@@ -113,14 +113,19 @@ impl Default for Config {
 impl Config {
     /// The longest lease that any client of these masters may ask for.
     pub(crate) fn longest_lease(&self) -> Duration {
-        self.for_tests.unwrap_or(LONGEST_LEASE)
+        self.whole_for_tests().unwrap_or(LONGEST_LEASE)
+    }
+
+    /// What is said for tests, in the whole milliseconds in which masters record it.
+    fn whole_for_tests(&self) -> Option<Duration> {
+        self.for_tests.map(whole_milliseconds)
     }
 
     /// The set of so many masters, as this client describes it.
     pub(crate) fn set(&self, masters: usize) -> MasterSet {
         MasterSet {
             masters,
-            for_tests: self.for_tests,
+            for_tests: self.whole_for_tests(),
         }
     }
 
@@ -173,19 +178,19 @@ impl Config {
 
     /// The lease of a call site that asks for none, in the whole milliseconds that Redis counts in.
     pub(crate) fn default_lease(&self) -> Duration {
-        whole_milliseconds(self.lease.unwrap_or(self.longest_lease()))
+        self.lease.map_or(self.longest_lease(), whole_milliseconds)
     }
 
     /// A lease asked for at a call site, in the whole milliseconds that Redis counts in.
     pub(crate) fn checked_lease(&self, lease: Duration) -> Result<Duration, InvalidInput> {
-        let longest = self.longest_lease();
+        let (lease, longest) = (whole_milliseconds(lease), self.longest_lease());
         in_range("lease", lease, self.shortest_lease(), longest).map_err(|mut error| {
             if lease > longest {
                 error.allowed.push_str(ENOUGH);
             }
             error
         })?;
-        Ok(whole_milliseconds(lease))
+        Ok(lease)
     }
 
     /// A minimum validity, which must be within what the lease can give.

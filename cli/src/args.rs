@@ -115,9 +115,9 @@ pub(crate) struct MastersArgs {
     /// Accept masters that evict keys when their memory is full
     #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", hide_short_help = true)]
     pub(crate) allow_eviction: bool,
-    /// Look at the record of every master with each vote, to notice when its memory was wiped
+    /// Have every vote repeat the master's record, to notice at once when its memory was wiped (FLUSHALL)
     #[arg(long, global = true, env = "MULTILOCK_STRICT", hide_short_help = true)]
-    pub(crate) mark_memory: bool,
+    pub(crate) strict_memory: bool,
 }
 
 /// Run a program while a lock is held.

@@ -28,7 +28,7 @@ impl MastersArgs {
         })?;
         builder = builder
             .allow_eviction(self.allow_eviction)
-            .strict(self.mark_memory);
+            .strict(self.strict_memory);
         if let Some(namespace) = &self.namespace {
             builder = builder.namespace(namespace);
         }

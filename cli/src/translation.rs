@@ -78,7 +78,7 @@ pub(crate) fn option(name: &str) -> &str {
         "allow_eviction" => "--allow-eviction",
         "allow_unknown_eviction" => "MULTILOCK_ALLOW_UNKNOWN_EVICTION=true",
         "allow_unknown_role" => "MULTILOCK_ALLOW_UNKNOWN_ROLE=true",
-        "strict" => "--mark-memory",
+        "strict" => "--strict-memory",
         "policy" => "--policy",
         "wait" => "--wait",
         "max_hold" => "--max-hold",

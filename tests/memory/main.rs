@@ -20,6 +20,7 @@ mod leading;
 mod leaving_queues;
 mod log_lines;
 mod logged_out;
+mod longest_lease;
 mod metrics;
 mod namespace;
 mod quarantine;

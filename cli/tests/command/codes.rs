@@ -231,12 +231,52 @@ async fn masters_for_tests() {
             "{ended:?}"
         );
     }
-    let long = run(multilock(&urls(&servers)), &["a", "--lease", "1h", "--", "true"]).await;
-    assert_eq!(long.code, Some(64), "{long:?}");
-    assert!(
-        long.stderr.contains("a hold is renewed for as long as it lives"),
-        "{long:?}"
-    );
+}
+
+/// A lease that is too long is refused before any master is asked. A job that runs elsewhere goes on, and others get locks.
+#[tokio::test]
+async fn a_lease_that_is_too_long_touches_no_master() {
+    let servers = three(ARGS).await;
+    let command = || {
+        let mut command = multilock(&urls(&servers));
+        command
+            .env("MULTILOCK_QUARANTINE", "auto")
+            .env("MULTILOCK_FOR_TESTS", "2s");
+        command
+    };
+    let witness = Witness::new();
+    let script = witness.script("say in; sleep 6; say out");
+    let mut job = command();
+    job.args(["run", "live", "-w", "30s", "-c", "--", &script]);
+    let job = job.spawn().expect("the command");
+    witness.until_said("in").await;
+    let connected = async || {
+        let mut count = 0;
+        for server in &servers {
+            count += server.commandstats().await["hello"];
+        }
+        count
+    };
+    let before = connected().await;
+    for lease in ["2001ms", "1h", "20000d"] {
+        let of_an_argument = run(command(), &["oops", "--lease", lease, "-w", "20", "--", "true"]).await;
+        let mut of_the_environment = command();
+        of_the_environment.env("MULTILOCK_LEASE", lease);
+        let of_the_environment = run(of_the_environment, &["oops", "-n", "--", "true"]).await;
+        for ended in [of_an_argument, of_the_environment] {
+            assert_eq!(ended.code, Some(64), "{ended:?}");
+            assert!(
+                ended.stderr.contains("a hold is renewed for as long as it lives"),
+                "{ended:?}"
+            );
+        }
+    }
+    assert_eq!(connected().await, before);
+    let other = run(command(), &["other", "-n", "--", "true"]).await;
+    assert_eq!(other.code, Some(0), "{other:?}");
+    let ended = said(job).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(witness.has("out"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ pub(crate) mod walk;
 use multilock::sim::{Cluster, Master};
 use multilock::{Masters, MultiLock, Quarantine, Shared};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use self::counts::Counts;
 use self::ours::READERS;
@@ -19,6 +19,7 @@ use crate::scene::{settle, violated};
 
 const LEASE: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(20);
+const ZERO: Duration = Duration::ZERO;
 const EXCLUSION: &str = "mutual exclusion";
 
 impl walk::Master for Master {
@@ -180,15 +181,22 @@ async fn readers_that_are_lost_keep_a_writer_out() {
     until_free(&cluster).await;
 }
 
-/// One comes in beside readers that are lost, with a lease that is longer than theirs or shorter, and leaves.
+/// One comes in beside readers that are lost, with a lease that ends later than theirs, earlier, or in the same ms, and leaves.
 #[tokio::test(start_paused = true)]
 async fn who_leaves_does_not_free_readers_that_are_lost() {
-    for (first, second) in [(SHORT, LEASE), (LEASE, SHORT)] {
+    let apart = LEASE.saturating_sub(SHORT);
+    for (first, second, after) in [
+        (SHORT, LEASE, ZERO),
+        (LEASE, SHORT, ZERO),
+        (LEASE, LEASE, ZERO),
+        (LEASE, SHORT, apart),
+    ] {
         let cluster = Cluster::new(3);
         let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+        let begun = Instant::now();
         let reader = reading(&here).lease(first).lock().await.expect("free");
-        settle().await;
         lose_readers(&cluster);
+        sleep_until(begun + after).await;
         let beside = reading(&there).lease(second).lock().await.expect("only read");
         settle().await;
         beside.unlock().await.expect("held");
@@ -198,6 +206,23 @@ async fn who_leaves_does_not_free_readers_that_are_lost() {
         drop(reader);
         until_free(&cluster).await;
     }
+}
+
+/// The readers are lost when the lease of the last one ends, and one that comes in then leaves: nobody is kept out by them.
+#[tokio::test(start_paused = true)]
+async fn readers_that_are_lost_as_their_leases_end_keep_nobody_out() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let begun = Instant::now();
+    reading(&here).lock().await.expect("free").leak();
+    lose_readers(&cluster);
+    sleep_until(begun + LEASE).await;
+    let beside = reading(&there).lock().await.expect("only read");
+    beside.unlock().await.expect("held");
+    settle().await;
+    let writer = writing(&there).try_lock().await;
+    drop(writer.expect("nobody reads any more"));
+    until_free(&cluster).await;
 }
 
 /// Ours that write and read, theirs that exclude each other or read and write, messages that come late, downgrades that get

@@ -114,6 +114,20 @@ async fn a_restart_with_some_of_its_data() {
     .await;
 }
 
+/// Its clock is behind when it starts, and is set right before any client comes: by that clock it has been up for so long.
+#[tokio::test(start_paused = true)]
+async fn a_restart_before_its_clock_is_set() {
+    for behind in [20, 240, 3600] {
+        meets(async |stage| {
+            let (master, behind) = (stage.cluster.master(1), Duration::from_secs(behind));
+            master.set_clock_back(behind);
+            master.restart(Keep::Nothing);
+            master.set_clock_forward(behind);
+        })
+        .await;
+    }
+}
+
 /// A server that has run for as long as the others, and was in no set.
 #[tokio::test(start_paused = true)]
 async fn a_warm_spare() {
