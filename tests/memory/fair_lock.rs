@@ -1,6 +1,7 @@
 //! What Redisson's suite of its fair lock shows, as behaviours of this crate's locks with `.fair()`: each test has the
-//! name of one of `RedissonFairLockTest`, without `test`. A waiter that is dead costs milliseconds here and one that
-//! is frozen seconds, where the tests there allow five minutes for each.
+//! name of one of `RedissonFairLockTest`, without `test`. What the other tests of that suite show is in `contention.rs` (a
+//! waiter that is dead costs milliseconds here and one that is frozen seconds, where the tests there allow five minutes
+//! for each), and of any lock in the other files here and in `tests/simulation/directed`.
 //!
 //! | there | here |
 //! | --- | --- |
@@ -15,18 +16,13 @@ use std::time::Duration;
 use crate::support::{Apart, connect, get_ahead, ms, queues, settle, slow_down};
 use futures::future::join_all;
 use multilock::sim::Cluster;
-use multilock::{
-    LockError, LossCause, Masters, MultiLock, MultiLockGuard, NodeState, Owner, UnlockError, Unlocked,
-};
+use multilock::{LockError, Masters, MultiLock, MultiLockGuard, NodeState, Owner, UnlockError, Unlocked};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 const NODES: usize = 3;
 /// For so many ms a ticket counts after its waiter has asked.
 const TICKET_MS: f64 = 15_000.0;
-/// A waiter that was called has so long to come, and everybody asks again after so long.
-const CALLED: Duration = Duration::from_secs(1);
-const BEAT: Duration = Duration::from_secs(5);
 const TICKET: Duration = Duration::from_secs(15);
 /// A release, a call, an acquire and its answer on their way, each for 1 ms; and the rounding of leases.
 const HAND_OFF: Duration = Duration::from_millis(6);
@@ -169,45 +165,6 @@ async fn multiple_locks() {
     assert_over(&cluster).await;
 }
 
-/// Gets in, notes its number, and stays for so long.
-async fn serve(lock: MultiLock, number: usize, held: Duration, order: Arc<Mutex<Vec<usize>>>) {
-    let guard = lock.lock().await.expect("its turn comes");
-    order.lock().expect("not poisoned").push(number);
-    sleep(held).await;
-    guard.unlock().await.expect("held");
-}
-
-#[tokio::test(start_paused = true)]
-async fn concurrency_multi_instance_ordering() {
-    const PROCESSES: usize = 8;
-    let cluster = Cluster::new(NODES);
-    slow_down(&cluster, 1);
-    let (mut tasks, order) = (Vec::new(), Arc::new(Mutex::new(Vec::new())));
-    let mut clients = Vec::new();
-    for _ in 0..PROCESSES {
-        clients.push(connect(&cluster).await);
-    }
-    let begun = Instant::now();
-    for (number, masters) in clients.iter().enumerate() {
-        tasks.push(tokio::spawn(serve(
-            fair(masters),
-            number,
-            ms(1000),
-            Arc::clone(&order),
-        )));
-        sleep(ms(10)).await;
-    }
-    for task in tasks {
-        task.await.expect("no panic");
-    }
-    let (elapsed, bound) = (begun.elapsed(), (ms(1000) + HAND_OFF) * 8);
-    assert!(elapsed <= bound, "{elapsed:?}");
-    assert_eq!(
-        *order.lock().expect("not poisoned"),
-        (0..PROCESSES).collect::<Vec<_>>()
-    );
-}
-
 /// So many tasks of each of so many processes take the name so often, each time for so long, without a break.
 async fn concurrency(processes: u64, tasks: u64, iterations: u64, held: Duration) {
     let cluster = Cluster::new(NODES);
@@ -260,92 +217,6 @@ async fn concurrency_multi_instance() {
     concurrency(100, 1, 1, Duration::ZERO).await;
 }
 
-/// Who has given up is in nobody's way.
-#[tokio::test(start_paused = true)]
-async fn try_lock_non_delayed() {
-    let cluster = Cluster::new(NODES);
-    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
-    slow_down(&cluster, 1);
-    let guard = fair(&holder).wait(Duration::ZERO).lock().await.expect("free");
-    sleep(ms(200)).await;
-    let error = fair(&other).wait(ms(200)).lock().await.expect_err("held");
-    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
-    sleep(ms(600)).await;
-    guard.unlock().await.expect("held");
-    let guard = fair(&holder).wait(Duration::ZERO).lock().await.expect("free");
-    guard.unlock().await.expect("held");
-    assert_over(&cluster).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn try_lock_wait() {
-    let cluster = Cluster::new(NODES);
-    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
-    slow_down(&cluster, 1);
-    let _guard = fair(&holder).lock().await.expect("free");
-    let begun = Instant::now();
-    let error = fair(&other).wait(ms(3000)).lock().await.expect_err("held");
-    let elapsed = begun.elapsed();
-    assert!(matches!(error, LockError::TimedOut { .. }), "{error}");
-    assert!(elapsed >= ms(3000) && elapsed <= ms(3002), "{elapsed:?}");
-}
-
-/// The first of those who wait dies, and with it one in the middle.
-#[tokio::test(start_paused = true)]
-async fn first_thread_death_timeout_drift() {
-    get_ahead().await;
-    let cluster = Cluster::new(NODES);
-    let (holder, second, fourth) = (
-        connect(&cluster).await,
-        connect(&cluster).await,
-        connect(&cluster).await,
-    );
-    let guard = fair(&holder).lock().await.expect("free");
-    let first = Apart::waiting(&cluster, "a", 1);
-    settle().await;
-    let second = waiter(fair(&second)).await;
-    let third = Apart::waiting(&cluster, "a", 1);
-    settle().await;
-    let fourth = waiter(fair(&fourth)).await;
-    first.kill();
-    third.kill();
-    slow_down(&cluster, 1);
-    assert_no_drift(&cluster);
-    let (unlocked, second) = tokio::join!(guard.unlock(), within(HAND_OFF, second));
-    unlocked.expect("held");
-    assert_no_drift(&cluster);
-    let (unlocked, fourth) = tokio::join!(second.unlock(), within(HAND_OFF, fourth));
-    unlocked.expect("held");
-    fourth.unlock().await.expect("held");
-    assert_over(&cluster).await;
-}
-
-/// Two wait and never ask again, while their connections stand.
-#[tokio::test(start_paused = true)]
-async fn abandoned_timeout_drift_discrete() {
-    get_ahead().await;
-    let cluster = Cluster::new(NODES);
-    let (holder, third) = (connect(&cluster).await, connect(&cluster).await);
-    let guard = fair(&holder).lease(ms(500)).lock().await.expect("free");
-    let mut abandoned = Vec::new();
-    for _ in 0..2 {
-        abandoned.push(Apart::waiting(&cluster, "a", 1));
-        settle().await;
-    }
-    let third = waiter(fair(&third)).await;
-    guard.leak();
-    slow_down(&cluster, 1);
-    assert_no_drift(&cluster);
-    let begun = Instant::now();
-    // The first is called by whoever asks when nobody holds any more, and dropped when somebody asks after that.
-    let third = within((TICKET + BEAT).min(BEAT + (CALLED + BEAT) * 2), third).await;
-    println!("two that never ask again cost {:?}", begun.elapsed());
-    third.unlock().await.expect("held");
-    for process in abandoned {
-        process.kill();
-    }
-}
-
 /// The same three tasks ask again and again, with little patience and for long leases.
 #[tokio::test(start_paused = true)]
 async fn wait_timeout_drift() {
@@ -385,33 +256,6 @@ async fn wait_timeout_drift() {
     assert_eq!(queues(&cluster), 0, "nobody waits");
 }
 
-/// Three tasks that have patience enough, one after the other, and one more that dies.
-#[tokio::test(start_paused = true)]
-async fn lock_acquired_timeout_drift() {
-    get_ahead().await;
-    let cluster = Cluster::new(NODES);
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    for number in 0..3 {
-        let lock = fair(&connect(&cluster).await).wait(ms(3000)).lease(ms(30_000));
-        tasks.push(tokio::spawn(serve(lock, number, ms(100), Arc::clone(&order))));
-        sleep(ms(50)).await;
-    }
-    let last = Apart::waiting(&cluster, "a", 1);
-    settle().await;
-    while tasks.iter().any(|task| !task.is_finished()) {
-        assert_no_drift(&cluster);
-        sleep(ms(10)).await;
-    }
-    assert_eq!(*order.lock().expect("not poisoned"), [0, 1, 2]);
-    last.kill();
-    assert_no_drift(&cluster);
-    let masters = connect(&cluster).await;
-    let guard = fair(&masters).wait(HAND_OFF).lock().await.expect("free");
-    guard.unlock().await.expect("held");
-    assert_over(&cluster).await;
-}
-
 /// A long lease ahead makes nobody's place last longer, and who gets in moves nobody back.
 #[tokio::test(start_paused = true)]
 async fn lock_acquired_timeout_drift_discrete() {
@@ -436,70 +280,6 @@ async fn lock_acquired_timeout_drift_discrete() {
     let (_, second) = tokio::join!(first.unlock(), within(HAND_OFF, second));
     let (_, third) = tokio::join!(second.unlock(), within(HAND_OFF, third));
     third.unlock().await.expect("held");
-    assert_over(&cluster).await;
-}
-
-/// The second of those who wait is gone when the lease of the first one ends.
-#[tokio::test(start_paused = true)]
-async fn lock_acquired_boolean_timeout_drift_discrete() {
-    get_ahead().await;
-    let cluster = Cluster::new(NODES);
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        clients.push(connect(&cluster).await);
-    }
-    let lock = |client: usize| fair(&clients[client]).lease(ms(500));
-    let guard = lock(0).lock().await.expect("free");
-    let first = waiter(lock(1)).await;
-    let second = Apart::waiting(&cluster, "a", 1);
-    settle().await;
-    slow_down(&cluster, 1);
-    let (_, first) = tokio::join!(guard.unlock(), within(HAND_OFF, first));
-    first.leak();
-    let third = waiter(lock(2)).await;
-    second.kill();
-    assert_no_drift(&cluster);
-    // Nobody releases, and only the first in the queue wakes when a lease ends: this one asks again after a beat.
-    let third = within(BEAT + HAND_OFF, third).await;
-    third.unlock().await.expect("held");
-    assert_over(&cluster).await;
-}
-
-/// One of four gives up: the others keep their places, and wait for no longer than before.
-#[tokio::test(start_paused = true)]
-async fn acquire_failed_timeout_drift_discrete() {
-    let cluster = Cluster::new(NODES);
-    let mut clients = Vec::new();
-    for _ in 0..5 {
-        clients.push(connect(&cluster).await);
-    }
-    slow_down(&cluster, 1);
-    let guard = fair(&clients[0]).lease(ms(30_000)).lock().await.expect("free");
-    let first = waiter(fair(&clients[1])).await;
-    let second = waiter(fair(&clients[2]).wait(ms(5000))).await;
-    let third = waiter(fair(&clients[3])).await;
-    let fourth = waiter(fair(&clients[4])).await;
-    let error = second.await.expect("no panic").expect_err("gives up");
-    let LockError::TimedOut { last: Some(last), .. } = &error else {
-        panic!("{error}");
-    };
-    let LockError::Contended { retry_after, .. } = **last else {
-        panic!("{last}");
-    };
-    assert!(retry_after <= ms(30_000), "{retry_after:?}");
-    settle().await;
-    for master in cluster.iter() {
-        assert_eq!(
-            master.command(&["ZCARD", "multilock_queue:{a}"]),
-            Ok(vec!["3".into()])
-        );
-    }
-    assert_no_drift(&cluster);
-    let (_, first) = tokio::join!(guard.unlock(), within(HAND_OFF, first));
-    let (_, third) = tokio::join!(first.unlock(), within(HAND_OFF, third));
-    assert_no_drift(&cluster);
-    let (_, fourth) = tokio::join!(third.unlock(), within(HAND_OFF, fourth));
-    fourth.unlock().await.expect("held");
     assert_over(&cluster).await;
 }
 
@@ -533,72 +313,6 @@ async fn expire() {
     }
 }
 
-/// A hold whose process dies ends with its lease.
-#[tokio::test(start_paused = true)]
-async fn auto_expire() {
-    get_ahead().await;
-    let cluster = Cluster::new(NODES);
-    let masters = connect(&cluster).await;
-    let dying = Apart::after(&cluster, |masters| async move {
-        let guard = fair(&masters).lock().await.expect("free");
-        tokio::spawn(async move { guard.lost().await });
-    });
-    settle().await;
-    dying.kill();
-    assert!(anybody_holds(&masters).await);
-    let begun = Instant::now();
-    let guard = fair(&masters).lock().await.expect("its turn comes");
-    let elapsed = begun.elapsed();
-    assert!(
-        elapsed >= ms(29_000) && elapsed <= ms(30_000) + HAND_OFF,
-        "{elapsed:?}"
-    );
-    guard.unlock().await.expect("held");
-    assert!(!anybody_holds(&masters).await);
-}
-
-/// Nobody else's hold can be given up: who holds no more is told so, and the other one holds on.
-#[tokio::test(start_paused = true)]
-async fn unlock_fail() {
-    let cluster = Cluster::new(NODES);
-    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
-    let stale = fair(&masters).lock().await.expect("free");
-    fair(&other).force_release().await.expect("all answer");
-    let guard = fair(&other).lock().await.expect("free");
-    let error = stale.unlock().await.expect_err("somebody else's");
-    assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
-    assert!(anybody_holds(&masters).await && guard.is_valid());
-    guard.extend(ms(30_000)).await.expect("held");
-    guard.unlock().await.expect("held");
-}
-
-#[tokio::test(start_paused = true)]
-async fn lock_unlock() {
-    let cluster = Cluster::new(NODES);
-    let masters = connect(&cluster).await;
-    for _ in 0..2 {
-        let guard = fair(&masters).lock().await.expect("free");
-        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    }
-    assert_over(&cluster).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn reentrancy() {
-    let cluster = Cluster::new(NODES);
-    let masters = connect(&cluster).await;
-    let (me, other) = (Owner::new(), Owner::new());
-    let mine = fair(&masters).owner(&me);
-    let outer = mine.try_lock().await.expect("free");
-    let inner = mine.try_lock().await.expect("enters");
-    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
-    // Also after it has been renewed.
-    sleep(Duration::from_secs(60)).await;
-    let error = fair(&masters).owner(&other).try_lock().await.expect_err("held");
-    assert!(matches!(error, LockError::Contended { .. }), "{error}");
-    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
-}
-
 /// The first one waits, and enters again past those who wait behind it.
 #[tokio::test(start_paused = true)]
 async fn get_hold_count() {
@@ -616,60 +330,4 @@ async fn get_hold_count() {
     assert_eq!(outer.hold_count(), 1);
     assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
     within(HAND_OFF, waiting).await.unlock().await.expect("held");
-}
-
-/// Who holds, as everybody sees it.
-async fn agreed(masters: &Masters) -> Option<multilock::Holder> {
-    let inspections = fair(masters).inspect().await.expect("looks");
-    inspections.into_iter().next().expect("one name").agreed
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_held_by_current_thread() {
-    let cluster = Cluster::new(NODES);
-    let masters = connect(&cluster).await;
-    assert_eq!(agreed(&masters).await, None);
-    let guard = fair(&masters).lock().await.expect("free");
-    assert_eq!(agreed(&masters).await, Some(guard.holder()));
-    assert!(guard.is_valid());
-    guard.unlock().await.expect("held");
-    assert_eq!(agreed(&masters).await, None);
-}
-
-/// Another owner is not the one who holds, in the same process or another.
-#[tokio::test(start_paused = true)]
-async fn is_held_by_current_thread_other_thread() {
-    let cluster = Cluster::new(NODES);
-    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
-    let guard = fair(&masters).owner(&Owner::new()).lock().await.expect("free");
-    for masters in [&masters, &other] {
-        let error = fair(masters).owner(&Owner::new()).try_lock().await;
-        assert!(matches!(error, Err(LockError::Contended { .. })), "{error:?}");
-    }
-    guard.unlock().await.expect("held");
-    let theirs = fair(&other).lock().await.expect("free");
-    assert_eq!(agreed(&masters).await, Some(theirs.holder()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_locked() {
-    let cluster = Cluster::new(NODES);
-    let masters = connect(&cluster).await;
-    assert!(!anybody_holds(&masters).await);
-    let guard = fair(&masters).lock().await.expect("free");
-    assert!(anybody_holds(&masters).await);
-    guard.unlock().await.expect("held");
-    assert!(!anybody_holds(&masters).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_locked_other_thread() {
-    let cluster = Cluster::new(NODES);
-    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
-    let guard = fair(&masters).lock().await.expect("free");
-    assert!(anybody_holds(&other).await);
-    let cause = async { guard.lost().await.cause };
-    fair(&other).force_release().await.expect("all answer");
-    assert!(!anybody_holds(&other).await);
-    assert_eq!(timeout(ms(11_000), cause).await, Ok(LossCause::TakenAway));
 }

@@ -5,8 +5,6 @@ mod options;
 mod redisson;
 mod redisson_holds;
 
-use std::time::Duration;
-
 use crate::support::{connect, ms, queues, settle, slow_down};
 use multilock::sim::Cluster;
 use multilock::{
@@ -206,18 +204,4 @@ async fn a_lease_ends_by_itself_however_long_others_read() {
     drop(writer);
     settle().await;
     assert!(is_clean(&cluster));
-}
-
-#[tokio::test(start_paused = true)]
-async fn leases_of_readers_are_renewed_each_by_itself() {
-    let cluster = Cluster::new(NODES);
-    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
-    let renewed = reading(&here).try_lock().await.expect("free");
-    let leased = reading(&there).lease(Duration::from_secs(40)).try_lock().await;
-    assert!(leased.is_err() || leased.is_ok_and(|guard| guard.validity() > ms(1)));
-    sleep(Duration::from_secs(100)).await;
-    assert!(renewed.is_valid());
-    assert!(is_contended(&writing(&there).try_lock().await));
-    assert_eq!(renewed.unlock().await, Ok(Unlocked::Released));
-    drop(writing(&there).try_lock().await.expect("free"));
 }
