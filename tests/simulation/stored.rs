@@ -68,6 +68,15 @@ fn readers(master: &Master, name: &str) -> Vec<(String, Duration)> {
     listed.chunks_exact(2).filter_map(reader).collect()
 }
 
+/// The ticket with which a waiter stands in a queue for a name, if it does.
+pub(crate) fn ticket(master: &Master, name: &str, waiter: &str) -> Option<u64> {
+    let queues = ["multilock_queue", "multilock_readers_queue"];
+    queues.iter().find_map(|prefix| {
+        let score = master.command(&["ZSCORE", &format!("{prefix}:{{{name}}}"), waiter]);
+        score.ok()?.first()?.split('.').next()?.parse().ok()
+    })
+}
+
 /// Those that stand in the queues for a name.
 pub(crate) fn waiters(master: &Master, name: &str) -> Vec<String> {
     let in_queue = |prefix: &str| {

@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use crate::crowd;
 use crate::history::{Asked, History, Kind, shortened};
 use crate::plan::Class;
-use crate::stored::stored;
+use crate::stored::{self, stored};
 use crate::world::{World, clock_us};
 
 pub(crate) struct Tap {
@@ -187,13 +187,16 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     };
     let mut queues = (0..names).flat_map(|n| {
         let (name, deadlines) = (&call.keys[3 * n], &call.keys[3 * n + 2]);
-        let queue = move |prefix: &&str| (format!("{prefix}:{{{name}}}"), deadlines);
+        let queue = move |prefix: &&str| (format!("{prefix}:{{{name}}}"), name, deadlines);
         queues.iter().map(queue)
     });
-    let ahead = queues.find_map(|(queue, deadlines)| {
+    let ahead = queues.find_map(|(queue, name, deadlines)| {
         let (first, its) = first_that_counts(master, &queue, deadlines)?;
         let me = waiter.as_deref().unwrap_or_default();
-        (first != me && (its, first.as_str()) < (ticket, me)).then_some(first)
+        // A call that comes late has the ticket of then: its waiter may stand there with a smaller one by now.
+        let standing = stored::ticket(master, name, me);
+        let mine = ticket.min(standing.unwrap_or(ticket));
+        (first != me && (its, first.as_str()) < (mine, me)).then_some(first)
     });
     (ticket > 0).then_some(Asked {
         waiter,
