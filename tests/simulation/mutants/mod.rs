@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub(crate) use list::all_apply;
 use list::{Mutant, apply, list, root};
-use trial::{PATIENCE, Trial};
+use trial::Trial;
 
 pub(crate) fn catch_all() {
     let target =
@@ -94,12 +94,7 @@ fn catch(mutant: &Mutant, tree: &Path, target: &Path) -> Result<String, String> 
             .map(str::to_owned)
     };
     let binary = out.lines().rev().find_map(named).ok_or("no test was built")?;
-    let trial = Trial {
-        binary,
-        mutant,
-        end: Instant::now() + PATIENCE,
-    };
-    trial.find()
+    Trial { binary, mutant }.find()
 }
 
 fn tail(bytes: &[u8]) -> String {
