@@ -626,66 +626,6 @@ async fn a_majority_of_fit_masters_is_enough() {
     assert!(matches!(refused, Err(ConnectError::Unfit { .. })), "{refused:?}");
 }
 
-/// The time is that of the machine, so the bounds are far apart: a frozen master would cost five seconds.
-#[tokio::test]
-async fn a_frozen_minority_costs_a_node_timeout() {
-    let cluster = Cluster::start(3).await;
-    // In a new set, each master is waited for once.
-    drop(connect(cluster.urls()).await);
-    let frozen = Proxy::start(cluster.server(1).port()).await;
-    frozen.pause(Direction::ToClient);
-    let mut urls = cluster.urls();
-    urls[1] = frozen.url();
-    let builder = patient(urls).node_timeout(Duration::from_millis(100));
-    let builder = builder.connect_timeout(Duration::from_secs(5));
-    let begun = Instant::now();
-    let masters = builder.connect().await.expect("two of three");
-    let took = begun.elapsed();
-    println!("connected after {took:?}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    assert_eq!(masters.status().nodes[1].connection, Err(NodeError::Connecting));
-    frozen.resume(Direction::ToClient);
-    within("it has thawed", masters.ready(Policy::MultiLock))
-        .await
-        .expect("not closed");
-}
-
-#[tokio::test]
-async fn a_lazy_client_connects_by_itself() {
-    let cluster = Cluster::start(3).await;
-    let mut proxies = Vec::new();
-    for server in cluster.servers() {
-        let proxy = Proxy::start(server.port()).await;
-        proxy.cut().await;
-        proxies.push(proxy);
-    }
-    let masters = patient(proxies.iter().map(Proxy::url))
-        .connect_lazy()
-        .expect("the options are fine");
-    let waiting = tokio::spawn({
-        let lock = masters.red_lock("a");
-        async move { lock.lock().await }
-    });
-    until("every master has been tried", async || {
-        let nodes = masters.status().nodes;
-        nodes
-            .iter()
-            .all(|node| matches!(node.connection, Err(NodeError::Unavailable(_))))
-    })
-    .await;
-    assert!(!waiting.is_finished());
-    proxies.iter().for_each(Proxy::heal);
-    let guard = within("it is served", waiting)
-        .await
-        .expect("no panic")
-        .expect("free");
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    within("all are there", masters.ready(Policy::MultiLock))
-        .await
-        .expect("not closed");
-    works(&masters).await;
-}
-
 #[tokio::test]
 async fn a_late_comer_that_is_unfit_never_votes() {
     let cluster = Cluster::start(2).await;

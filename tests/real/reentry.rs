@@ -1,32 +1,14 @@
-//! Re-entry: counted by the client, told to nobody, and unable to hurt the hold that was entered,
-//! whatever becomes of it.
+//! Re-entry: counted by the client, and told to nobody.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{
-    Cluster, Server, WITHIN, all_executed, connect, field, heard_from_all, held_everywhere, patient, until,
-    until_free,
+    Cluster, Server, WITHIN, all_executed, connect, heard_from_all, held_everywhere, until_free,
 };
 use futures::future::join_all;
-use multilock::{LockError, Masters, NodeState, Owner, UnlockError, Unlocked};
-use tokio::time::timeout;
+use multilock::{LockError, Masters, NodeState, Owner, Unlocked};
 
 const LEASE: Duration = Duration::from_secs(30);
-/// The longest one of these masters, which are thrown away.
-const LONGER: Duration = Duration::from_secs(600);
-/// A node deadline that is missed on purpose, or that leaves room for a short lease.
-const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
-/// The shortest lease, about, that leaves room for it.
-const SHORT: Duration = Duration::from_secs(4);
-
-/// Allows longer leases than the default one, and short ones.
-async fn hasty(cluster: &Cluster) -> Masters {
-    let builder = patient(cluster.urls())
-        .node_timeout(NODE_TIMEOUT)
-        .for_tests(LONGER)
-        .lease(LEASE);
-    builder.connect().await.expect("masters that can be used")
-}
 
 /// The owner's field on every master, with a count; the same everywhere.
 async fn stored(servers: &[Server], name: &str) -> (String, String) {
@@ -133,25 +115,6 @@ async fn in_and_in_and_out_and_out() {
 }
 
 #[tokio::test]
-async fn the_order_of_leaving_does_not_matter() {
-    let cluster = Cluster::start(3).await;
-    let masters = connect(cluster.urls()).await;
-    let me = Owner::new();
-    let lock = masters.multi_lock("a").owner(&me);
-    let outer = lock.try_lock().await.expect("free");
-    let inner = lock.try_lock().await.expect("entered");
-    let innermost = lock.try_lock().await.expect("entered");
-    assert_eq!(outer.unlock().await, Ok(Unlocked::StillHeld(2)));
-    drop(innermost);
-    assert_eq!(inner.hold_count(), 1);
-    assert!(inner.is_valid());
-    all_executed(&masters).await;
-    assert_eq!(stored(cluster.servers(), "a").await.1, "1");
-    assert_eq!(inner.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-}
-
-#[tokio::test]
 async fn a_stricter_policy_is_refused() {
     let cluster = Cluster::start(3).await;
     let masters = connect(cluster.urls()).await;
@@ -234,111 +197,6 @@ async fn names_that_overlap_are_refused_and_names_within_are_entered() {
     assert_eq!(both.unlock().await, Ok(Unlocked::Released));
     until_free(cluster.servers(), "a").await;
     until_free(cluster.servers(), "b").await;
-}
-
-#[tokio::test]
-async fn a_longer_lease_that_nobody_confirms_is_refused() {
-    let cluster = Cluster::start(5).await;
-    let masters = hasty(&cluster).await;
-    let me = Owner::new();
-    let outer = held_everywhere(&masters.red_lock("a").owner(&me)).await;
-    let before = stored(cluster.servers(), "a").await;
-    for server in &cluster.servers()[..3] {
-        server.freeze().await;
-    }
-    let lock = masters.red_lock("a").owner(&me).lease(LONGER);
-    let error = lock.try_lock().await.expect_err("two of five");
-    let LockError::Unreachable { votes } = &error else {
-        panic!("{error}");
-    };
-    assert_eq!(votes.granted(), 2, "{votes}");
-    assert_eq!(outer.hold_count(), 1);
-    assert!(outer.is_valid());
-    assert!(outer.validity() <= LEASE, "no more than it had");
-    // Without a longer lease there is nothing to confirm, and so nothing in the way.
-    let inner = masters
-        .red_lock("a")
-        .owner(&me)
-        .try_lock()
-        .await
-        .expect("entered");
-    assert_eq!(inner.unlock().await, Ok(Unlocked::StillHeld(1)));
-    for server in &cluster.servers()[..3] {
-        server.thaw().await;
-    }
-    until("all are back", async || {
-        masters.multi_lock("probe").try_lock().await.is_ok()
-    })
-    .await;
-    assert_eq!(stored(cluster.servers(), "a").await, before);
-    let inner = lock.try_lock().await.expect("now it can be confirmed");
-    assert!(inner.validity() > LEASE && outer.validity() > LEASE);
-    drop(inner);
-    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-}
-
-#[tokio::test]
-async fn a_cancelled_reentry_leaves_the_hold_as_it_was() {
-    let cluster = Cluster::start(5).await;
-    let builder = patient(cluster.urls()).for_tests(LONGER).lease(LEASE);
-    let masters = builder.connect().await.expect("masters that can be used");
-    let me = Owner::new();
-    let outer = held_everywhere(&masters.red_lock("a").owner(&me)).await;
-    let before = stored(cluster.servers(), "a").await;
-    for server in &cluster.servers()[..3] {
-        server.freeze().await;
-    }
-    let lock = masters.red_lock("a").owner(&me).lease(LONGER);
-    let cancelled = timeout(Duration::from_millis(100), lock.try_lock()).await;
-    assert!(cancelled.is_err(), "it waits for a third answer: {cancelled:?}");
-    assert_eq!(outer.hold_count(), 1);
-    assert!(outer.is_valid());
-    for server in &cluster.servers()[..3] {
-        server.thaw().await;
-    }
-    all_executed(&masters).await;
-    assert_eq!(
-        stored(cluster.servers(), "a").await,
-        before,
-        "nothing was rolled back"
-    );
-    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-    all_executed(&masters).await;
-    until_free(cluster.servers(), "a").await;
-}
-
-#[tokio::test]
-async fn a_shorter_lease_takes_nothing_away() {
-    let cluster = Cluster::start(3).await;
-    let masters = hasty(&cluster).await;
-    let me = Owner::new();
-    let outer = held_everywhere(&masters.red_lock("a").owner(&me)).await;
-    let begun = Instant::now();
-    let mut before = Vec::new();
-    for server in cluster.servers() {
-        before.push(server.pttl("a").await);
-    }
-    let validity = outer.validity();
-    let inner = masters.red_lock("a").owner(&me).lease(SHORT).try_lock().await;
-    let inner = inner.expect("entered");
-    outer.extend(SHORT).await.expect("all are well");
-    heard_from_all(&outer).await;
-    let (inner_left, outer_left) = (inner.validity(), outer.validity());
-    drop(inner);
-    all_executed(&masters).await;
-    for (server, before) in cluster.servers().iter().zip(before) {
-        let after = server.pttl("a").await;
-        let passed = i64::try_from(begun.elapsed().as_millis()).expect("not that long") + 1;
-        assert!(
-            after >= before - passed,
-            "{before} ms, {passed} ms later only {after} ms"
-        );
-    }
-    let passed = begun.elapsed();
-    assert!(inner_left + passed >= validity && outer_left + passed >= validity);
-    assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
 }
 
 #[tokio::test]
@@ -430,31 +288,4 @@ async fn tasks_of_one_owner_may_race_for_the_first_entry() {
         drop(guards);
         until_free(cluster.servers(), "a").await;
     }
-}
-
-#[tokio::test]
-async fn a_lapsed_hold_is_not_entered_but_taken_anew() {
-    let cluster = Cluster::start(3).await;
-    let masters = hasty(&cluster).await;
-    let me = Owner::new();
-    let lock = masters.red_lock("a").owner(&me).wait(WITHIN).lease(SHORT);
-    let lapsed = lock.lock().await.expect("free");
-    let lapsed_inner = lock.try_lock().await.expect("entered");
-    let old = field(cluster.server(0), "a").await;
-    until("it has lapsed", async || !lapsed.is_valid()).await;
-    let guard = lock.lock().await.expect("free by the lease");
-    heard_from_all(&guard).await;
-    assert_eq!(guard.hold_count(), 1);
-    let new = stored(cluster.servers(), "a").await;
-    assert_ne!(Some(&new.0), old.as_ref());
-    // The old guards stay lost, and hurt nobody.
-    assert!(!lapsed.is_valid() && !lapsed_inner.is_valid());
-    assert!(matches!(
-        lapsed_inner.unlock().await,
-        Err(UnlockError::WasLost { .. })
-    ));
-    assert!(matches!(lapsed.unlock().await, Err(UnlockError::WasLost { .. })));
-    all_executed(&masters).await;
-    assert_eq!(stored(cluster.servers(), "a").await, new);
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
 }

@@ -4,19 +4,16 @@
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, acquire, all_executed, connect, extend, field,
-    held_everywhere, patient, until, until_free, vote,
+    Cluster, Keep, Server, WITHIN, acquire, all_executed, connect, extend, field, held_everywhere, patient,
+    until, until_free, vote,
 };
 use multilock::{ExtendError, LockError, Masters, UnlockError, Unlocked, Vote};
 use redis::Value;
-use tokio::time::sleep;
 
 /// So long that nothing here is freed by its end.
 const LONG: Duration = Duration::from_secs(3600);
 /// A node deadline that is missed on purpose, or that leaves room for a short lease.
 const NODE_TIMEOUT: Duration = Duration::from_millis(900);
-/// Ends while the test looks on.
-const SHORT: Duration = Duration::from_secs(2);
 
 /// With room for short leases, and long ones too.
 async fn hasty(cluster: &Cluster) -> Masters {
@@ -68,39 +65,6 @@ async fn released_by_a_majority_although_a_minority_had_lost_it() {
     }
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     until_free(cluster.servers(), "a").await;
-}
-
-#[tokio::test]
-async fn lost_by_expiry_to_a_rival_who_is_left_alone() {
-    let cluster = Cluster::start(5).await;
-    let masters = hasty(&cluster).await;
-    let rival = patient(cluster.urls())
-        .for_tests(LONG)
-        .lease(PATIENT * 3)
-        .connect()
-        .await;
-    let rival = rival.expect("masters that can be used");
-    let first = masters.red_lock("a").lease(SHORT).wait(WITHIN).lock().await;
-    let first = first.expect("free");
-    // The rival waits its turn, and its turn comes when the lease has ended.
-    let second = rival
-        .multi_lock("a")
-        .wait(WITHIN)
-        .lock()
-        .await
-        .expect("free in the end");
-    assert!(!first.is_valid());
-    let theirs = common_field(cluster.servers(), "a").await;
-    // It was released when it was found lost.
-    assert!(matches!(first.unlock().await, Err(UnlockError::WasLost { .. })));
-    all_executed(&masters).await;
-    assert_eq!(
-        common_field(cluster.servers(), "a").await,
-        theirs,
-        "the rival's hold is whole"
-    );
-    assert!(second.is_valid());
-    assert_eq!(second.unlock().await, Ok(Unlocked::Released));
 }
 
 #[tokio::test]
@@ -189,32 +153,6 @@ async fn what_is_owed_to_a_dead_master_is_paid_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_debt_is_no_debt_to_the_next_holder() {
-    let cluster = Cluster::start(3).await;
-    let masters = hasty(&cluster).await;
-    let first = held_everywhere(&masters.red_lock("a")).await;
-    let dead = cluster.server(2);
-    dead.kill().await;
-    assert_eq!(first.unlock().await, Ok(Unlocked::Released));
-    let second = masters.red_lock("a").try_lock().await.expect("free on two");
-    dead.restart(Keep::Nothing).await;
-    // Whoever comes next on the master that was dead keeps what it gets there, debt or not.
-    until("it votes again", async || {
-        let probe = masters.multi_lock("probe").try_lock().await;
-        probe.is_ok()
-    })
-    .await;
-    let third = acquire(dead, &["a"], "somebody:1", "600000").await;
-    assert_eq!(third, [Value::Int(1)]);
-    all_executed(&masters).await;
-    assert_eq!(field(dead, "a").await.as_deref(), Some("somebody:1"));
-    drop(second);
-    until_free(&cluster.servers()[..2], "a").await;
-    all_executed(&masters).await;
-    assert_eq!(field(dead, "a").await.as_deref(), Some("somebody:1"));
-}
-
-#[tokio::test]
 async fn dropping_the_guard_releases() {
     let cluster = Cluster::start(5).await;
     let masters = connect(cluster.urls()).await;
@@ -266,29 +204,6 @@ async fn dropping_the_guard_after_its_runtime_leaves_it_to_the_lease() {
             "still there, but not for ever"
         );
     }
-}
-
-#[tokio::test]
-async fn leaked_until_its_lease_ends() {
-    let cluster = Cluster::start(3).await;
-    let masters = hasty(&cluster).await;
-    let begun = std::time::Instant::now();
-    let guard = masters.multi_lock("a").lease(SHORT).wait(WITHIN).lock().await;
-    guard.expect("free").leak();
-    let error = masters.red_lock("a").try_lock().await;
-    if begun.elapsed() < SHORT / 2 {
-        let error = error.expect_err("leaked, not released");
-        assert!(matches!(error, LockError::Contended { .. }), "{error}");
-    }
-    let next = masters
-        .red_lock("a")
-        .wait(WITHIN)
-        .lock()
-        .await
-        .expect("free by its lease");
-    // A release would have been there at once.
-    assert!(begun.elapsed() >= SHORT, "{:?}", begun.elapsed());
-    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
 }
 
 #[tokio::test]
@@ -363,22 +278,6 @@ async fn taken_away_by_force() {
 }
 
 #[tokio::test]
-async fn force_keeps_out_a_straggler_on_a_master_that_had_nothing_yet() {
-    let cluster = Cluster::start(3).await;
-    let masters = connect(cluster.urls()).await;
-    let guard = held_everywhere(&masters.red_lock("a").fenced(false)).await;
-    let theirs = common_field(cluster.servers(), "a").await;
-    // As if the acquire were still on its way to this one.
-    cluster.server(2).command(&["DEL", "a"]).await;
-    masters.red_lock("a").force_release().await.expect("all are well");
-    for server in cluster.servers() {
-        assert_eq!(acquire(server, &["a"], &theirs, "30000").await, [Value::Int(-1)]);
-        assert!(!server.exists("a").await);
-    }
-    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
-}
-
-#[tokio::test]
 async fn force_on_what_is_free_or_foreign() {
     let cluster = Cluster::start(3).await;
     let masters = connect(cluster.urls()).await;
@@ -426,60 +325,6 @@ async fn force_with_too_few_masters_says_so() {
     .await;
     until_free(cluster.servers(), "a").await;
     assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
-}
-
-/// A force that was stuck on its way to two masters comes to a newer hold than the one it saw.
-#[tokio::test]
-async fn a_late_force_leaves_a_newer_hold_alone() {
-    let cluster = Cluster::start(3).await;
-    let mut proxies = Vec::new();
-    for server in cluster.servers() {
-        proxies.push(Proxy::start(server.port()).await);
-    }
-    let masters = hasty(&cluster).await;
-    let operator = patient(proxies.iter().map(Proxy::url))
-        .for_tests(LONG)
-        .node_timeout(NODE_TIMEOUT);
-    let operator = operator.connect().await.expect("masters that can be used");
-    let first = held_everywhere(&masters.red_lock("a")).await;
-
-    // The look gets through, and what follows it does not.
-    for proxy in &proxies {
-        proxy.set_delay(Direction::ToClient, NODE_TIMEOUT / 4);
-    }
-    let lock = operator.red_lock("a");
-    let forcing = tokio::spawn(async move { lock.force_release().await });
-    sleep(NODE_TIMEOUT / 8).await;
-    proxies[1].pause(Direction::ToServer);
-    proxies[2].pause(Direction::ToServer);
-    let forced = forcing.await.expect("no panic");
-    assert!(matches!(forced, Err(LockError::Unreachable { .. })), "{forced:?}");
-    drop(first.unlock().await);
-    until_free(cluster.servers(), "a").await;
-    let next = held_everywhere(&masters.red_lock("a")).await;
-    let theirs = common_field(cluster.servers(), "a").await;
-    let mut before = Vec::new();
-    for server in cluster.servers() {
-        before.push(scripts(server).await);
-    }
-    for proxy in &proxies {
-        proxy.resume(Direction::ToServer);
-    }
-    for place in [1, 2] {
-        until("it arrives", async || {
-            scripts(cluster.server(place)).await > before[place]
-        })
-        .await;
-    }
-    assert_eq!(common_field(cluster.servers(), "a").await, theirs);
-    let rival = masters.red_lock("a").try_lock().await;
-    assert!(matches!(rival, Err(LockError::Contended { .. })), "{rival:?}");
-    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
-}
-
-/// Scripts that a server has run.
-async fn scripts(server: &Server) -> u64 {
-    server.commandstats().await.get("evalsha").copied().unwrap_or(0)
 }
 
 /// Other libraries' locks are taken from those who are seen to hold them; what is no lock is left alone.

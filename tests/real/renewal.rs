@@ -1,17 +1,15 @@
-//! Holding on real servers: a hold lasts for as long as its guard, whatever a minority of the masters
-//! does; its loss is known by the end of its validity and not before; nothing of it is left behind.
+//! Holding on real servers: a hold lasts for as long as its guard; its loss is known by the end of its validity and not
+//! before; nothing of it is left behind.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Direction, Keep, PATIENT, Proxy, Server, WITHIN, all_executed, connect, field, held_everywhere,
-    until, until_free, vote, waiters, within,
+    Cluster, PATIENT, Server, WITHIN, connect, field, held_everywhere, until, until_free, vote, waiters,
+    within,
 };
 use futures::future::join_all;
 use multilock::{
-    Closing, LockError, LossCause, Masters, MultiLockGuard, Quarantine, RunError, UnlockError, Unlocked, Vote,
+    Closing, LockError, LossCause, Masters, MultiLockGuard, Quarantine, UnlockError, Unlocked, Vote,
 };
 use tokio::time::{sleep, timeout};
 
@@ -104,22 +102,6 @@ async fn a_short_lease_lasts_for_as_long_as_its_guard() {
     assert_eq!(cluster.server(0).commandstats().await["evalsha"], calls);
 }
 
-#[tokio::test]
-async fn one_frozen_master_changes_nothing() {
-    let cluster = Cluster::start(3).await;
-    let masters = masters_with(cluster.urls(), LEASE).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    let owner = owner_of(cluster.server(0), "a").await;
-    cluster.server(1).freeze().await;
-    assert_valid_for(&guard, LEASE * 3).await;
-    assert_ne!(vote(&guard.votes(), 1), Vote::Granted, "{}", guard.votes());
-    cluster.server(1).thaw().await;
-    until_held_by_all(cluster.servers(), "a", &owner).await;
-    assert!(guard.is_valid());
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-}
-
 /// Twenty holds at as many points of their periods.
 #[tokio::test]
 async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
@@ -187,214 +169,6 @@ async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
         let error = guard.unlock().await.expect_err("lost");
         assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
     }
-}
-
-#[tokio::test]
-async fn a_majority_that_comes_back_in_time_keeps_the_hold() {
-    let lease = LEASE * 2;
-    let cluster = Cluster::start(3).await;
-    let masters = masters_with(cluster.urls(), lease).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    let owner = owner_of(cluster.server(0), "a").await;
-    for _ in 0..3 {
-        cluster.server(0).freeze().await;
-        cluster.server(2).freeze().await;
-        // A renewal fails in here, and the retries do.
-        assert_valid_for(&guard, lease * 2 / 5).await;
-        cluster.server(0).thaw().await;
-        cluster.server(2).thaw().await;
-        until("renewed", async || guard.validity() > lease * 3 / 4).await;
-    }
-    assert_valid_for(&guard, lease).await;
-    until_held_by_all(cluster.servers(), "a", &owner).await;
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-}
-
-#[tokio::test]
-async fn a_master_restarted_empty_gets_the_hold_back() {
-    let cluster = Cluster::start(3).await;
-    cluster.server(2).kill().await;
-    let masters = masters_with(cluster.urls(), LEASE * 4).await;
-    let guard = masters
-        .red_lock("a")
-        .wait(WITHIN)
-        .lock()
-        .await
-        .expect("two are well");
-    let owner = owner_of(cluster.server(0), "a").await;
-    // First where it never was, then where it is forgotten.
-    for place in [2, 0, 1, 2] {
-        cluster.server(place).restart(Keep::Nothing).await;
-        until_held_by_all(cluster.servers(), "a", &owner).await;
-        let left = cluster.server(place).pttl("a").await;
-        assert!((1..=12_000).contains(&left), "{left}");
-        assert!(guard.is_valid());
-    }
-    // Also where it was not at first, and long before the lease would free it.
-    let left = cluster.server(2).pttl("a").await;
-    assert!(left > 6000, "{left}");
-    let left = Duration::from_millis(u64::try_from(left).expect("held"));
-    let begun = Instant::now();
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-    assert!(
-        begun.elapsed() < left,
-        "released, and not at the end of the lease"
-    );
-}
-
-#[tokio::test]
-async fn a_holder_that_is_forced_out_learns_of_it_at_its_next_renewal() {
-    let lease = LEASE * 4;
-    let cluster = Cluster::start(3).await;
-    let masters = masters_with(cluster.urls(), lease).await;
-    let operator = masters_with(cluster.urls(), lease).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    let holder = guard.holder();
-    let forced = operator.red_lock("a").force_release().await.expect("all answer");
-    assert_eq!(forced.former, [holder]);
-    let left = guard.validity();
-    let begun = Instant::now();
-    let loss = timeout(left + SLACK, guard.lost()).await.expect("by the end");
-    assert_eq!(loss.cause, LossCause::TakenAway, "{loss}");
-    assert!(
-        begun.elapsed() < left && !guard.is_valid(),
-        "{:?}",
-        begun.elapsed()
-    );
-    // Another gets in at once and stays, whatever the former holder still sends.
-    let theirs = held_everywhere(&operator.red_lock("a")).await;
-    assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
-    assert_valid_for(&theirs, lease / 2).await;
-    let owner = owner_of(cluster.server(0), "a").await;
-    until_held_by_all(cluster.servers(), "a", &owner).await;
-    assert_eq!(theirs.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-    for server in cluster.servers() {
-        for key in server.keys().await {
-            assert!(server.pttl(&key).await >= 0, "{key} has an end");
-        }
-    }
-}
-
-/// Neither an extension nor a retake that is on its way outlives the unlock.
-#[tokio::test]
-async fn an_unlock_at_any_moment_of_a_renewal_leaves_nothing() {
-    // On a busy machine the renewals may fall beside the unlocks.
-    for _ in 0..3 {
-        if unlocks_around_a_renewal().await {
-            return;
-        }
-    }
-    println!("no unlock met a renewal: this machine is too busy to show anything");
-}
-
-/// Unlocks around the first renewal of two hundred holds, half of which were forgotten by one master, on a
-/// slow network. Whether some were renewed and some taken again meanwhile.
-async fn unlocks_around_a_renewal() -> bool {
-    const HOLDS: u32 = 200;
-    const WAY: Duration = Duration::from_millis(10);
-    const MARGIN: Duration = Duration::from_millis(200);
-    // An orphan would be seen for so long.
-    let lease = Duration::from_secs(6);
-    let cluster = Cluster::start(3).await;
-    let mut proxies = Vec::new();
-    for server in cluster.servers() {
-        proxies.push(Proxy::start(server.port()).await);
-    }
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .nodes(proxies.iter().map(Proxy::url))
-        .lease(lease)
-        // Only a fault makes a master late here: what is sent is awaited.
-        .node_timeout(Duration::from_secs(2));
-    let masters = builder.connect().await.expect("masters that can be used");
-    let begun = Instant::now();
-    let locks: Vec<_> = (0..HOLDS)
-        .map(|number| masters.red_lock(format!("a{number}")))
-        .collect();
-    let guards = join_all(locks.iter().map(held_everywhere)).await;
-    let taking = begun.elapsed();
-    for number in (0..HOLDS).step_by(2) {
-        let server = cluster.server(number as usize % 3);
-        server.command(&["DEL", &format!("a{number}")]).await;
-    }
-    for proxy in &proxies {
-        proxy.set_delay(Direction::ToServer, WAY);
-        proxy.set_delay(Direction::ToClient, WAY);
-    }
-    let from = (begun + lease / 3)
-        .checked_sub(MARGIN)
-        .expect("later than the start");
-    let window = taking + 2 * MARGIN;
-    join_all(
-        guards
-            .into_iter()
-            .zip(0..)
-            .map(|(guard, number): (_, u32)| async move {
-                let moment = from + window * (number * 79 % HOLDS) / HOLDS;
-                sleep(moment.saturating_duration_since(Instant::now())).await;
-                if number % 4 < 2 {
-                    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-                } else {
-                    drop(guard);
-                }
-            }),
-    )
-    .await;
-    // All that was sent before has been executed after this.
-    all_executed(&masters).await;
-    for _ in 0..5 {
-        for server in cluster.servers() {
-            assert_eq!(server.keys().await, Vec::<String>::new());
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    let (mut renewed, mut taken) = (false, 0);
-    for server in cluster.servers() {
-        let calls = server.commandstats().await;
-        renewed |= calls.get("pttl").is_some_and(|calls| *calls > 0);
-        taken += calls["exists"];
-    }
-    // Every lock was taken once on each master.
-    renewed && taken > 3 * (u64::from(HOLDS) + 1)
-}
-
-#[tokio::test]
-async fn run_drops_its_body_when_the_hold_is_lost() {
-    let cluster = Cluster::start(3).await;
-    let masters = masters_with(cluster.urls(), LEASE).await;
-    let steps = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&steps);
-    let servers = cluster.servers();
-    let outcome: Result<(), _> = within(
-        "the body ends with the hold",
-        masters.red_lock("a").run(async |_| {
-            servers[0].freeze().await;
-            servers[1].freeze().await;
-            loop {
-                counted.fetch_add(1, Ordering::SeqCst);
-                sleep(Duration::from_millis(10)).await;
-            }
-        }),
-    )
-    .await;
-    let Err(RunError::Lost(loss)) = &outcome else {
-        panic!("{outcome:?}");
-    };
-    assert_eq!(loss.cause, LossCause::Expired);
-    let so_far = steps.load(Ordering::SeqCst);
-    assert!(so_far > 1, "it ran until then");
-    sleep(Duration::from_millis(200)).await;
-    assert_eq!(steps.load(Ordering::SeqCst), so_far, "and no longer");
-    for server in servers {
-        server.thaw().await;
-    }
-    // The next one gets in, and what it returns is handed on.
-    let output = masters.red_lock("a").wait(WITHIN).run(async |_| "receipt").await;
-    assert_eq!(output, Ok("receipt"));
-    until_free(servers, "a").await;
 }
 
 #[tokio::test]

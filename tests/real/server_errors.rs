@@ -257,32 +257,6 @@ async fn busy_with_a_script() {
     healed(&servers, &masters).await;
 }
 
-#[tokio::test]
-async fn a_release_while_busy_is_owed_and_paid() {
-    let servers = three(&["--lua-time-limit", "20"]).await;
-    let masters = masters_of(&servers).await;
-    let (first, second) = (
-        held_everywhere(&masters.red_lock("a")).await,
-        held_everywhere(&masters.red_lock("b")).await,
-    );
-    let _busy = keep_busy(&servers[0]).await;
-    assert_eq!(first.unlock().await, Ok(Unlocked::Released), "by the two others");
-    drop(second);
-    until_free(&servers[1..], "a").await;
-    until_free(&servers[1..], "b").await;
-    // The release was answered by BUSY, and so are the ones after it.
-    let error = masters
-        .multi_lock("probe")
-        .try_lock()
-        .await
-        .expect_err("one is busy");
-    assert_failed(&vote(error.votes().expect("votes"), 0), "BUSY");
-    end_script(&servers[0]).await;
-    // An hour before the leases end.
-    until_free(&servers, "a").await;
-    until_free(&servers, "b").await;
-}
-
 /// Lets a server load its data anew, which takes it a long while.
 async fn keep_loading(server: &Server) -> TcpStream {
     // Between two of these it looks at its connections.

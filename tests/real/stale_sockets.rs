@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::support::{
     Cluster, Direction, PATIENT, Proxy, RELEASE, Server, all_executed, connect, field, held_everywhere,
-    patient, until, until_free, vote,
+    patient, until, until_free,
 };
 use futures::poll;
-use multilock::{Masters, Owner, Policy, Unlocked, Vote};
+use multilock::{Masters, Policy, Unlocked};
 use rand::RngExt;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -198,37 +198,6 @@ async fn nobody_else_is_ended() {
     }
 }
 
-#[tokio::test]
-async fn late_guard_drop() {
-    let cluster = Cluster::start(3).await;
-    let builder = patient(cluster.urls())
-        .node_timeout(Duration::from_millis(900))
-        .for_tests(LONG);
-    let masters = builder.connect().await.expect("masters that can be used");
-    let me = Owner::new();
-    let lock = masters.red_lock("a").owner(&me).wait(PATIENT);
-    let first = lock
-        .clone()
-        .lease(Duration::from_secs(2))
-        .lock()
-        .await
-        .expect("free");
-    until("it has lapsed", async || !first.is_valid()).await;
-    let second = held_everywhere(&lock).await;
-    let mut held = Vec::new();
-    for server in cluster.servers() {
-        held.push(field(server, "a").await);
-    }
-    drop(first);
-    all_executed(&masters).await;
-    for (server, held) in cluster.servers().iter().zip(&held) {
-        assert!(held.is_some());
-        assert_eq!(&field(server, "a").await, held);
-    }
-    assert!(second.is_valid());
-    assert_eq!(second.unlock().await, Ok(Unlocked::Released));
-}
-
 /// Polls `future` at most so often, with everybody else's turn between two polls. How often it was, and
 /// what came of it.
 async fn polled<F: Future>(future: F, most: usize) -> (usize, Option<F::Output>) {
@@ -285,29 +254,6 @@ async fn noscript_cancel() {
         most += 1 + most / 8;
     }
     assert!(dropped > 5, "only {dropped} moments were tried");
-}
-
-/// The lock was granted without the master that has forgotten the script, and is given up before that
-/// one says so: it must not get the acquire after the release.
-#[tokio::test]
-async fn noscript_straggler() {
-    let net = Net::start(&[]).await;
-    for drop_it in [false, true] {
-        forget_all_but_release(&net.servers[2]).await;
-        net.proxies[2].pause(Direction::ToClient);
-        let guard = net.masters.red_lock("a").try_lock().await.expect("two are well");
-        assert_eq!(vote(&guard.votes(), 2), Vote::Pending);
-        if drop_it {
-            drop(guard);
-        } else {
-            assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-        }
-        net.proxies[2].resume(Direction::ToClient);
-        for _ in 0..2 {
-            all_executed(&net.masters).await;
-        }
-        assert_eq!(net.fields("a").await, [None, None, None]);
-    }
 }
 
 /// Whenever the caller loses patience, shortly afterwards there is nothing left.

@@ -1,21 +1,17 @@
 //! Waiting on real servers: whoever waits is woken by what happens there, follows a dead holder at the
-//! end of its lease, is served in its turn, and leaves nothing behind.
+//! end of its lease, and leaves nothing behind.
 
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Keep, Server, WITHIN, child, connect, field, heard_from_all, held_everywhere, patient, three,
-    until, until_free, waiters, within,
+    Cluster, Server, WITHIN, child, connect, heard_from_all, held_everywhere, patient, three, until,
+    until_free, waiters,
 };
 use futures::future::join_all;
-use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Quarantine, Unlocked, Vote};
-use redis::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinHandle, yield_now};
+use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Unlocked};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,8 +19,6 @@ use tokio_util::task::AbortOnDropHandle;
 const FALLBACK: Duration = Duration::from_secs(5);
 /// What the machine may add to a bound, which stays below the lease of a holder that is not followed.
 const SLACK: Duration = Duration::from_secs(20);
-/// Long enough to see that a wait goes on.
-const A_WHILE: Duration = Duration::from_secs(2);
 /// The URLs, for a child process that holds.
 const NODES: &str = "MULTILOCK_TEST_NODES";
 
@@ -152,51 +146,6 @@ async fn connect_waiter(servers: &[Server]) -> Masters {
     connect(servers.iter().map(url)).await
 }
 
-#[tokio::test]
-async fn a_waiter_whose_connections_are_killed_gets_its_turn() {
-    let cluster = Cluster::start(3).await;
-    let holder = connect(cluster.urls()).await;
-    let waiter = connect_waiter(cluster.servers()).await;
-    let mut took = Vec::new();
-    for listens_again in [false, true, false, true, false] {
-        let guard = holder.red_lock("a").try_lock().await.expect("free");
-        heard_from_all(&guard).await;
-        let waiting = wait_for(waiter.red_lock("a"));
-        until_asleep(cluster.servers(), "a", 1).await;
-        for server in cluster.servers() {
-            let killed = server.command(&KILL_WAITER).await;
-            assert_eq!(killed, Value::Int(1), "one connection a client");
-        }
-        // Released while nobody hears it, or as soon as the waiter listens again.
-        if listens_again {
-            until_asleep(cluster.servers(), "a", 1).await;
-        }
-        let released = Instant::now();
-        unlock(guard).await;
-        let guard = granted(FALLBACK + SLACK, waiting).await;
-        took.push(released.elapsed());
-        unlock(guard).await;
-        until_nothing_is_left(cluster.servers()).await;
-    }
-    assert_woken(took);
-}
-
-#[tokio::test]
-async fn a_lost_notice_costs_the_fallback_at_most() {
-    let cluster = Cluster::start(3).await;
-    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
-    let guard = held_everywhere(&holder.red_lock("a")).await;
-    let waiting = wait_for(waiter.red_lock("a"));
-    until_asleep(cluster.servers(), "a", 1).await;
-    for server in cluster.servers() {
-        server.command(&["DEL", "a"]).await;
-    }
-    let theirs = granted(FALLBACK + SLACK, waiting).await;
-    unlock(theirs).await;
-    drop(guard);
-    until_nothing_is_left(cluster.servers()).await;
-}
-
 /// A part of the test below: holds and renews until it is killed.
 async fn hold_for_ever(urls: &str) {
     let builder = patient(urls.split(',')).node_timeout(CHILD_LEASE / 6);
@@ -277,95 +226,6 @@ async fn a_java_holder_wakes_us() {
         until_nothing_is_left(cluster.servers()).await;
     }
     assert_woken(took);
-}
-
-#[tokio::test]
-async fn who_waits_in_one_client_is_served_in_order() {
-    let cluster = Cluster::start(5).await;
-    let masters = connect(cluster.urls()).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    for number in 0..64 {
-        let (masters, order) = (masters.clone(), Arc::clone(&order));
-        tasks.push(tokio::spawn(async move {
-            let guard = masters.red_lock("a").lock().await.expect("its turn comes");
-            order.lock().expect("not poisoned").push(number);
-            unlock(guard).await;
-        }));
-        yield_now().await;
-    }
-    unlock(guard).await;
-    for task in within("everybody has had a turn", join_all(tasks)).await {
-        task.expect("no panic");
-    }
-    assert_eq!(*order.lock().expect("not poisoned"), (0..64).collect::<Vec<_>>());
-    until_nothing_is_left(cluster.servers()).await;
-}
-
-/// 1 when all have the same, 1/n when one has everything (Jain, Chiu and Hawe, 1984).
-fn jain(shares: &[usize]) -> f64 {
-    let share = |count: &usize| f64::from(u32::try_from(*count).expect("small"));
-    let (sum, squares) = (
-        shares.iter().map(share).sum::<f64>(),
-        shares.iter().map(|count| share(count).powi(2)).sum::<f64>(),
-    );
-    sum * sum / (share(&shares.len()) * squares)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_clients_of_sixteen_waiters_share_a_name() {
-    const CLIENTS: usize = 4;
-    const TASKS: usize = 64;
-    /// About twelve each.
-    const TURNS: usize = 768;
-    let cluster = Cluster::start(5).await;
-    let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push(connect(cluster.urls()).await);
-    }
-    let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let inside = Arc::new(AtomicUsize::new(0));
-    // Until everybody stands in line nobody gets anything.
-    let first = held_everywhere(&clients[0].red_lock("a")).await;
-    let tasks: Vec<_> = (0..TASKS)
-        .map(|number| {
-            let lock = clients[number % CLIENTS].red_lock("a");
-            let (turns, inside) = (Arc::clone(&turns), Arc::clone(&inside));
-            tokio::spawn(async move {
-                loop {
-                    let guard = lock.lock().await.expect("its turn comes");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two at once");
-                    let over = {
-                        let mut turns = turns.lock().expect("not poisoned");
-                        turns.push(number);
-                        turns.len() >= TURNS
-                    };
-                    sleep(Duration::from_millis(1)).await;
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    unlock(guard).await;
-                    if over {
-                        return;
-                    }
-                }
-            })
-        })
-        .collect();
-    until_waited_for(cluster.servers(), "a", CLIENTS - 1).await;
-    unlock(first).await;
-    for task in within("so many turns", join_all(tasks)).await {
-        task.expect("no rule was broken");
-    }
-    // After the last counted turn everybody takes one more, and goes.
-    let turns = turns.lock().expect("not poisoned")[..TURNS].to_vec();
-    let (mut by_task, mut by_client) = (vec![0; TASKS], vec![0; CLIENTS]);
-    for number in turns {
-        by_task[number] += 1;
-        by_client[number % CLIENTS] += 1;
-    }
-    assert!(by_task.iter().all(|turns| *turns > 0), "{by_task:?}");
-    assert!(jain(&by_client) >= 0.9, "{by_client:?}");
-    until_nothing_is_left(cluster.servers()).await;
 }
 
 /// Whoever leaves, and whenever: the turn goes on, and the last one to leave stops listening.
@@ -497,112 +357,6 @@ async fn waits_whose_connections_are_killed_leave_no_place() {
     }
 }
 
-#[tokio::test]
-async fn a_wait_ends_in_time_while_masters_are_frozen() {
-    let cluster = Cluster::start(5).await;
-    let builder = patient(cluster.urls()).node_timeout(Duration::from_millis(300));
-    let masters = builder.connect().await.expect("masters that can be used");
-    let rival = connect(cluster.urls()).await;
-    let guard = held_everywhere(&rival.red_lock("held")).await;
-    // With a minority frozen it is known who holds; with a majority it is not.
-    for frozen in [2, 3] {
-        for server in &cluster.servers()[..frozen] {
-            server.freeze().await;
-        }
-        let waits = [10, 400, 1000].map(Duration::from_millis);
-        join_all(waits.map(|wait| {
-            let lock = masters.red_lock("held").wait(wait);
-            async move {
-                let begun = Instant::now();
-                let error = lock.lock().await.expect_err("held");
-                let took = begun.elapsed();
-                assert!((wait..wait + SLACK).contains(&took), "{took:?}: {error}");
-                let LockError::TimedOut { last, .. } = &error else {
-                    panic!("{error}");
-                };
-                // Only the head of the line asks, so the others have nothing to tell.
-                match last.as_deref() {
-                    None => {}
-                    Some(LockError::Contended { .. }) if frozen == 2 => {}
-                    Some(LockError::Unreachable { .. }) if frozen == 3 => {}
-                    // No answer has come in the 10 ms.
-                    Some(LockError::Unreachable { votes })
-                        if votes.iter().all(|node| node.vote == Vote::Pending) => {}
-                    Some(other) => panic!("{frozen} frozen: {other}"),
-                }
-            }
-        }))
-        .await;
-    }
-    for server in cluster.servers() {
-        server.thaw().await;
-    }
-    unlock(guard).await;
-    until_nothing_is_left(cluster.servers()).await;
-}
-
-#[tokio::test]
-async fn waits_through_an_outage_of_the_majority() {
-    let cluster = Cluster::start(5).await;
-    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
-    let guard = held_everywhere(&holder.red_lock("a")).await;
-    let waiting = wait_for(waiter.red_lock("a"));
-    until_asleep(cluster.servers(), "a", 1).await;
-    for server in &cluster.servers()[..3] {
-        server.kill().await;
-    }
-    // Given up while nobody is there to be told; one more comes during the outage.
-    drop(guard);
-    let newcomer = connect_to_minority(&cluster).await;
-    let another = wait_for(waiter.red_lock("b"));
-    sleep(A_WHILE).await;
-    assert!(!waiting.is_finished() && !another.is_finished());
-    assert!(newcomer.is_err(), "a client that cannot even connect says so");
-    for server in &cluster.servers()[..3] {
-        server.restart(Keep::Data).await;
-    }
-    unlock(granted(WITHIN, waiting).await).await;
-    unlock(granted(WITHIN, another).await).await;
-    until_nothing_is_left(cluster.servers()).await;
-}
-
-async fn connect_to_minority(cluster: &Cluster) -> Result<Masters, multilock::ConnectError> {
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .nodes(cluster.urls());
-    builder
-        .connect_timeout(Duration::from_millis(500))
-        .connect()
-        .await
-}
-
-/// The majority is frozen while the holder leaves, and hears of it when it thaws.
-#[tokio::test]
-async fn waits_through_a_freeze_of_the_majority() {
-    let cluster = Cluster::start(3).await;
-    let builder = patient(cluster.urls()).node_timeout(Duration::from_millis(300));
-    let (holder, waiter) = (builder.clone().connect().await, builder.connect().await);
-    let (holder, waiter) = (holder.expect("all are well"), waiter.expect("all are well"));
-    let guard = held_everywhere(&holder.red_lock("a")).await;
-    let waiting = wait_for(waiter.red_lock("a"));
-    until_asleep(cluster.servers(), "a", 1).await;
-    for server in &cluster.servers()[..2] {
-        server.freeze().await;
-    }
-    let error = guard.unlock().await.expect_err("nobody confirms");
-    assert!(
-        matches!(error, multilock::UnlockError::Unconfirmed { .. }),
-        "{error}"
-    );
-    sleep(A_WHILE).await;
-    assert!(!waiting.is_finished());
-    for server in &cluster.servers()[..2] {
-        server.thaw().await;
-    }
-    unlock(granted(FALLBACK + SLACK, waiting).await).await;
-    until_nothing_is_left(cluster.servers()).await;
-}
-
 /// Without notices: the turn comes by the timers.
 async fn turns_come_by_timers(servers: &[Server], urls: &[String]) {
     let waiter = connect(urls).await;
@@ -656,76 +410,6 @@ async fn a_user_who_may_not_listen_waits_by_timers() {
         server.command(&rules).await;
     }
     turns_come_by_timers(&servers, &as_user(&servers)).await;
-}
-
-/// In front of a server: refuses HELLO in an old server's words, and carries everything else.
-async fn old_front(server: &Server) -> (String, AbortHandle) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let (port, target) = (listener.local_addr().expect("bound").port(), server.port());
-    let serving = tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(carry(client, target));
-        }
-    });
-    (format!("redis://127.0.0.1:{port}"), serving.abort_handle())
-}
-
-async fn carry(mut client: TcpStream, target: u16) -> std::io::Result<()> {
-    const HELLO: &[u8] = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
-    let mut server = TcpStream::connect(("127.0.0.1", target)).await?;
-    // It comes first or not at all.
-    let mut first = vec![0; 4096];
-    let length = client.read(&mut first).await?;
-    let mut rest = &first[..length];
-    if let Some(after) = rest.strip_prefix(HELLO) {
-        let refusal = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
-        client.write_all(refusal).await?;
-        rest = after;
-    }
-    server.write_all(rest).await?;
-    copy_bidirectional(&mut client, &mut server).await.map(drop)
-}
-
-#[tokio::test]
-async fn a_server_that_does_not_know_hello_is_waited_for_by_timers() {
-    let servers = three(&[]).await;
-    let (mut urls, mut fronts) = (Vec::new(), Vec::new());
-    for server in &servers {
-        let (url, front) = old_front(server).await;
-        urls.push(url);
-        fronts.push(front);
-    }
-    turns_come_by_timers(&servers, &urls).await;
-    for front in fronts {
-        front.abort();
-    }
-}
-
-#[tokio::test]
-async fn a_server_whose_hello_is_renamed_is_waited_for_by_timers() {
-    let servers = three(&["--rename-command", "HELLO", ""]).await;
-    let urls: Vec<_> = servers.iter().map(Server::url).collect();
-    turns_come_by_timers(&servers, &urls).await;
-}
-
-#[tokio::test]
-async fn a_waiter_changes_nothing_of_the_hold() {
-    let cluster = Cluster::start(3).await;
-    let (holder, waiter) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
-    let guard = held_everywhere(&holder.red_lock("a")).await;
-    let held = field(cluster.server(0), "a").await;
-    let waiting = wait_for(waiter.red_lock("a"));
-    until_asleep(cluster.servers(), "a", 1).await;
-    for server in cluster.servers() {
-        assert_eq!(field(server, "a").await, held, "a waiter changes nothing");
-    }
-    waiting.abort();
-    let _ = waiting.await;
-    for server in cluster.servers() {
-        until("nobody waits", async || waiters(server, "a").await == 0).await;
-    }
-    unlock(guard).await;
-    until_nothing_is_left(cluster.servers()).await;
 }
 
 /// `testAcquireFailedNotCalledOnRedisTimeout` of Redisson's suite of its fair lock: servers pause whatever writes, so

@@ -12,9 +12,10 @@ use tokio::time::sleep;
 use crate::ask::{Ask, leave};
 use crate::client::Seat;
 use crate::history::Record;
-use crate::plan::{Class, Kinds, Plan, ms};
+use crate::plan::{Class, Plan, ms};
 use crate::properties::judge;
 use crate::run::{end_in_peace, in_paused_time, tasks};
+use crate::scene;
 use crate::tap::Tap;
 use crate::world::{World, watch};
 
@@ -106,24 +107,11 @@ fn check(scenario: Scenario, fates: &[(usize, Fate)], late: bool) {
 }
 
 fn plan(late: bool) -> Plan {
+    let class = if late { Class::Stale } else { Class::Durable };
     Plan {
-        seed: 1,
-        class: if late { Class::Stale } else { Class::Durable },
-        nodes: 3,
-        clients: 2,
-        names: vec!["a"],
-        kinds: Kinds::Plain,
-        lease: LEASE,
         max_lease: ms(2000),
-        node_timeout: ms(50),
-        each: Vec::new(),
         length: ms(2000),
-        operator: None,
-        opening: None,
-        crowd: None,
-        late: None,
-        strict: false,
-        skew: Duration::ZERO,
+        ..scene::plan(class, LEASE)
     }
 }
 

@@ -7,7 +7,6 @@
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
-//! * [`by_hand`]: the scripts of a read/write lock as a client would send them.
 //! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
@@ -16,7 +15,6 @@
 mod address;
 #[cfg(feature = "authority")]
 mod authority;
-pub mod by_hand;
 mod child;
 pub mod clock;
 mod cluster;
