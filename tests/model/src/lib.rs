@@ -7,8 +7,9 @@
 //! promise, and the shortest way to do so is found. `cargo run -p multilock-model` prints both tables,
 //! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
 //!
-//! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
-//! when a fence may be forgotten, and a third one in which order waiters come in and that calls bring them all in.
+//! A machine of its own, and smaller, tells since when a master's memory counts, and which set it is in: its record.
+//! Another one tells when a fence may be forgotten, and a third one in which order waiters come in and that calls bring
+//! them all in.
 //! Locks that many read or one writes have a machine as well, and so have readers' tokens.
 //!
 //! # What is modelled
@@ -49,7 +50,6 @@
 //! told apart by 64 bits of their hash.
 
 mod attempt;
-mod charter;
 mod client;
 mod fences;
 mod hold;
@@ -59,6 +59,7 @@ mod node;
 mod properties;
 mod queue;
 mod reader_tokens;
+mod record;
 mod rules;
 mod run;
 mod scope;
@@ -70,11 +71,11 @@ mod tenure;
 mod weaker;
 mod world;
 
-pub use charter::{explore_charter, refute_charter};
 pub use fences::{explore_fences, refute_fences};
 pub use model::{Action, Protocol};
 pub use queue::{explore_queue, refute_queue};
 pub use reader_tokens::{explore_reader_tokens, refute_reader_tokens};
+pub use record::{explore_record, refute_record};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};
 pub use scope::{Loss, Scope};
