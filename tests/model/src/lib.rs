@@ -39,7 +39,7 @@
 //!   is passed on rather than released: it may be at any time while it is valid.
 //! - More than one name, several names at once, holds renewed in one call, other libraries' keys.
 //! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
-//! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
+//! - A node that forgets without a restart that is seen, but for the record; clocks that are set. They are outside the
 //!   promises.
 //! - Fence keys that nodes lose with a restart, and what makes up for them: the switches are there, a scope that
 //!   is small enough is not yet; neither is the raise without its owner check. So nothing needs an extension to
