@@ -7,8 +7,9 @@
 //! promise, and the shortest way to do so is found. `cargo run -p multilock-model` prints both tables,
 //! `MODEL_TRACE=revival cargo run -p multilock-model` a way.
 //!
-//! A machine of its own, and smaller, tells what clients with different leases agree upon: the charter. Another one tells
-//! when a fence may be forgotten, and a third one in which order waiters come in and that calls bring them all in.
+//! A machine of its own, and smaller, tells since when a master's memory counts, and which set it is in: its record.
+//! Another one tells when a fence may be forgotten, and a third one in which order waiters come in and that calls bring
+//! them all in.
 //! Locks that many read or one writes have a machine as well, and so have readers' tokens.
 //!
 //! # What is modelled
@@ -38,7 +39,7 @@
 //!   is passed on rather than released: it may be at any time while it is valid.
 //! - More than one name, several names at once, holds renewed in one call, other libraries' keys.
 //! - Server errors, memory, scripts that were forgotten: an answer is one of the scripts' or none.
-//! - A node that forgets without a restart that is seen; clocks that are set. They are outside the
+//! - A node that forgets without a restart that is seen, but for the record; clocks that are set. They are outside the
 //!   promises.
 //! - Fence keys that nodes lose with a restart, and what makes up for them: the switches are there, a scope that
 //!   is small enough is not yet; neither is the raise without its owner check. So nothing needs an extension to
@@ -49,7 +50,6 @@
 //! told apart by 64 bits of their hash.
 
 mod attempt;
-mod charter;
 mod client;
 mod fences;
 mod hold;
@@ -59,6 +59,7 @@ mod node;
 mod properties;
 mod queue;
 mod reader_tokens;
+mod record;
 mod rules;
 mod run;
 mod scope;
@@ -70,11 +71,11 @@ mod tenure;
 mod weaker;
 mod world;
 
-pub use charter::{explore_charter, refute_charter};
 pub use fences::{explore_fences, refute_fences};
 pub use model::{Action, Protocol};
 pub use queue::{explore_queue, refute_queue};
 pub use reader_tokens::{explore_reader_tokens, refute_reader_tokens};
+pub use record::{explore_record, refute_record};
 pub use rules::Rules;
 pub use run::{Verdict, explore, refute, trace};
 pub use scope::{Loss, Scope};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use multilock_model::{
-    Verdict, explore, explore_charter, explore_fences, explore_queue, explore_reader_tokens, explore_shared,
-    refute, refute_charter, refute_fences, refute_queue, refute_reader_tokens, refute_shared, scopes, trace,
+    Verdict, explore, explore_fences, explore_queue, explore_reader_tokens, explore_record, explore_shared,
+    refute, refute_fences, refute_queue, refute_reader_tokens, refute_record, refute_shared, scopes, trace,
     weaker_forms,
 };
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let chosen = scopes().into_iter().filter(|scope| scope.name.contains(&part));
     let explored: Vec<Verdict> = chosen
         .map(explore)
-        .chain(chosen_of(explore_charter()))
+        .chain(chosen_of(explore_record()))
         .chain(chosen_of(vec![explore_fences()]))
         .chain(chosen_of(explore_queue()))
         .chain(chosen_of(explore_shared()))
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let Ok(mut refuted) = refuting.join() else {
         return ExitCode::FAILURE;
     };
-    refuted.extend(chosen_of(refute_charter()));
+    refuted.extend(chosen_of(refute_record()));
     refuted.extend(chosen_of(refute_fences()));
     refuted.extend(chosen_of(refute_queue()));
     refuted.extend(chosen_of(refute_shared()));

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use multilock_model::{
-    Rules, Verdict, explore, explore_charter, explore_fences, explore_queue, explore_reader_tokens,
-    explore_shared, refute, refute_charter, refute_fences, refute_queue, refute_reader_tokens, refute_shared,
+    Rules, Verdict, explore, explore_fences, explore_queue, explore_reader_tokens, explore_record,
+    explore_shared, refute, refute_fences, refute_queue, refute_reader_tokens, refute_record, refute_shared,
     scopes, weaker_forms,
 };
 
@@ -53,12 +53,12 @@ fn every_promise_holds_in_every_state_of_every_scope() {
 }
 
 #[test]
-fn clients_with_different_leases_are_kept_apart_by_the_charter() {
-    let verdicts = explore_charter();
+fn records_keep_two_clients_apart_and_strand_none() {
+    let verdicts = explore_record();
     assert_eq!(failures(&verdicts), Vec::<String>::new());
-    assert!(verdicts.iter().all(|verdict| verdict.states > 10_000));
-    let weaker = refute_charter();
-    assert_eq!(weaker.len(), 3);
+    assert!(verdicts.iter().all(|verdict| verdict.states > 100_000));
+    let weaker = refute_record();
+    assert_eq!(weaker.len(), 10);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 
