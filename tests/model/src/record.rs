@@ -45,90 +45,33 @@ pub fn explore_record() -> Vec<Verdict> {
     ]
 }
 
-/// Refutes the weaker forms, and shows the limits of the promise: a client of another number is met by three masters that
-/// do not tell theirs, or at the founding of a set. The new masters and the faults of each are few, for a short way.
+/// Refutes the weaker forms, and shows the limits of the promise: a client of another number meets three masters that
+/// do not tell theirs, or the founding of a set. The new masters and the faults of each are few, for a short way.
 #[must_use]
 pub fn refute_record() -> Vec<Verdict> {
-    use Form::{
-        HearsNobody, NoRun, NoSince, Protocol, RefusedStores, ShortQuarantine, SinceTheLook,
-        SinceWhereOthersHave,
-    };
-    let form = |name, scope, form, new, faults, breaks, steps| {
-        let faults = Some(faults);
-        let model = Introductions {
+    use Form::{Alone, Early, NoRun, NoSince, Protocol, Refused, Short, SinceTheLook};
+    let form = |name, scope, form, [new, faults]: [u8; 2], breaks, steps| {
+        let (new, faults) = (usize::from(new), Some(faults));
+        let model = || Introductions {
             form,
             new,
             faults,
             ..scope
         };
-        refuted_in(steps, name, || model, breaks)
+        refuted_in(steps, name, model, breaks)
     };
+    let same = |name, rule, start, steps| form(name, ONE_SET, rule, start, ONE_HOLD, steps);
+    let other = |name, rule, start, breaks, steps| form(name, TWO_NUMBERS, rule, start, breaks, steps);
     vec![
-        form("no since", ONE_SET, NoSince, 0, 1, ONE_HOLD, 11),
-        form("since the look", ONE_SET, SinceTheLook, 1, 1, ONE_HOLD, 13),
-        form(
-            "since only beside other records",
-            ONE_SET,
-            SinceWhereOthersHave,
-            1,
-            2,
-            ONE_HOLD,
-            14,
-        ),
-        form("no run", ONE_SET, NoRun, 0, 1, ONE_HOLD, 9),
-        form(
-            "a memory of a lease less one",
-            ONE_SET,
-            ShortQuarantine,
-            0,
-            1,
-            ONE_HOLD,
-            11,
-        ),
-        form(
-            "a refused client that stores",
-            TWO_NUMBERS,
-            RefusedStores,
-            0,
-            1,
-            NOT_STRANDED,
-            6,
-        ),
-        form(
-            "stored before others tell",
-            TWO_NUMBERS,
-            HearsNobody,
-            0,
-            1,
-            NOT_STRANDED,
-            4,
-        ),
-        form(
-            "three masters that do not tell",
-            TWO_NUMBERS,
-            Protocol,
-            0,
-            3,
-            NOT_STRANDED,
-            6,
-        ),
-        form(
-            "three and five in a new set",
-            TWO_NUMBERS,
-            Protocol,
-            MASTERS,
-            0,
-            NOT_STRANDED,
-            5,
-        ),
-        form(
-            "three and five in a new set, apart",
-            TWO_NUMBERS,
-            Protocol,
-            MASTERS,
-            0,
-            ONE_HOLD,
-            17,
-        ),
+        same("no since", NoSince, [0, 1], 11),
+        same("since the look", SinceTheLook, [1, 1], 13),
+        same("since only beside others", Alone, [1, 2], 14),
+        same("no run", NoRun, [0, 1], 9),
+        same("a memory of a lease less one", Short, [0, 1], 11),
+        other("a refused client that stores", Refused, [0, 1], NOT_STRANDED, 6),
+        other("stored before others tell", Early, [0, 1], NOT_STRANDED, 4),
+        other("three masters do not tell", Protocol, [0, 3], NOT_STRANDED, 6),
+        other("three and five, new", Protocol, [3, 0], NOT_STRANDED, 5),
+        other("three and five, new, apart", Protocol, [3, 0], ONE_HOLD, 17),
     ]
 }

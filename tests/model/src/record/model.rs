@@ -13,15 +13,15 @@ pub(super) enum Form {
     /// It counts since the look, not since the store.
     SinceTheLook,
     /// It counts since ever, unless another master has a record.
-    SinceWhereOthersHave,
+    Alone,
     /// Any run is believed.
     NoRun,
     /// A memory reaches back far enough a tick early.
-    ShortQuarantine,
+    Short,
     /// A client that is told another number stores its own.
-    RefusedStores,
-    /// And before every other master has told, or could not be connected.
-    HearsNobody,
+    Refused,
+    /// A client stores before every other master has told, or could not be connected.
+    Early,
 }
 
 /// A scope.

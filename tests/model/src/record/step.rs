@@ -21,10 +21,10 @@ impl Introductions {
     pub(super) fn decide(&self, state: &mut State, client: usize, master: usize) {
         let told = |master: &Master| matches!(master.links[client].word, Word::Told(Some(_)));
         let alone = !state.masters.iter().any(told);
-        let refused = self.is_refused(state, client) && self.form != Form::RefusedStores;
+        let refused = self.is_refused(state, client) && self.form != Form::Refused;
         let link = &mut state.masters[master].links[client];
         link.phase = if refused { Phase::Away } else { Phase::Storing };
-        if self.form == Form::SinceWhereOthersHave && alone {
+        if self.form == Form::Alone && alone {
             link.age = LEASE;
         }
     }
@@ -60,7 +60,7 @@ impl Introductions {
     }
 
     pub(super) fn words_matter(&self) -> bool {
-        self.lists[0] != self.lists[1] || self.form == Form::SinceWhereOthersHave
+        self.lists[0] != self.lists[1] || self.form == Form::Alone
     }
 
     /// Takes in the record that a master has told. A client that is refused uses none any more.
@@ -86,15 +86,12 @@ impl Introductions {
 
     pub(super) fn has_heard(&self, state: &State, client: usize) -> bool {
         let heard = |master: &Master| master.links[client].word != Word::Awaited;
-        self.form == Form::HearsNobody || state.masters.iter().all(heard)
+        self.form == Form::Early || state.masters.iter().all(heard)
     }
 
     /// Whether a master grants, and that counts.
     pub(super) fn grants(&self, state: &State, client: usize, master: usize) -> bool {
-        let (one, quarantine) = (
-            &state.masters[master],
-            LEASE - u8::from(self.form == Form::ShortQuarantine),
-        );
+        let (one, quarantine) = (&state.masters[master], LEASE - u8::from(self.form == Form::Short));
         let link = &one.links[client];
         let counts = link.phase == Phase::Up && link.age >= quarantine;
         counts && one.holder.is_none() && !link.granted && state.clients[client].left == 0
