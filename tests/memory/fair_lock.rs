@@ -62,11 +62,11 @@ fn assert_no_drift(cluster: &Cluster) {
         let time = master.command(&["TIME"]).expect("told");
         let part = |at: usize| time[at].parse::<f64>().expect("a number");
         let now = part(0) * 1000.0 + part(1) / 1000.0;
-        let beats = master
+        let deadlines = master
             .command(&["ZRANGE", "multilock_deadlines:{a}", "0", "-1", "WITHSCORES"])
             .expect("a sorted set, or nothing");
-        for beat in beats.chunks(2) {
-            let until: f64 = beat[1].parse().expect("a score");
+        for deadline in deadlines.chunks(2) {
+            let until: f64 = deadline[1].parse().expect("a score");
             // The half is the mark of one that has been called.
             assert!(
                 until <= now + TICKET_MS + 0.5,

@@ -18,7 +18,7 @@ async fn a_try_on_all_masters_meets_nobody_after_a_wait() {
         let lock = waiter.red_lock("x");
         let waiting = tokio::spawn(async move { lock.lock().await });
         sleep(ms(300)).await;
-        assert_eq!(queues(&cluster), 6, "a queue and its beats on each");
+        assert_eq!(queues(&cluster), 6, "a queue and its deadlines on each");
         slow_down(&cluster, 10);
         let breaking = async {
             // The release has got there, and the acquire that follows the call has not.

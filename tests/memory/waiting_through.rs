@@ -103,7 +103,7 @@ async fn queues_that_are_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beats_that_are_evicted() {
+async fn deadlines_that_are_evicted() {
     let evict = |master: &Master| assert!(master.evict("multilock_deadlines:{a}"));
     takes_at_most(BEAT + SOME, evict, nothing).await;
 }
@@ -139,7 +139,7 @@ async fn clocks_that_are_set_back() {
     takes_at_most(BEAT + SOME, set, nothing).await;
 }
 
-/// Somebody has made a key of another type where a queue belongs, or its beats: nobody waits there, and no script stops
+/// Somebody has made a key of another type where a queue belongs, or its deadlines: nobody waits there, and no script stops
 /// after it has written.
 #[tokio::test(start_paused = true)]
 async fn queues_of_another_type() {
