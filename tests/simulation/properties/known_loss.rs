@@ -1,7 +1,7 @@
 //! A hold of which so many masters have said that they do not keep it that no quorum is left has ended with the
 //! next renewal: by a third of the longest lease, and what it takes to ask and to put it back.
 //!
-//! Source: the crate's documentation of `lost()`. Needs a hold that is renewed.
+//! Source: the crate's documentation of `lost()`. Needs a hold that is renewed, and counts no time in which the host stops.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,27 @@ use std::time::Duration;
 use super::Case;
 use crate::history::{HoldId, Kind};
 
+/// For how long the host stops with this event.
+fn stop(kind: &Kind) -> Duration {
+    let stopped = match kind {
+        Kind::Fault { what, .. } => what
+            .split_once("HostStops(")
+            .and_then(|(_, rest)| rest.strip_suffix(')')),
+        _ => None,
+    };
+    let stopped = stopped.and_then(|ms| ms.parse().ok());
+    Duration::from_millis(stopped.unwrap_or_default())
+}
+
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let record = case.record;
     let within = record.longest_lease / 3 + record.longest_deadline * 2;
-    // Since when no quorum is known to be left.
+    // Since when no quorum is known to be left, by a clock that stands still with the host.
     let mut gone: BTreeMap<HoldId, (Duration, usize)> = BTreeMap::new();
+    let mut stopped = Duration::ZERO;
     for (place, event) in record.events.iter().enumerate() {
+        stopped += stop(&event.kind);
+        let now = event.at.saturating_sub(stopped);
         let Kind::Seen(sights) = &event.kind else { continue };
         for sight in sights {
             let facts = &record.holds[sight.hold];
@@ -23,14 +38,14 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 gone.remove(&sight.hold);
                 continue;
             }
-            let (since, before) = *gone.entry(sight.hold).or_insert((event.at, place));
-            if event.at > since + within {
+            let (since, before) = *gone.entry(sight.hold).or_insert((now, place));
+            if now > since + within {
                 let what = format!(
                     "{} has {:?} left, and {} masters said {:?} ago that they do not keep it",
                     facts.owner,
                     sight.validity,
                     sight.against,
-                    event.at.saturating_sub(since)
+                    now.saturating_sub(since)
                 );
                 return Some((what, vec![before, place]));
             }
