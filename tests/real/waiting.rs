@@ -139,8 +139,10 @@ const KILL_WAITER: [&str; 4] = ["CLIENT", "KILL", "USER", "waiter"];
 /// A client that logs in as a user of its own.
 async fn connect_waiter(servers: &[Server]) -> Masters {
     for server in servers {
-        let user = ["ACL", "SETUSER", "waiter", "on", ">secret", "~*", "&*", "+@all"];
+        let user = ["ACL", "SETUSER", "waiter", "on", ">secret", "~*", "+@all"];
         server.command(&user).await;
+        // Before Redis 6.2 every user has all channels, and no rule for them.
+        let _ = server.try_command(&["ACL", "SETUSER", "waiter", "&*"]).await;
     }
     let url = |server: &Server| format!("redis://waiter:secret@127.0.0.1:{}", server.port());
     connect(servers.iter().map(url)).await
