@@ -6,9 +6,9 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
+.PHONY: help demo test check both test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts monitoring test-build check-build run-on-servers run-computing run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-computing run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -46,6 +46,14 @@ test-loaded: test-build ## The tests that go by real clocks, beside four busy lo
 check: lint check-build ## What takes longer: lint, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
 	@$(SIDE_BY_SIDE) run-builds run-models run-chaos
 
+both: lint test-build check-build ## What test and check do, side by side, as CI does
+	@if docker info >/dev/null 2>&1; then \
+		$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing test-compose; \
+	else \
+		echo "no docker engine answers: the compose tests are left out" && \
+		$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing; \
+	fi
+
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
@@ -72,6 +80,11 @@ run-computing:
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
 	@nice cargo test -q --all-features $(SIMULATION)
+
+# Both are timed.
+run-on-servers-and-chaos:
+	@$(MAKE) run-chaos
+	@$(MAKE) run-on-servers
 
 run-chaos:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features --test chaos
