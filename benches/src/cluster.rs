@@ -16,8 +16,8 @@ use crate::support::Server;
 const IN_MEMORY: [&str; 4] = ["--appendonly", "no", "--save", ""];
 /// For the last stragglers of a run.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
-/// Keys that are meant to outlast the locks: fences, and what clients call themselves.
-const LASTING: [&str; 2] = ["multilock_fence:", "multilock_client:"];
+/// Keys that are meant to outlast the locks: fences, what clients call themselves, and a master's record.
+const LASTING: [&str; 3] = ["multilock_fence:", "multilock_client:", "multilock_set"];
 
 pub struct Cluster {
     pub servers: Vec<Server>,
