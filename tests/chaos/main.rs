@@ -205,7 +205,7 @@ async fn passes(campaign: &Campaign, rows: &[(u64, Row)]) -> Vec<Line> {
                 let (history, wrong) = loop {
                     let history = history::run(row, orders).await;
                     let wrong = verdict::judge(row, &history);
-                    if tries == SHOWINGS || !verdict::may_be_seen_later(row, &wrong) {
+                    if tries == SHOWINGS || !verdict::may_be_seen_later(&wrong) {
                         break (history, wrong);
                     }
                     tries += 1;

@@ -47,6 +47,10 @@ impl Wrong {
     }
 }
 
+/// Harm that was expected and is not in a history.
+const NO_OVERLAP: &str = "two holders at once were to be seen, and none were";
+const NOTHING_STALE: &str = "a stale write or read was to be seen, and none was";
+
 /// Everything that is wrong with a history.
 pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     let mut wrong = Vec::new();
@@ -75,12 +79,10 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     // Of either layout: a rival of each in every history would take very many strikes.
     let found = history.findings.each();
     if row.overlaps == Expect::Seen && found.iter().all(|(_, found)| found.overlaps.is_empty()) {
-        let what = "two holders at once were to be seen, and none were".to_owned();
-        say(Verdict::Unexpected, what, None);
+        say(Verdict::Unexpected, NO_OVERLAP.to_owned(), None);
     }
     if row.stale == Expect::Seen && found.iter().all(|(_, found)| found.stale.is_empty()) {
-        let what = "a stale write or read was to be seen, and none was".to_owned();
-        say(Verdict::Unexpected, what, None);
+        say(Verdict::Unexpected, NOTHING_STALE.to_owned(), None);
     }
     for (layout, found) in history.findings.each() {
         judge_locks(row, layout, found, &mut wrong);
@@ -88,11 +90,10 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     wrong
 }
 
-/// Whether another history may show what this one was expected to show and did not.
-pub fn may_be_seen_later(row: &Row, wrong: &[Wrong]) -> bool {
-    let is_harmful = row.overlaps == Expect::Seen || row.stale == Expect::Seen;
-    let unexpected = |wrong: &Wrong| matches!(wrong.verdict, Verdict::Unexpected);
-    is_harmful && !wrong.is_empty() && wrong.iter().all(unexpected)
+/// Whether all that is wrong is harm that was not seen, which another history may show.
+pub fn may_be_seen_later(wrong: &[Wrong]) -> bool {
+    let is_unseen = |wrong: &Wrong| [NO_OVERLAP, NOTHING_STALE].contains(&wrong.what.as_str());
+    !wrong.is_empty() && wrong.iter().all(is_unseen)
 }
 
 /// Everything that is wrong with the locks of one layout.

@@ -15,6 +15,9 @@ const ROUNDED: Duration = Duration::from_millis(1);
 const MODE: &str = "mode";
 const READ_UNTIL: &str = "multilock";
 
+/// Beginnings of the keys of a name's queues: of those that wait to have it alone, and of those that wait to read it.
+pub(crate) const QUEUES: [&str; 2] = ["multilock_queue", "multilock_readers_queue"];
+
 /// What of a hash stands for owners.
 fn is_owner(field: &str) -> bool {
     ![MODE, READ_UNTIL].contains(&field)
@@ -70,8 +73,7 @@ fn readers(master: &Master, name: &str) -> Vec<(String, Duration)> {
 
 /// The ticket with which a waiter stands in a queue for a name, if it does.
 pub(crate) fn ticket(master: &Master, name: &str, waiter: &str) -> Option<u64> {
-    let queues = ["multilock_queue", "multilock_readers_queue"];
-    queues.iter().find_map(|prefix| {
+    QUEUES.iter().find_map(|prefix| {
         let score = master.command(&["ZSCORE", &format!("{prefix}:{{{name}}}"), waiter]);
         score.ok()?.first()?.split('.').next()?.parse().ok()
     })
@@ -83,8 +85,7 @@ pub(crate) fn waiters(master: &Master, name: &str) -> Vec<String> {
         let queue = format!("{prefix}:{{{name}}}");
         master.command(&["ZRANGE", &queue, "0", "-1"]).unwrap_or_default()
     };
-    let queues = ["multilock_queue", "multilock_readers_queue"];
-    queues.into_iter().flat_map(in_queue).collect()
+    QUEUES.into_iter().flat_map(in_queue).collect()
 }
 
 /// All of a name at the moment, `now` since the run began.

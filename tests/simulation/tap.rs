@@ -183,7 +183,7 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     let queues: &[&str] = if reads {
         &["multilock_queue"]
     } else {
-        &["multilock_queue", "multilock_readers_queue"]
+        &stored::QUEUES
     };
     let mut queues = (0..names).flat_map(|n| {
         let (name, deadlines) = (&call.keys[3 * n], &call.keys[3 * n + 2]);

@@ -86,6 +86,19 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     assert!(join(1).is_ok());
 }
 
+/// Those behind the next one are told nothing of the first, and have nobody ask for it.
+#[tokio::test]
+async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let first = join(&lines, &wanted("a"), new(&waiters, 1)).expect("nobody is ahead");
+    let mut second = join(&lines, &wanted("a"), new(&waiters, 2)).expect_err("behind");
+    assert!(matches!(lines.in_front(&wanted("a")), Some(InFront::Asks(_))));
+    drop(first);
+    let second = turn(given(&mut second).await);
+    assert!(lines.in_front(&wanted("a")).is_none());
+    drop(second);
+}
+
 #[tokio::test]
 async fn who_let_its_turn_go_waits_for_it_anew() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
