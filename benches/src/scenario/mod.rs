@@ -88,6 +88,8 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         ($($name:literal => $run:path),* $(,)?) => {$(
             if choice.wants($name) {
                 let begun = Instant::now();
+                // What the clients of another scenario stored, such as the number of its masters, is none of this one's.
+                bench.cluster.wipe(MASTERS).await?;
                 // The others are measured all the same.
                 if let Err(error) = $run(&mut bench).await {
                     eprintln!("{}: {error:#}", $name);
