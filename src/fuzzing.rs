@@ -2,10 +2,10 @@
 
 use redis::Value;
 
-use crate::builder::MastersBuilder;
+use crate::masters::builder::MastersBuilder;
 use crate::node;
 use crate::protocol::reply::{self, Released, Reply};
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// The first reply in `bytes` and its length, as a connection finds it.
 pub fn first_reply(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {

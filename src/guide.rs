@@ -11,6 +11,7 @@
 //! | know what it costs, beside other crates | [`performance`] |
 //! | come from Redisson, or lock the same names | [`redisson`] |
 //! | pin a version, or read what an update may change | [`versions`] |
+//! | look up a word | [`glossary`] |
 //! | change the crate itself | [`architecture`] |
 
 #[doc = include!("links.in")]
@@ -19,6 +20,9 @@ pub mod architecture {}
 #[doc = include!("links.in")]
 #[doc = include_str!("../docs/faq.md")]
 pub mod faq {}
+#[doc = include!("links.in")]
+#[doc = include_str!("../docs/glossary.md")]
+pub mod glossary {}
 #[doc = include!("links.in")]
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}

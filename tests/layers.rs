@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// From below to above. Nothing in the crate names `sim`, which stands beside `acquire`.
-const LAYERS: [&[&str]; 20] = [
+/// From below to above, by folders, and by files in the folders of [`ROOMS`]. Nothing in the crate names `sim`, which stands
+/// beside `acquire`.
+const LAYERS: [&[&str]; 10] = [
     &["time", "votes", "token", "holder", "capabilities", "master_set"],
     &["error"],
     &[
@@ -15,25 +16,40 @@ const LAYERS: [&[&str]; 20] = [
         "namespace",
         "client_label",
         "policy",
+        "status",
+        "examination",
     ],
-    &["status", "examination"],
     &["events"],
     &["protocol"],
-    &["node"],
-    &["round"],
-    &["queue"],
-    &["hold"],
-    &["owner", "inspect", "force", "masters", "closing", "connecting"],
-    &["mode", "owned_entry"],
-    &["guard", "node_options", "builder", "env"],
-    &["examine"],
-    &["set_guard"],
-    &["acquire", "sim"],
-    &["options"],
-    &["lead", "lock"],
-    &["set"],
-    &["fuzzing", "guide", "crate"],
+    &["node", "round"],
+    &["queue", "hold"],
+    &[
+        "owner",
+        "mode",
+        "inspect",
+        "force",
+        "masters",
+        "closing",
+        "connecting",
+    ],
+    &[
+        "owned_entry",
+        "guard",
+        "set_guard",
+        "node_options",
+        "builder",
+        "env",
+        "examine",
+        "acquire",
+        "sim",
+    ],
+    &[
+        "options", "lead", "lock", "set", "admin", "values", "fuzzing", "guide", "crate",
+    ],
 ];
+
+/// Folders of what users of the crate can name: their files stand on layers of their own.
+const ROOMS: [&str; 4] = ["lock", "masters", "admin", "values"];
 
 /// The modules, each with its text: no comments, nothing that only tests are built with.
 type Modules = BTreeMap<String, String>;
@@ -194,9 +210,11 @@ fn imports() -> Imports {
 }
 
 fn layer(module: &str) -> usize {
-    let top = module.split("::").nth(1).unwrap_or("crate");
-    let layer = LAYERS.iter().position(|layer| layer.contains(&top));
-    layer.unwrap_or_else(|| panic!("{top} is in no layer"))
+    let mut path = module.split("::").skip(1);
+    let top = path.next().unwrap_or("crate");
+    let name = path.next().filter(|_| ROOMS.contains(&top)).unwrap_or(top);
+    let layer = LAYERS.iter().position(|layer| layer.contains(&name));
+    layer.unwrap_or_else(|| panic!("{name} is in no layer"))
 }
 
 /// Whether the imports lead from one module to the other.
@@ -248,6 +266,91 @@ fn only_events_tells_what_happens() {
         .filter(|module| !module.starts_with("crate::events"))
         .collect();
     assert!(elsewhere.is_empty(), "not in events: {elsewhere:?}");
+}
+
+/// A word has one meaning. The stand-ins for metrics have the names of the metrics.
+#[test]
+fn no_two_types_share_a_name() {
+    let mut modules = Modules::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    read(&root, "crate", &mut modules);
+    let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (module, text) in modules
+        .iter()
+        .filter(|(module, _)| !module.ends_with("no_handles"))
+    {
+        for line in text.lines().map(str::trim_start) {
+            let line = ["pub ", "pub(crate) ", "pub(super) "]
+                .iter()
+                .find_map(|start| line.strip_prefix(start))
+                .unwrap_or(line);
+            let item = ["struct ", "enum ", "trait ", "type "]
+                .iter()
+                .find_map(|start| line.strip_prefix(start));
+            let end = |item: &str| item.find(|c: char| !c.is_alphanumeric()).unwrap_or(item.len());
+            // Types of a trait have the trait's names.
+            if let Some(item) = item.filter(|item| !item.contains("= ") || line == *item) {
+                homes.entry(&item[..end(item)]).or_default().insert(module);
+            }
+        }
+    }
+    assert!(homes.len() > 200, "hardly anything was read");
+    homes.retain(|_, modules| modules.len() > 1);
+    assert!(homes.is_empty(), "one name for several types: {homes:#?}");
+}
+
+/// Modules that decide without a runtime or a connection: messages, votes, holds, trust in a master. A name stands for what
+/// is in its folder, too.
+const PURE: [&str; 13] = [
+    "protocol",
+    "values",
+    "time::validity",
+    "time::backoff",
+    "time::rounded",
+    "hold::expiry",
+    "hold::handoff",
+    "hold::state",
+    "hold::tokens",
+    "hold::vote_record",
+    "node::trust::clock_check",
+    "node::trust::offsets",
+    "node::trust::servers",
+];
+
+/// Of tokio they have its clock, which tests can stop, and a token that can be cancelled; of `redis` its values and commands.
+#[test]
+fn decisions_need_no_runtime() {
+    let mut modules = Modules::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    read(&root, "crate", &mut modules);
+    let is_in = |module: &str, pure: &str| {
+        let path = module.strip_prefix("crate::").unwrap_or(module);
+        path.strip_prefix(pure)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    for pure in PURE {
+        assert!(modules.keys().any(|module| is_in(module, pure)), "{pure} is gone");
+    }
+    let pure = modules
+        .iter()
+        .filter(|(module, _)| PURE.iter().any(|pure| is_in(module, pure)));
+    let mut impure = Vec::new();
+    for (module, text) in pure {
+        let mut paths = Vec::new();
+        for library in ["tokio::", "tokio_util::", "futures::", "redis::"] {
+            for tree in behind(text, library) {
+                expand(library, tree, &mut paths);
+            }
+        }
+        let drives = |path: &String| match path.strip_prefix("redis::") {
+            Some(item) => ["aio", "Client", "Connection", "AsyncCommands", "Commands"]
+                .iter()
+                .any(|driver| item.starts_with(driver)),
+            None => !["tokio::time::Instant", "tokio_util::sync::CancellationToken"].contains(&&**path),
+        };
+        impure.extend(paths.into_iter().filter(drives).map(|path| (module, path)));
+    }
+    assert!(impure.is_empty(), "{impure:?}");
 }
 
 #[test]

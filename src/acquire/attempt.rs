@@ -7,32 +7,32 @@ use futures::FutureExt;
 use redis::Value;
 use tokio::time::timeout;
 
-use crate::acquire::proposal::Proposal;
+use crate::acquire::proposal::TokenProposal;
 use crate::acquire::refusal::Refusal;
+use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::{Deferred, Rollback};
-use crate::acquire::terms::Terms;
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
-use crate::hold::ends::Ends;
-use crate::hold::tenure::{Granted, Hold, Tenure};
-use crate::owned_entry::OwnedEntry;
+use crate::hold::expiry::HoldExpiry;
+use crate::hold::grant::{Grant, Hold, QuorumGrant};
+use crate::lock::owned_entry::OwnedEntry;
+use crate::protocol::blockers::Blockers;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::field::Field;
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::obstruction::Obstruction;
-use crate::protocol::reply::{Behind, Reply};
-use crate::protocol::tally::{Obstacle, Outcome, Tally};
+use crate::protocol::reply::{Reply, WaitersBehind};
+use crate::protocol::tally::{LossReason, Outcome, Tally};
 use crate::protocol::waiter::Precedence;
-use crate::queue::InLine;
+use crate::queue::QueueEntry;
 use crate::round::clocks::{self, Clocks};
 use crate::round::pool::Pool;
-use crate::round::{Forgotten, Round, Trust};
+use crate::round::{OnNoScript, Round, Trust};
 use crate::time::clock::Moment;
 use crate::time::validity::Validity;
-use crate::token::FencingToken;
-use crate::votes::Vote;
+use crate::values::token::FencingToken;
+use crate::values::votes::Vote;
 
 /// Where very many wait, their questions come in bursts, and a master may be a few milliseconds behind.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
@@ -41,7 +41,7 @@ const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asker<'a> {
     /// One that waits, and is let into the queues where it is refused.
-    Waiter(&'a InLine),
+    Waiter(&'a QueueEntry),
     /// One that reads and has this ticket, beside another of its process that waits for both.
     Beside(u64),
     /// One that does not wait.
@@ -50,11 +50,11 @@ pub(crate) enum Asker<'a> {
 
 impl<'a> Asker<'a> {
     /// As a waiter, if there is one.
-    pub(crate) fn of(waiting: Option<&'a InLine>) -> Self {
+    pub(crate) fn of(waiting: Option<&'a QueueEntry>) -> Self {
         waiting.map_or(Self::Try, Self::Waiter)
     }
 
-    fn waiter(self) -> Option<&'a InLine> {
+    fn waiter(self) -> Option<&'a QueueEntry> {
         match self {
             Self::Waiter(waiting) => Some(waiting),
             _ => None,
@@ -65,42 +65,42 @@ impl<'a> Asker<'a> {
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
 pub(crate) async fn attempt(
-    terms: &Terms,
+    request: &AcquireRequest,
     asker: Asker<'_>,
     clocks: Option<Clocks>,
 ) -> Result<OwnedEntry, Refusal> {
-    let mut acquisition = Acquisition::begin(terms, asker, clocks);
+    let mut acquisition = Acquisition::begin(request, asker, clocks);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
     }
-    if terms.fenced && acquisition.accepted() < terms.needed && !acquisition.raise().await {
-        return Err(Refusal::unfenced(terms, acquisition.rollback.votes.clone()));
+    if request.fenced && acquisition.accepted() < request.needed && !acquisition.raise().await {
+        return Err(Refusal::unfenced(request, acquisition.rollback.votes.clone()));
     }
     acquisition.settle()
 }
 
 /// A round of acquire and its count. Dropped before it is settled, it is rolled back.
 struct Acquisition<'a> {
-    terms: &'a Terms,
+    request: &'a AcquireRequest,
     field: Field,
-    proposal: Proposal<'a>,
+    proposal: TokenProposal<'a>,
     /// What the hold has once a quorum has granted.
     validity: Validity,
     tally: Tally,
-    obstruction: Obstruction,
-    behind: Behind,
+    blockers: Blockers,
+    behind: WaitersBehind,
     round: Round,
     rollback: Rollback,
     /// Who waits, if it does.
-    waiting: Option<InLine>,
+    waiting: Option<QueueEntry>,
 }
 
 impl<'a> Acquisition<'a> {
     /// Asks every master.
-    fn begin(terms: &'a Terms, asking: Asker<'_>, clocks: Option<Clocks>) -> Self {
-        let (client, pool) = (&terms.client, &terms.client.pool);
-        let (field, proposal) = (client.fresh_field(), Proposal::new(terms, clocks));
+    fn begin(request: &'a AcquireRequest, asking: Asker<'_>, clocks: Option<Clocks>) -> Self {
+        let (client, pool) = (&request.client, &request.client.pool);
+        let (field, proposal) = (client.fresh_field(), TokenProposal::new(request, clocks));
         let precedence = match asking {
             Asker::Waiter(waiting) => Precedence::Queued(waiting.waiter),
             Asker::Beside(ticket) => Precedence::Ticketed(ticket),
@@ -108,21 +108,21 @@ impl<'a> Acquisition<'a> {
         };
         let waiting = asking.waiter().cloned();
         let told = Acquire {
-            names: &terms.names,
-            kind: terms.kind,
+            names: &request.names,
+            kind: request.kind,
             owner: &field.text(),
             count: 1,
-            lease: terms.lease,
+            lease: request.lease,
             tokens: proposal.tokens(),
             fencing: Fencing::Proposed,
             precedence,
         };
-        let request = calls::acquire(&told, pool.evidence_wanted());
-        let mut tally = Tally::new(pool.slots.len(), terms.needed);
+        let question = calls::acquire(&told, pool.evidence_wanted());
+        let mut tally = Tally::new(pool.slots.len(), request.needed);
         let claim = Claim {
-            names: terms.names.clone(),
+            names: request.names.clone(),
             field,
-            kind: terms.kind,
+            kind: request.kind,
             fence: FencingToken::NONE,
         };
         let mut rollback = Rollback::new(pool, claim, waiting.clone());
@@ -131,19 +131,19 @@ impl<'a> Acquisition<'a> {
             rollback.votes[node] = vote;
         }
         let asked = |node: usize| rollback.votes[node] == Vote::Pending;
-        let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), asked);
-        let round = terms.trace.asking(ask).wake_after(terms.needed);
+        let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), asked);
+        let round = request.trace.asking(ask).wake_after(request.needed);
         if let Some(waiting) = &waiting {
             waiting.calls.stand(round.sent_to());
         }
         Self {
-            terms,
+            request,
             field,
             proposal,
-            validity: Validity::of_lease(round.begun(), terms.lease, pool.config.drift_factor),
+            validity: Validity::of_lease(round.begun(), request.lease, pool.config.drift_factor),
             tally,
-            obstruction: Obstruction::default(),
-            behind: Behind::default(),
+            blockers: Blockers::default(),
+            behind: WaitersBehind::default(),
             round,
             rollback,
             waiting,
@@ -158,7 +158,7 @@ impl<'a> Acquisition<'a> {
             self.proposal.saw(&reply);
             self.tally.count(&reply);
             let causes = reply.causes.as_deref().unwrap_or_default();
-            self.obstruction.add(causes, reply.holder.take());
+            self.blockers.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
             self.rollback.votes[node] = reply.vote;
@@ -171,7 +171,7 @@ impl<'a> Acquisition<'a> {
                 break;
             }
         }
-        if self.tally.obstacle() == Some(Obstacle::Unreachable) {
+        if self.tally.obstacle() == Some(LossReason::Unreachable) {
             // Nothing is waited for, but what is here tells who was silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
                 let vote = Reply::acquired(answer).vote;
@@ -184,20 +184,20 @@ impl<'a> Acquisition<'a> {
     /// Why it is lost. Dropping the attempt rolls it back, at once or once it has been heard out.
     fn lost(self) -> Refusal {
         let votes = self.rollback.votes.clone();
-        let mut refusal = Refusal::explain(self.terms, &self.tally, votes, self.obstruction);
-        log::round_lost(&self.terms.names, &refusal.error);
-        if refusal.obstacle == Obstacle::Held
+        let mut refusal = Refusal::explain(self.request, &self.tally, votes, self.blockers);
+        log::round_lost(&self.request.names, &refusal.error);
+        if refusal.obstacle == LossReason::Held
             && let Some(waiting) = self.waiting
         {
-            let pool = &self.terms.client.pool;
-            refusal.deferred = Some(hear_out(pool, self.round, self.rollback, waiting));
+            let pool = &self.request.client.pool;
+            refusal.deferred = Some(delayed_rollback(pool, self.round, self.rollback, waiting));
         }
         refusal
     }
 
     /// How many masters of the quorum have the token.
     fn accepted(&mut self) -> usize {
-        if self.terms.kind.is_shared() {
+        if self.request.kind.is_shared() {
             self.proposal.take_told()
         } else {
             self.tally.accepted()
@@ -207,10 +207,10 @@ impl<'a> Acquisition<'a> {
     /// Asks the masters that granted to accept a larger token, or to store what one that reads has taken; whether a
     /// quorum did. A token counts only where grant and acceptance met, so the others are not asked.
     async fn raise(&mut self) -> bool {
-        let (terms, pool) = (self.terms, &self.terms.client.pool);
+        let (request, pool) = (self.request, &self.request.client.pool);
         let votes = &self.rollback.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
-        let fencing = if terms.kind.is_shared() {
+        let fencing = if request.kind.is_shared() {
             self.proposal.write_back();
             Fencing::Declared
         } else {
@@ -218,44 +218,44 @@ impl<'a> Acquisition<'a> {
             Fencing::Proposed
         };
         let renewal = Renewal {
-            names: &terms.names,
-            kind: terms.kind,
+            names: &request.names,
+            kind: request.kind,
             owner: self.field.text(),
             count: 1,
-            lease: terms.lease,
+            lease: request.lease,
             tokens: self.proposal.tokens(),
         };
-        let request = calls::extend(&[renewal], fencing, pool.evidence_wanted());
-        let ask = || Round::begin(pool, &request, Trust::Quorum(terms.needed), granted);
-        let mut round = terms.trace.raising(ask).until(self.round.deadline());
+        let question = calls::extend(&[renewal], fencing, pool.evidence_wanted());
+        let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
+        let mut round = request.trace.raising(ask).until(self.round.deadline());
         let mut accepted = 0;
-        while accepted < terms.needed
+        while accepted < request.needed
             && let Some((node, answer)) = round.next().await
         {
             let reply = Reply::extended(answer, 1).swap_remove(0);
             round.voted(node, &reply.vote);
             accepted += usize::from(reply.accepted);
         }
-        log::token_raised(&terms.names, self.proposal.token, accepted);
-        accepted >= terms.needed
+        log::token_raised(&request.names, self.proposal.token, accepted);
+        accepted >= request.needed
     }
 
     /// Makes a hold of what a quorum granted, and enters it.
     fn settle(self) -> Result<OwnedEntry, Refusal> {
-        let (terms, client, pool) = (self.terms, &self.terms.client, &self.terms.client.pool);
+        let (request, client, pool) = (self.request, &self.request.client, &self.request.client.pool);
         let now = pool.clock.now();
-        if terms.fenced {
+        if request.fenced {
             self.proposal.accepted(clocks::median(self.round.clocks_us(now)));
         }
-        let hold = Hold::first(self.tenure(now));
+        let hold = Hold::first(self.grant(now));
         // Entered only with validity left, by the clock after the last answer that was needed.
-        let Ok(guard) = terms.enter(hold.clone(), now) else {
+        let Ok(guard) = request.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();
-            return Err(Refusal::too_late(terms, hold.remaining(), votes));
+            return Err(Refusal::too_late(request, hold.remaining(), votes));
         };
-        if !terms.renew {
+        if !request.renew {
             // To notice its end; one that is renewed is looked after already.
-            client.schedule.watch(&hold.tenure);
+            client.schedule.watch(&hold.grant);
         }
         if pool.is_closed() {
             // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
@@ -264,22 +264,22 @@ impl<'a> Acquisition<'a> {
             let _ = self.rollback.settle();
             return Err(LockError::Closed.into());
         }
-        terms.keep(&guard, now);
-        hold.tenure
+        request.keep(&guard, now);
+        hold.grant
             .trace
-            .begin(&terms.trace, false, &terms.names, hold.token());
+            .begin(&request.trace, false, &request.names, hold.token());
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
             let places = waiting.calls.left();
             // A grant took it out of the queues there, and whoever has not answered yet is heard below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending);
-            waiting.leave(pool, &terms.names, |node| {
+            waiting.leave(pool, &request.names, |node| {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        hear_stragglers(pool, self.round, &hold.tenure, self.waiting);
-        log::acquired(&terms.names, self.tally.granted(), || guard.validity());
-        if let Some(owner) = &terms.owner {
+        hear_stragglers(pool, self.round, &hold.grant, self.waiting);
+        log::acquired(&request.names, self.tally.granted(), || guard.validity());
+        if let Some(owner) = &request.owner {
             owner.remember(&hold);
         }
         Ok(guard)
@@ -287,66 +287,66 @@ impl<'a> Acquisition<'a> {
 
     /// What a quorum granted. What a clock was seen to step by since the round began is off its end, also
     /// while the round was under way.
-    fn tenure(&self, now: Moment) -> Tenure {
-        let (terms, pool) = (self.terms, &self.terms.client.pool);
+    fn grant(&self, now: Moment) -> Grant {
+        let (request, pool) = (self.request, &self.request.client.pool);
         let granted = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Granted);
-        let ends = Ends::new(
+        let ends = HoldExpiry::new(
             self.validity,
             granted,
-            terms.needed,
+            request.needed,
             &pool.steps,
             self.round.steps(),
         );
-        let granted = Granted {
-            names: terms.names.clone(),
+        let granted = QuorumGrant {
+            names: request.names.clone(),
             field: self.field,
-            needed: terms.needed,
+            needed: request.needed,
             token: self.proposal.token,
             raised: self.proposal.raised,
-            kind: terms.kind,
+            kind: request.kind,
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),
             ends,
-            lease: terms.lease,
+            lease: request.lease,
             votes: self.rollback.votes.clone(),
-            max_hold: terms.max_hold,
+            max_hold: request.max_hold,
         };
-        Tenure::new(pool.clock, granted)
+        Grant::new(pool.clock, granted)
     }
 }
 
 /// Takes in what the rest of the masters answers. One that grants adds an end of its own. Where it does not grant, the waiter
 /// may stand in a queue since this round or an earlier one.
-fn hear_stragglers(pool: &Arc<Pool>, round: Round, tenure: &Arc<Tenure>, waiting: Option<InLine>) {
-    let (tenure, begun) = (Arc::clone(tenure), round.begun());
+fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
+    let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
     // The hold may be given up at any moment, and a late acquire must not follow its release.
     let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted {
-            tenure.confirm(node, begun);
+            grant.confirm(node, begun);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.leave(pool, &tenure.names, |other| other == node);
+            waiting.leave(pool, &grant.names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
-        tenure.note_vote(node, vote);
+        grant.note_vote(node, vote);
         kind
     };
-    round.leave(Forgotten::Loaded, note);
+    round.leave(OnNoScript::Loaded, note);
 }
 
 /// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
 /// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
 /// command instead of two. Only for one that waits now, and that finishes the rollback before it asks again.
-fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InLine) -> Deferred {
+fn delayed_rollback(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: QueueEntry) -> Deferred {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = Deferred::new(rollback);
     let heard = deferred.clone();
     // Where the script is forgotten it did not get into the queues, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {
-        if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript) {
+        if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
             waiting.calls.interrupt();
         }
     };
@@ -364,7 +364,7 @@ fn hear_out(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: InL
         // Who takes longer is told, in order after its acquire.
         let _ = timeout(patience, hearing).await;
         heard.finish();
-        round.leave(Forgotten::Loaded, move |_, answer| {
+        round.leave(OnNoScript::Loaded, move |_, answer| {
             unless_queued(&answer);
             VoteKind::of(&Reply::acquired(answer).vote)
         });

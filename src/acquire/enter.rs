@@ -2,47 +2,47 @@
 
 use crate::acquire::attempt::{Asker, attempt};
 use crate::acquire::refusal::Refusal;
-use crate::acquire::terms::Terms;
+use crate::acquire::request::AcquireRequest;
 use crate::error::{ExtendError, InvalidInput, LockError};
-use crate::hold::Term;
+use crate::hold::HoldView;
 use crate::hold::extend::extend;
-use crate::hold::tenure::Hold;
-use crate::names::Names;
-use crate::owned_entry::OwnedEntry;
-use crate::owner::Standing;
-use crate::protocol::kind::Kind;
-use crate::protocol::tally::Obstacle;
+use crate::hold::grant::Hold;
+use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::owner::OwnerStanding;
+use crate::protocol::kind::HoldKind;
+use crate::protocol::tally::LossReason;
 use crate::round::clocks::Clocks;
-use crate::token::FencingToken;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
 
 /// Tries once.
-pub(crate) async fn acquire(terms: &Terms) -> Result<OwnedEntry, Refusal> {
-    acquire_as(terms, Asker::Try, None).await
+pub(crate) async fn acquire(request: &AcquireRequest) -> Result<OwnedEntry, Refusal> {
+    acquire_as(request, Asker::Try, None).await
 }
 
 /// Asks once; by the masters' clocks where they have just been looked at.
 pub(crate) async fn acquire_as(
-    terms: &Terms,
+    request: &AcquireRequest,
     asker: Asker<'_>,
     clocks: Option<Clocks>,
 ) -> Result<OwnedEntry, Refusal> {
-    if terms.client.pool.is_closed() {
+    if request.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    match terms.standing() {
-        Standing::Inside(hold, term) if !term.kind.includes(terms.kind) => {
-            return Err(of_another_kind(terms, &hold, term.kind));
+    match request.standing() {
+        OwnerStanding::Inside(hold, term) if !term.kind.includes(request.kind) => {
+            return Err(of_another_kind(request, &hold, term.kind));
         }
-        Standing::Inside(hold, term) => {
-            if let Some(guard) = reenter(terms, hold, term).await? {
+        OwnerStanding::Inside(hold, term) => {
+            if let Some(guard) = reenter(request, hold, term).await? {
                 return Ok(guard);
             }
         }
-        Standing::Overlapping(held) => return Err(overlapping(terms, &held).into()),
-        Standing::Outside => {}
+        OwnerStanding::Overlapping(held) => return Err(overlapping(request, &held).into()),
+        OwnerStanding::Outside => {}
     }
-    terms.client.pool.relief(terms.needed).await;
-    attempt(terms, asker, clocks).await
+    request.client.pool.relief(request.needed).await;
+    attempt(request, asker, clocks).await
 }
 
 /// Enters a hold once more, which is extended first where too little is left or more is wanted; `None` when it has lapsed or was leaked meanwhile.
@@ -50,30 +50,30 @@ pub(crate) async fn acquire_as(
 /// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
 /// it was.
 async fn reenter(
-    terms: &Terms,
+    request: &AcquireRequest,
     hold: Hold,
-    Term {
+    HoldView {
         at: mut now,
         left,
         lease,
         ..
-    }: Term,
+    }: HoldView,
 ) -> Result<Option<OwnedEntry>, Refusal> {
-    suits(terms, &hold)?;
-    let is_kept = !terms.at_least.is_zero();
-    let is_longer = !terms.renew && terms.lease > lease;
-    let is_short = left < lease / 3 || left <= terms.min_validity;
-    if is_longer || is_short || is_kept && left < terms.at_least {
-        let is_longer = is_longer || terms.at_least > lease;
-        let longer = is_longer.then_some(terms.lease);
-        match extend(&terms.client, &hold, longer.unwrap_or(lease)).await {
-            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < terms.at_least => {
+    suits(request, &hold)?;
+    let is_kept = !request.at_least.is_zero();
+    let is_longer = !request.renew && request.lease > lease;
+    let is_short = left < lease / 3 || left <= request.min_validity;
+    if is_longer || is_short || is_kept && left < request.at_least {
+        let is_longer = is_longer || request.at_least > lease;
+        let longer = is_longer.then_some(request.lease);
+        match extend(&request.client, &hold, longer.unwrap_or(lease)).await {
+            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < request.at_least => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
                     error,
-                    obstacle: Obstacle::Unreachable,
-                    votes: hold.tenure.votes(),
-                    obstruction: Box::default(),
+                    obstacle: LossReason::Unreachable,
+                    votes: hold.grant.votes(),
+                    blockers: Box::default(),
                     deferred: None,
                 });
             }
@@ -81,57 +81,57 @@ async fn reenter(
             // as they have to be. A lost hold shows below.
             _ => {}
         }
-        now = terms.client.pool.clock.now();
+        now = request.client.pool.clock.now();
     }
-    match terms.enter(hold, now) {
+    match request.enter(hold, now) {
         Ok(guard) if is_kept => {
-            terms.keep(&guard, now);
+            request.keep(&guard, now);
             Ok(Some(guard))
         }
         Ok(guard) => Ok(Some(guard)),
         // The owner's own hold would refuse a new attempt.
         Err(hold) if !hold.term(now).left.is_zero() => {
-            let its = hold.tenure.kind();
-            if !its.includes(terms.kind) {
-                return Err(of_another_kind(terms, &hold, its));
+            let its = hold.grant.kind();
+            if !its.includes(request.kind) {
+                return Err(of_another_kind(request, &hold, its));
             }
-            Err(Refusal::too_late(terms, hold.remaining(), hold.tenure.votes()))
+            Err(Refusal::too_late(request, hold.remaining(), hold.grant.votes()))
         }
         Err(_) => Ok(None),
     }
 }
 
 /// Whether the hold is what is asked for, apart from its time.
-fn suits(terms: &Terms, hold: &Hold) -> Result<(), InvalidInput> {
+fn suits(request: &AcquireRequest, hold: &Hold) -> Result<(), InvalidInput> {
     // The hold was granted, and is renewed, by so many masters only.
-    if terms.needed > hold.tenure.needed {
+    if request.needed > hold.grant.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
-            hold.tenure.needed, hold.tenure.names
+            hold.grant.needed, hold.grant.names
         );
-        return Err(InvalidInput::new("policy", terms.policy, allowed));
+        return Err(InvalidInput::new("policy", request.policy, allowed));
     }
-    if terms.fenced && hold.token() == FencingToken::NONE {
-        let allowed = format!("false, as the owner holds {} without a token", hold.tenure.names);
-        return Err(InvalidInput::new("fenced", terms.fenced, allowed));
+    if request.fenced && hold.token() == FencingToken::NONE {
+        let allowed = format!("false, as the owner holds {} without a token", hold.grant.names);
+        return Err(InvalidInput::new("fenced", request.fenced, allowed));
     }
     Ok(())
 }
 
 /// The owner holds for something else. Two that read and want to write would wait for each other for ever.
-fn of_another_kind(terms: &Terms, hold: &Hold, its: Kind) -> Refusal {
-    let names = &hold.tenure.names;
-    if (its, terms.kind) == (Kind::Read, Kind::Write) {
+fn of_another_kind(request: &AcquireRequest, hold: &Hold, its: HoldKind) -> Refusal {
+    let names = &hold.grant.names;
+    if (its, request.kind) == (HoldKind::Read, HoldKind::Write) {
         return LockError::Upgrade {
             held: names.to_string(),
         }
         .into();
     }
     let allowed = format!("{its}, as the owner holds {names}");
-    InvalidInput::new("kind", terms.kind, allowed).into()
+    InvalidInput::new("kind", request.kind, allowed).into()
 }
 
-fn overlapping(terms: &Terms, held: &Names) -> InvalidInput {
+fn overlapping(request: &AcquireRequest, held: &Names) -> InvalidInput {
     let allowed = format!("names within {held}, which the owner holds, or apart from them");
-    InvalidInput::new("names", &terms.names, allowed)
+    InvalidInput::new("names", &request.names, allowed)
 }

@@ -5,36 +5,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::acquire::terms::Terms;
+use crate::acquire::request::AcquireRequest;
 use crate::error::LockError;
 use crate::node::Slot;
 use crate::queue::InFront;
 use crate::round::pool::Pool;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// What keeps a waiter waiting: what masters have told it last, else the task of this process in front of it, else masters
 /// that have not answered yet.
-pub(crate) fn in_the_way(terms: &Terms, told: Option<&LockError>) -> LockError {
+pub(crate) fn in_the_way(request: &AcquireRequest, told: Option<&LockError>) -> LockError {
     if let Some(told) = told {
         return told.clone();
     }
-    match terms.client.lines.in_front(&terms.wanted()) {
+    match request.client.lines.in_front(&request.wanted()) {
         Some(InFront::Refused(why)) => (*why).clone(),
         Some(InFront::Holds(hold)) => {
             let hold = hold.upgrade();
             let left = hold.as_ref().map_or(Duration::ZERO, |hold| hold.left());
-            let votes = hold.map_or_else(|| unanswered(&terms.client.pool), |hold| hold.votes());
-            of_this_process(terms, left, &votes)
+            let votes = hold.map_or_else(|| unanswered(&request.client.pool), |hold| hold.votes());
+            of_this_process(request, left, &votes)
         }
         Some(InFront::Asks(_)) | None => LockError::Unreachable {
-            votes: terms.client.pool.evidence(&unanswered(&terms.client.pool)),
+            votes: request.client.pool.evidence(&unanswered(&request.client.pool)),
         },
     }
 }
 
 /// A task of this process holds. Where its hold has just ended, the next one is about to.
-fn of_this_process(terms: &Terms, left: Duration, votes: &[Vote]) -> LockError {
-    let pool = &terms.client.pool;
+fn of_this_process(request: &AcquireRequest, left: Duration, votes: &[Vote]) -> LockError {
+    let pool = &request.client.pool;
     LockError::Contended {
         holder: Some(Arc::clone(&pool.label)),
         retry_after: if left.is_zero() {

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::hold::client::Client;
-use crate::hold::entry::Entry;
-use crate::hold::tenure::Hold;
-use crate::queue::{Given, Seat, Standing};
+use crate::hold::client::ClientCore;
+use crate::hold::entry::HoldEntry;
+use crate::hold::grant::Hold;
+use crate::queue::{Given, LineTicket, Seat};
 
 /// A waiter in the line behind others. Dropped, it leaves the line; what it was given meanwhile goes on to the next, or is
 /// released.
 pub(super) struct LinePlace<'a> {
-    pub(super) client: &'a Arc<Client>,
-    pub(super) standing: Standing<Hold>,
+    pub(super) client: &'a Arc<ClientCore>,
+    pub(super) standing: LineTicket<Hold>,
     pub(super) seat: Arc<Seat<Hold>>,
     /// Whether it wants a hold renewed.
     pub(super) renew: bool,
@@ -24,7 +24,7 @@ pub(super) enum Got {
     /// It may ask beside others that want the same.
     Open,
     /// A hold that the one ahead has left; none if that has gone on meanwhile.
-    Entry(Option<Entry>),
+    HoldEntry(Option<HoldEntry>),
     /// It came too late, and what it was given has gone on to the next.
     Nothing,
 }
@@ -43,7 +43,7 @@ impl LinePlace<'_> {
                 Got::Turn
             }
             Some(Given::Open) => Got::Open,
-            Some(Given::Passed(hold)) => Got::Entry(Entry::passed(self.client, hold, self.renew)),
+            Some(Given::Passed(hold)) => Got::HoldEntry(HoldEntry::passed(self.client, hold, self.renew)),
             None => Got::Nothing,
         }
     }
@@ -56,8 +56,8 @@ impl Drop for LinePlace<'_> {
 }
 
 /// What a waiter was given goes on to the next, or is released.
-pub(super) fn give_up(client: &Arc<Client>, given: Option<Given<Hold>>) {
+pub(super) fn give_up(client: &Arc<ClientCore>, given: Option<Given<Hold>>) {
     if let Some(Given::Passed(hold)) = given {
-        drop(Entry::passed(client, hold, false));
+        drop(HoldEntry::passed(client, hold, false));
     }
 }

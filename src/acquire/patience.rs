@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::acquire::in_the_way::in_the_way;
-use crate::acquire::terms::{Purpose, Terms};
+use crate::acquire::request::{AcquireRequest, Purpose};
 use crate::error::LockError;
 use crate::events::log;
 
@@ -40,7 +40,7 @@ impl Patience {
     }
 
     /// Tells of the wait where that is due, with what masters have told it last.
-    pub(super) fn mind(&mut self, terms: &Terms, told: Option<&LockError>) {
+    pub(super) fn mind(&mut self, request: &AcquireRequest, told: Option<&LockError>) {
         let waited = self.begun.elapsed();
         if waited < self.next {
             return;
@@ -49,16 +49,16 @@ impl Patience {
             let later = MARKS.iter().find(|mark| **mark > self.next);
             self.next = later.copied().unwrap_or(self.next + LAST);
         }
-        let (client, why) = (&terms.client, in_the_way(terms, told));
+        let (client, why) = (&request.client, in_the_way(request, told));
         if !why.is_contended() {
             // So it is for all that wait for these masters.
-            client.pool.bounds.still_waiting(&terms.names, &why);
-        } else if terms.purpose == Purpose::Lead {
-            log::stands_by(&terms.names, waited, &why);
-        } else if client.schedule.is_held(&terms.names) {
-            log::waits_for_this_process(&terms.names, waited, &why);
+            client.pool.bounds.still_waiting(&request.names, &why);
+        } else if request.purpose == Purpose::Lead {
+            log::stands_by(&request.names, waited, &why);
+        } else if client.schedule.is_held(&request.names) {
+            log::waits_for_this_process(&request.names, waited, &why);
         } else {
-            log::waits_long(&terms.names, waited, &why);
+            log::waits_long(&request.names, waited, &why);
         }
     }
 }

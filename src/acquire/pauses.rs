@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::random::Chance;
+use crate::time::random::Random;
 
 /// The widest window from which a pause is drawn: after a grant that was of no use, and while masters are out.
 pub(crate) const SPLIT: Duration = Duration::from_millis(100);
@@ -15,11 +15,11 @@ const NARROWEST: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Pauses<'a> {
     window: Duration,
-    chance: &'a Chance,
+    chance: &'a Random,
 }
 
 impl<'a> Pauses<'a> {
-    pub(crate) fn new(chance: &'a Chance) -> Self {
+    pub(crate) fn new(chance: &'a Random) -> Self {
         Self {
             window: NARROWEST,
             chance,
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_limit() {
-        let chance = Chance::from_host();
+        let chance = Random::from_host();
         let mut pauses = Pauses::new(&chance);
         for round in 0..100 {
             let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);

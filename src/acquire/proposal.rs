@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::acquire::terms::Terms;
+use crate::acquire::request::AcquireRequest;
 use crate::protocol::reply::Reply;
 use crate::round::clocks::{self, Clocks};
 use crate::time::rounded::Rounded;
-use crate::token::{Block, FencingToken};
-use crate::votes::Vote;
+use crate::values::token::{Block, FencingToken};
+use crate::values::votes::Vote;
 
 /// A token, and the masters' clocks that it was made from; none for a lock that is not fenced.
-pub(super) struct Proposal<'a> {
-    terms: &'a Terms,
+pub(super) struct TokenProposal<'a> {
+    request: &'a AcquireRequest,
     pub(super) token: FencingToken,
     pub(super) raised: bool,
     /// The largest token that masters have told to one that reads, and how many of them.
@@ -19,17 +19,17 @@ pub(super) struct Proposal<'a> {
     clocks: Option<Clocks>,
 }
 
-impl<'a> Proposal<'a> {
+impl<'a> TokenProposal<'a> {
     /// By the clocks where they have just been looked at.
-    pub(super) fn new(terms: &'a Terms, clocks: Option<Clocks>) -> Self {
-        let clocks = terms
+    pub(super) fn new(request: &'a AcquireRequest, clocks: Option<Clocks>) -> Self {
+        let clocks = request
             .fenced
-            .then(|| clocks.unwrap_or_else(|| Clocks::of(&terms.client.pool)));
+            .then(|| clocks.unwrap_or_else(|| Clocks::of(&request.client.pool)));
         let token = clocks.as_ref().map_or(FencingToken::NONE, |clocks| {
-            terms.client.propose_token(&terms.names, clocks, 0)
+            request.client.propose_token(&request.names, clocks, 0)
         });
         Self {
-            terms,
+            request,
             token,
             raised: false,
             told: (0, 0),
@@ -39,7 +39,7 @@ impl<'a> Proposal<'a> {
 
     /// What an acquire takes of it.
     pub(super) fn tokens(&self) -> Block {
-        if self.terms.kind.is_shared() {
+        if self.request.kind.is_shared() {
             self.token.single()
         } else {
             self.token.block()
@@ -52,12 +52,12 @@ impl<'a> Proposal<'a> {
         let Some(clocks) = &self.clocks else {
             return Vec::new();
         };
-        let pool = &self.terms.client.pool;
+        let pool = &self.request.client.pool;
         let objections: Vec<_> = (0..pool.slots.len())
             .filter_map(|node| Some((node, objection(clocks.too_far_ahead(node)?))))
             .collect();
         if !objections.is_empty() {
-            clocks::refresh(pool, &self.terms.names, |node| {
+            clocks::refresh(pool, &self.request.names, |node| {
                 clocks.too_far_ahead(node).is_some()
             });
         }
@@ -82,7 +82,10 @@ impl<'a> Proposal<'a> {
             };
         }
         if let Some(shown) = self.clocks.as_ref().and_then(Clocks::median_us) {
-            self.terms.client.tokens.saw(&self.terms.names, highest, shown);
+            self.request
+                .client
+                .tokens
+                .saw(&self.request.names, highest, shown);
         }
     }
 
@@ -91,7 +94,10 @@ impl<'a> Proposal<'a> {
     pub(super) fn accepted(&self, shown_us: Option<u64>) {
         if let Some(shown_us) = shown_us {
             let last = self.tokens().last.get();
-            self.terms.client.tokens.saw(&self.terms.names, last, shown_us);
+            self.request
+                .client
+                .tokens
+                .saw(&self.request.names, last, shown_us);
         }
     }
 
@@ -102,10 +108,13 @@ impl<'a> Proposal<'a> {
 
     /// Proposes a larger one: above the block of the first, and above the clocks of those that are to accept it.
     pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
-        let clocks = Clocks::of(&self.terms.client.pool);
+        let clocks = Clocks::of(&self.request.client.pool);
         let latest = clocks.latest_us(asked).unwrap_or_default();
         let least = latest.max(self.tokens().last.get()).saturating_add(1);
-        self.token = self.terms.client.propose_token(&self.terms.names, &clocks, least);
+        self.token = self
+            .request
+            .client
+            .propose_token(&self.request.names, &clocks, least);
         self.raised = true;
         self.clocks = Some(clocks);
     }

@@ -7,18 +7,18 @@ use tokio::time::{sleep, sleep_until};
 
 use crate::acquire::pauses::{OUTAGE, SPLIT};
 use crate::acquire::refusal::Refusal;
-use crate::acquire::terms::Terms;
+use crate::acquire::request::AcquireRequest;
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::events::WokenBy;
 use crate::node::waiters::{Calls, Heard};
-use crate::protocol::tally::Obstacle;
+use crate::protocol::tally::LossReason;
 use crate::queue::subscription::{NoticeCounts, Subscription};
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// A waiter that has heard nothing for so long asks again: a call may be lost, and its ticket counts only for three
 /// times as long (`lua/queue.lua`).
-const BEAT: Duration = Duration::from_secs(5);
+const REASK: Duration = Duration::from_secs(5);
 /// After the end of a lease, until every master has seen it end too.
 const AFTER_LEASE: Duration = Duration::from_millis(2);
 /// Behind clients of other libraries, which leave no order: soon after a round in which some masters granted.
@@ -32,24 +32,25 @@ const RARELY: u32 = 20;
 /// Sleeps until another attempt is worthwhile: until a quorum has become possible by what masters have called since
 /// the last one was sent, or something else that may have changed their answers; what that was.
 pub(super) async fn rest(
-    terms: &Terms,
+    request: &AcquireRequest,
     waiting: &mut Waiting<'_>,
     refusal: &Refusal,
     asked: &Asked,
 ) -> WokenBy {
-    let told = &refusal.obstruction;
+    let told = &refusal.blockers;
     // Not where few masters say otherwise: one that leaves may have been there still.
-    let is_first = refusal.obstacle == Obstacle::Held && usize::from(told.behind_others) < terms.blocking();
+    let is_first =
+        refusal.obstacle == LossReason::Held && usize::from(told.behind_others) < request.blocking();
     if is_first && told.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
-        waiting.foreign = Some(Subscription::begin(&terms.client.pool, &terms.names, terms.kind).await);
+        waiting.foreign = Some(Subscription::begin(&request.client.pool, &request.names, request.kind).await);
         return WokenBy::Gap;
     }
     let timer = match refusal.obstacle {
-        Obstacle::Unreachable => waiting.pauses.next(OUTAGE),
+        LossReason::Unreachable => waiting.pauses.next(OUTAGE),
         // It stands in no queue, so nobody calls it.
-        Obstacle::Held if !waiting.could_win => waiting.pauses.next(OUTAGE),
-        Obstacle::Held => alarm(terms, waiting, refusal, is_first),
+        LossReason::Held if !waiting.could_win => waiting.pauses.next(OUTAGE),
+        LossReason::Held => alarm(request, waiting, refusal, is_first),
         _ => {
             sleep(waiting.pauses.next(SPLIT)).await;
             return WokenBy::Timer;
@@ -69,7 +70,7 @@ pub(super) async fn rest(
     });
     tokio::select! {
         biased;
-        by = called(&waiting.place.calls, &asked.heard, &refusal.votes, terms.needed) => by,
+        by = called(&waiting.place.calls, &asked.heard, &refusal.votes, request.needed) => by,
         () = released(announced, &refusal.votes) => WokenBy::Notice,
         () = appointed(&waiting.place.calls) => WokenBy::Notice,
         () = sleep(timer) => WokenBy::Timer,
@@ -77,15 +78,15 @@ pub(super) async fn rest(
 }
 
 /// When to ask again at the latest.
-fn alarm(terms: &Terms, waiting: &mut Waiting<'_>, refusal: &Refusal, is_first: bool) -> Duration {
+fn alarm(request: &AcquireRequest, waiting: &mut Waiting<'_>, refusal: &Refusal, is_first: bool) -> Duration {
     let left = match refusal.error {
         LockError::Contended { retry_after, .. } => retry_after,
-        _ => BEAT,
+        _ => REASK,
     };
-    let latest = (left + AFTER_LEASE).min(BEAT);
+    let latest = (left + AFTER_LEASE).min(REASK);
     let latest = waiting.may_keep_shut().map_or(latest, |rest| latest.min(rest));
-    let soon = SOON + terms.client.pool.chance.within(SPREAD);
-    let told = &refusal.obstruction;
+    let soon = SOON + request.client.pool.chance.within(SPREAD);
+    let told = &refusal.blockers;
     if is_first && told.foreign_key {
         let waited = waiting.since.elapsed();
         let poll = if waited < POLLED {

@@ -7,9 +7,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::hold::release::Release;
 use crate::protocol::claim::Claim;
-use crate::queue::InLine;
+use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// An acquisition in progress: made before the first await, and unless it is settled by then,
 /// whatever ends it rolls it back.
@@ -17,7 +17,7 @@ pub(crate) struct Rollback {
     pool: Arc<Pool>,
     claim: Claim,
     /// Who waits, and is put back into the queues.
-    waiting: Option<InLine>,
+    waiting: Option<QueueEntry>,
     pub(crate) votes: Vec<Vote>,
     settled: bool,
     /// Closing waits for the outcome.
@@ -25,7 +25,7 @@ pub(crate) struct Rollback {
 }
 
 impl Rollback {
-    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, waiting: Option<InLine>) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, claim: Claim, waiting: Option<QueueEntry>) -> Self {
         Self {
             pool: Arc::clone(pool),
             claim,
@@ -86,7 +86,7 @@ impl Drop for Rollback {
         if (0..votes.len()).any(touched) {
             // Who has left the queues is not to stand there, nor to keep the next one from being called.
             let waiting = self.waiting.take();
-            let waiting = waiting.filter(|InLine { calls, .. }| calls.stands() && !calls.is_over());
+            let waiting = waiting.filter(|QueueEntry { calls, .. }| calls.stands() && !calls.is_over());
             Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);
         }
     }

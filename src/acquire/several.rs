@@ -16,23 +16,23 @@ use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
-use crate::acquire::terms::Terms;
-use crate::acquire::wait::{after, be_courteous};
+use crate::acquire::request::AcquireRequest;
+use crate::acquire::wait::{after, yield_to_foreign};
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
-use crate::owned_entry::OwnedEntry;
-use crate::protocol::tally::Obstacle;
+use crate::lock::owned_entry::OwnedEntry;
+use crate::protocol::tally::LossReason;
 use crate::round::clocks::Clocks;
 
 /// Two sets that begin at once have the same ticket once in as many microseconds.
 const SPREAD: Duration = Duration::from_millis(1);
 
 /// Which of the locks it is about, and why that was not to be had.
-pub(crate) type Part<E> = (usize, E);
+pub(crate) type MemberRefusal<E> = (usize, E);
 
 /// Asks once for all of them, each in a round of its own; the first that is lost ends the others.
-pub(crate) async fn try_all(all: &[Terms]) -> Result<Vec<OwnedEntry>, Part<Refusal>> {
-    let attempt = |(index, terms)| async move { (index, acquire(terms).await) };
+pub(crate) async fn try_all(all: &[AcquireRequest]) -> Result<Vec<OwnedEntry>, MemberRefusal<Refusal>> {
+    let attempt = |(index, request)| async move { (index, acquire(request).await) };
     let mut attempts: FuturesUnordered<_> = all.iter().enumerate().map(attempt).collect();
     let mut won = Vec::with_capacity(all.len());
     while let Some((index, attempted)) = attempts.next().await {
@@ -50,16 +50,16 @@ pub(crate) async fn try_all(all: &[Terms]) -> Result<Vec<OwnedEntry>, Part<Refus
 ///
 /// Dropped at any point, it leaves all queues, and rolls back.
 pub(crate) async fn contend_for_all(
-    all: &[Terms],
-    last: &mut Option<Part<LockError>>,
-) -> Result<Vec<OwnedEntry>, Part<LockError>> {
+    all: &[AcquireRequest],
+    last: &mut Option<MemberRefusal<LockError>>,
+) -> Result<Vec<OwnedEntry>, MemberRefusal<LockError>> {
     let mut members: Vec<Member<'_>> = all.iter().map(Member::begin).collect();
     let mut patience = Patience::of_a_wait_since(Instant::now());
     let mut blocked: Option<Blocked> = None;
     let agreed = agree(&mut members);
     loop {
         for (index, member) in members.iter_mut().enumerate() {
-            let left = be_courteous(member.terms, &mut member.waiting).await;
+            let left = yield_to_foreign(member.request, &mut member.waiting).await;
             left.map_err(|error| (index, error))?;
         }
         let asked: Vec<Asked> = members
@@ -76,12 +76,12 @@ pub(crate) async fn contend_for_all(
             has_one_ticket && blocked.is_none_or(has_time)
         };
         let refused = match ask_all(&mut members, is_reserved).await? {
-            Round::Won(guards) => return Ok(guards),
-            Round::Lost(refused) => refused,
+            SetRound::Won(guards) => return Ok(guards),
+            SetRound::Lost(refused) => refused,
         };
         *last = longest(&refused);
         if let Some((index, error)) = last {
-            patience.mind(members[*index].terms, Some(error));
+            patience.mind(members[*index].request, Some(error));
         }
         let is_split = refused.iter().any(Option::is_none);
         // The same one, unless it was had this time.
@@ -97,7 +97,7 @@ pub(crate) async fn contend_for_all(
 }
 
 /// What became of a round: all of the guards, or who was refused.
-enum Round {
+enum SetRound {
     Won(Vec<OwnedEntry>),
     Lost(Vec<Option<Refusal>>),
 }
@@ -107,7 +107,7 @@ enum Round {
 async fn ask_all(
     members: &mut [Member<'_>],
     is_reserved: impl Fn(usize) -> bool,
-) -> Result<Round, Part<LockError>> {
+) -> Result<SetRound, MemberRefusal<LockError>> {
     let clocks: Vec<_> = members
         .iter_mut()
         .map(|member| member.waiting.clocks.take())
@@ -122,7 +122,7 @@ async fn ask_all(
     while let Some((index, attempted)) = attempts.next().await {
         match attempted {
             Ok(guard) => won[index] = Some(guard),
-            Err(refusal) if refusal.obstacle == Obstacle::Final => return Err((index, refusal.error)),
+            Err(refusal) if refusal.obstacle == LossReason::Final => return Err((index, refusal.error)),
             Err(refusal) => {
                 refused[index] = Some(refusal);
                 is_lost = true;
@@ -138,19 +138,23 @@ async fn ask_all(
     }
     drop(attempts);
     if !is_lost {
-        return Ok(Round::Won(won.into_iter().flatten().collect()));
+        return Ok(SetRound::Won(won.into_iter().flatten().collect()));
     }
     for (member, refused) in members.iter_mut().zip(&refused) {
         if refused.is_none() {
             member.waiting.has_won();
         }
     }
-    Ok(Round::Lost(refused))
+    Ok(SetRound::Lost(refused))
 }
 
-async fn ask(index: usize, member: &Member<'_>, clocks: Option<Clocks>) -> Part<Result<OwnedEntry, Refusal>> {
-    let attempted = acquire_as(member.terms, Asker::of(member.waiting.place()), clocks).await;
-    let attempted = attempted.and_then(|guard| still_good(member.terms, &guard).map(|()| guard));
+async fn ask(
+    index: usize,
+    member: &Member<'_>,
+    clocks: Option<Clocks>,
+) -> MemberRefusal<Result<OwnedEntry, Refusal>> {
+    let attempted = acquire_as(member.request, Asker::of(member.waiting.place()), clocks).await;
+    let attempted = attempted.and_then(|guard| still_good(member.request, &guard).map(|()| guard));
     (index, attempted)
 }
 
@@ -182,10 +186,10 @@ async fn rest_together(
     asked: &[Asked],
     blocked: Blocked,
     has_one_ticket: bool,
-) -> Result<(), Part<LockError>> {
+) -> Result<(), MemberRefusal<LockError>> {
     let closing: Vec<_> = members
         .iter()
-        .map(|member| member.terms.client.pool.closing.clone())
+        .map(|member| member.request.client.pool.closing.clone())
         .collect();
     let closed = select_all(closing.iter().map(|closing| Box::pin(closing.cancelled())));
     let resting = async {
@@ -242,25 +246,25 @@ async fn rest_of(
     member: &mut Member<'_>,
     refused: &[Option<Refusal>],
     asked: &[Asked],
-) -> Result<(), Part<LockError>> {
+) -> Result<(), MemberRefusal<LockError>> {
     let Some(refusal) = &refused[index] else {
         return Ok(());
     };
-    let rested = after(member.terms, &mut member.waiting, refusal, &asked[index]).await;
+    let rested = after(member.request, &mut member.waiting, refusal, &asked[index]).await;
     rested.map_err(|error| (index, error))
 }
 
 /// One of the locks, and its place in the queues.
 struct Member<'a> {
-    terms: &'a Terms,
+    request: &'a AcquireRequest,
     waiting: Waiting<'a>,
 }
 
 impl<'a> Member<'a> {
-    fn begin(terms: &'a Terms) -> Self {
+    fn begin(request: &'a AcquireRequest) -> Self {
         Self {
-            terms,
-            waiting: Waiting::begin(terms),
+            request,
+            waiting: Waiting::begin(request),
         }
     }
 
@@ -272,7 +276,7 @@ impl<'a> Member<'a> {
 /// One ticket for all of them: a little later than any has drawn, by chance, so that no two sets have the same one. None
 /// where the clocks of their masters are too far apart for that, or not known yet.
 fn agree(members: &mut [Member<'_>]) -> Option<u64> {
-    let chance = &members.first()?.terms.client.pool.chance;
+    let chance = &members.first()?.request.client.pool.chance;
     let later = u64::try_from(chance.within(SPREAD).as_micros()).unwrap_or(0);
     let latest = members.iter().map(Member::ticket).max()? + later;
     let all = members
@@ -282,17 +286,17 @@ fn agree(members: &mut [Member<'_>]) -> Option<u64> {
 }
 
 /// Rounds of others may have taken long.
-fn still_good(terms: &Terms, guard: &OwnedEntry) -> Result<(), Refusal> {
+fn still_good(request: &AcquireRequest, guard: &OwnedEntry) -> Result<(), Refusal> {
     let left = guard.validity();
-    if left > terms.min_validity {
+    if left > request.min_validity {
         return Ok(());
     }
     let votes = guard.votes().iter().map(|node| node.vote.clone()).collect();
-    Err(Refusal::too_late(terms, left, votes))
+    Err(Refusal::too_late(request, left, votes))
 }
 
 /// The lock that will be in the way for longest.
-fn longest(refused: &[Option<Refusal>]) -> Option<Part<LockError>> {
+fn longest(refused: &[Option<Refusal>]) -> Option<MemberRefusal<LockError>> {
     let errors = refused.iter().enumerate();
     let errors = errors.filter_map(|(index, refused)| Some((index, &refused.as_ref()?.error)));
     let rest = |error: &LockError| match error {

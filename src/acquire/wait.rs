@@ -15,14 +15,14 @@ use crate::acquire::line::{Got, LinePlace};
 use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
+use crate::acquire::request::AcquireRequest;
 use crate::acquire::rest::rest;
-use crate::acquire::terms::Terms;
 use crate::acquire::waiting::{Asked, InLineAs, Waiting};
 use crate::error::LockError;
 use crate::events::WokenBy;
-use crate::owned_entry::OwnedEntry;
-use crate::owner::Standing;
-use crate::protocol::tally::Obstacle;
+use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::owner::OwnerStanding;
+use crate::protocol::tally::LossReason;
 use crate::queue::Given;
 
 /// Waits for this process's turn, and then until the masters grant. What they have told last is left in `last`, for the
@@ -30,46 +30,49 @@ use crate::queue::Given;
 ///
 /// Dropped at any point, it leaves the line and the queues, and rolls back.
 pub(crate) async fn contend(
-    terms: &Terms,
+    request: &AcquireRequest,
     last: &mut Option<Arc<LockError>>,
 ) -> Result<OwnedEntry, LockError> {
-    let mut waiting = Waiting::begin(terms);
+    let mut waiting = Waiting::begin(request);
     let mut patience = Patience::of_a_wait_since(waiting.since);
     loop {
         // Its turn was taken back where its task was not polled in time.
         if !waiting.seat.has_turn()
-            && let ControlFlow::Break(guard) = line_up(terms, &mut waiting, &mut patience, last).await?
+            && let ControlFlow::Break(guard) = line_up(request, &mut waiting, &mut patience, last).await?
         {
             return Ok(guard);
         }
-        be_courteous(terms, &mut waiting).await?;
+        yield_to_foreign(request, &mut waiting).await?;
         let asked = waiting.prepare();
         let clocks = waiting.clocks.take();
-        let refusal = match acquire_as(terms, Asker::of(waiting.place()), clocks).await {
+        let refusal = match acquire_as(request, Asker::of(waiting.place()), clocks).await {
             Ok(guard) => {
                 match waiting.seat.take() {
-                    Some(Given::Turn(turn)) if terms.kind.is_shared() => turn.open(),
+                    Some(Given::Turn(turn)) if request.kind.is_shared() => turn.open(),
                     Some(Given::Turn(turn)) => guard.keep_turn(turn),
                     _ => {}
                 }
                 return Ok(guard);
             }
-            Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
+            Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
         let why = Arc::new(refusal.error.clone());
         waiting.seat.refused(&why);
         waiting.mind_absence();
-        patience.mind(terms, Some(&why));
+        patience.mind(request, Some(&why));
         *last = Some(why);
-        after(terms, &mut waiting, &refusal, &asked).await?;
+        after(request, &mut waiting, &refusal, &asked).await?;
     }
 }
 
 /// Leaves clients of other libraries their turn.
-pub(super) async fn be_courteous(terms: &Terms, waiting: &mut Waiting<'_>) -> Result<(), LockError> {
-    if let Some(until) = terms.client.pool.topics.courtesy.until(&terms.names) {
-        unless_closed(terms, sleep_until(until)).await?;
+pub(super) async fn yield_to_foreign(
+    request: &AcquireRequest,
+    waiting: &mut Waiting<'_>,
+) -> Result<(), LockError> {
+    if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
+        unless_closed(request, sleep_until(until)).await?;
         // They have gone on meanwhile.
         waiting.clocks = None;
     }
@@ -78,14 +81,14 @@ pub(super) async fn be_courteous(terms: &Terms, waiting: &mut Waiting<'_>) -> Re
 
 /// What a refusal means for a waiter, and its sleep until another attempt is worthwhile.
 pub(super) async fn after(
-    terms: &Terms,
+    request: &AcquireRequest,
     waiting: &mut Waiting<'_>,
     refusal: &Refusal,
     asked: &Asked,
 ) -> Result<(), LockError> {
-    if refusal.obstacle == Obstacle::Unreachable {
-        let bounds = &terms.client.pool.bounds;
-        bounds.still_waiting(&terms.names, &refusal.error);
+    if refusal.obstacle == LossReason::Unreachable {
+        let bounds = &request.client.pool.bounds;
+        bounds.still_waiting(&request.names, &refusal.error);
     }
     waiting.refused(refusal);
     if !asked.stood && waiting.may_stand() {
@@ -93,21 +96,21 @@ pub(super) async fn after(
         return Ok(());
     }
     // Who is inside and yet refused has too little validity left to enter: only time will help.
-    let outside = !is_inside(terms);
+    let outside = !is_inside(request);
     let resting = async {
         tokio::select! {
             biased;
-            by = rest(terms, waiting, refusal, asked) => terms.client.pool.events.woken(by),
-            () = inside(terms), if outside => {}
+            by = rest(request, waiting, refusal, asked) => request.client.pool.events.woken(by),
+            () = inside(request), if outside => {}
         }
     };
-    unless_closed(terms, resting).await
+    unless_closed(request, resting).await
 }
 
 /// Waits for this process's turn; breaks with a guard where the one ahead has passed its hold on, or another task of
 /// the same owner has got one meanwhile, which is then entered instead.
 async fn line_up(
-    terms: &Terms,
+    request: &AcquireRequest,
     waiting: &mut Waiting<'_>,
     patience: &mut Patience,
     last: &mut Option<Arc<LockError>>,
@@ -116,13 +119,13 @@ async fn line_up(
         let got = match waiting.join_line() {
             InLineAs::Front => return Ok(ControlFlow::Continue(())),
             InLineAs::Beside => Some(Got::Open),
-            InLineAs::Behind(place) => {
+            InLineAs::WaitersBehind(place) => {
                 *last = None;
                 waiting.mind_absence();
-                let got = unless_closed(terms, turn(terms, waiting, place, patience)).await?;
+                let got = unless_closed(request, turn(request, waiting, place, patience)).await?;
                 waiting.place.calls.present();
                 if got.is_some() {
-                    terms.client.pool.events.woken(WokenBy::HandOn);
+                    request.client.pool.events.woken(WokenBy::HandOn);
                 }
                 got
             }
@@ -132,43 +135,46 @@ async fn line_up(
         match got {
             Some(Got::Turn) => return Ok(ControlFlow::Continue(())),
             Some(Got::Nothing) => continue,
-            Some(Got::Entry(entry)) => {
-                if let Some(guard) = entry.and_then(|entry| terms.take_over(entry)) {
+            Some(Got::HoldEntry(entry)) => {
+                if let Some(guard) = entry.and_then(|entry| request.take_over(entry)) {
                     return Ok(ControlFlow::Break(guard));
                 }
                 // It came too late, and has gone on to the next one.
                 continue;
             }
             Some(Got::Open) => {
-                be_courteous(terms, waiting).await?;
+                yield_to_foreign(request, waiting).await?;
                 let asker = waiting.beside();
-                match acquire_as(terms, asker, waiting.clocks.take()).await {
+                match acquire_as(request, asker, waiting.clocks.take()).await {
                     Ok(guard) => return Ok(ControlFlow::Break(guard)),
-                    Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
+                    Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
                     Err(refusal) => *last = Some(Arc::new(refusal.error)),
                 }
                 // Whoever stands in front has been told the same, or is about to be.
-                terms.client.lines.refused(&terms.wanted());
+                request.client.lines.refused(&request.wanted());
                 continue;
             }
             None => {}
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
-        match acquire(terms).await {
+        match acquire(request).await {
             Ok(guard) => return Ok(ControlFlow::Break(guard)),
-            Err(refusal) if refusal.obstacle == Obstacle::Final => return Err(refusal.error),
+            Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
             Err(refusal) => *last = Some(Arc::new(refusal.error)),
         }
-        unless_closed(terms, sleep(waiting.pauses.next(SPLIT))).await?;
+        unless_closed(request, sleep(waiting.pauses.next(SPLIT))).await?;
     }
 }
 
 /// Waits for something that may take long. An attempt needs no such care: it looks for itself whether
 /// the pool is closed, and is over by the node deadline.
-async fn unless_closed<T>(terms: &Terms, waiting: impl Future<Output = T>) -> Result<T, LockError> {
+async fn unless_closed<T>(
+    request: &AcquireRequest,
+    waiting: impl Future<Output = T>,
+) -> Result<T, LockError> {
     tokio::select! {
         biased;
-        () = terms.client.pool.closing.cancelled() => Err(LockError::Closed),
+        () = request.client.pool.closing.cancelled() => Err(LockError::Closed),
         done = waiting => Ok(done),
     }
 }
@@ -176,7 +182,7 @@ async fn unless_closed<T>(terms: &Terms, waiting: impl Future<Output = T>) -> Re
 /// This process's turn, or the hold of the one ahead; `None` when another task of the same owner has got a hold
 /// meanwhile, which is then entered instead.
 async fn turn(
-    terms: &Terms,
+    request: &AcquireRequest,
     waiting: &mut Waiting<'_>,
     mut place: LinePlace<'_>,
     patience: &mut Patience,
@@ -185,7 +191,7 @@ async fn turn(
     let mut turn = pin!(async {
         tokio::select! {
             biased;
-            () = inside(terms) => None,
+            () = inside(request) => None,
             got = place.wait() => Some(got),
             () = waiting.draw_late(|drawn| ticket.set(drawn)) => None,
         }
@@ -194,27 +200,27 @@ async fn turn(
         tokio::select! {
             biased;
             got = &mut turn => return got,
-            () = patience.over() => patience.mind(terms, None),
+            () = patience.over() => patience.mind(request, None),
         }
     }
 }
 
 /// Resolves when the owner is inside, by another of its tasks.
-async fn inside(terms: &Terms) {
-    let Some(owner) = &terms.owner else {
+async fn inside(request: &AcquireRequest) {
+    let Some(owner) = &request.owner else {
         return std::future::pending().await;
     };
     loop {
         // First listen, then look: nothing falls in between.
         let mut entered = pin!(owner.entered());
         entered.as_mut().enable();
-        if is_inside(terms) {
+        if is_inside(request) {
             return;
         }
         entered.await;
     }
 }
 
-fn is_inside(terms: &Terms) -> bool {
-    !matches!(terms.standing(), Standing::Outside)
+fn is_inside(request: &AcquireRequest) -> bool {
+    !matches!(request.standing(), OwnerStanding::Outside)
 }

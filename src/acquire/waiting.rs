@@ -10,20 +10,20 @@ use crate::acquire::attempt::Asker;
 use crate::acquire::line::{self, LinePlace};
 use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
+use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::Deferred;
-use crate::acquire::terms::Terms;
 use crate::hold::client::NEAR_US;
-use crate::hold::tenure::Hold;
-use crate::names::Names;
+use crate::hold::grant::Hold;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::tally::Obstacle;
+use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Waiter;
 use crate::queue::subscription::{NoticeCounts, Subscription};
-use crate::queue::{Given, InLine, Joined, Seat, Successor};
+use crate::queue::{Given, Joined, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
-use crate::votes::Vote;
+use crate::values::names::Names;
+use crate::values::votes::Vote;
 
 /// What had come before an attempt was sent: it tells afterwards what has come since.
 pub(super) struct Asked {
@@ -40,13 +40,13 @@ pub(super) enum InLineAs<'a> {
     Front,
     /// It may ask without a place.
     Beside,
-    Behind(LinePlace<'a>),
+    WaitersBehind(LinePlace<'a>),
 }
 
 /// Dropped, it leaves every queue.
 pub(super) struct Waiting<'a> {
-    terms: &'a Terms,
-    pub(super) place: InLine,
+    request: &'a AcquireRequest,
+    pub(super) place: QueueEntry,
     /// Its turn in the line of this process.
     pub(super) seat: Arc<Seat<Hold>>,
     /// Whether its ticket was drawn from so many clocks as it needs grants.
@@ -70,24 +70,24 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    pub(super) fn begin(terms: &'a Terms) -> Self {
-        let pool = &terms.client.pool;
-        terms.trace.label().waits();
+    pub(super) fn begin(request: &'a AcquireRequest) -> Self {
+        let pool = &request.client.pool;
+        request.trace.label().waits();
         let calls = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
             number: calls.number,
             ticket: 0,
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
-            reads: terms.kind.is_shared(),
+            reads: request.kind.is_shared(),
         };
         let mut waiting = Self {
-            terms,
-            place: InLine { waiter, calls },
+            request,
+            place: QueueEntry { waiter, calls },
             seat: Arc::new(Seat::new()),
             has_ticket: false,
             could_win: true,
-            shut_since: SmallVec::from_elem(None, terms.names.len()),
+            shut_since: SmallVec::from_elem(None, request.names.len()),
             deferred: None,
             rolled_back: NodeSet::default(),
             touched: NodeSet::default(),
@@ -103,17 +103,17 @@ impl<'a> Waiting<'a> {
 
     /// Joins the line of this process.
     pub(super) fn join_line(&self) -> InLineAs<'a> {
-        let (client, renew) = (&self.terms.client, self.terms.renew);
-        let successor = Successor {
+        let (client, renew) = (&self.request.client, self.request.renew);
+        let successor = NextInLine {
             ticket: Some(self.place.waiter.ticket).filter(|ticket| *ticket > 0),
             begun: self.begun,
             renew,
-            max_hold: self.terms.max_hold,
-            at_least: self.terms.at_least,
+            max_hold: self.request.max_hold,
+            at_least: self.request.at_least,
         };
         let joined = client
             .lines
-            .join(&self.terms.wanted(), self.place.clone(), successor, &self.seat);
+            .join(&self.request.wanted(), self.place.clone(), successor, &self.seat);
         match joined {
             Joined::Turn(turn) => {
                 self.seat.put(Given::Turn(turn));
@@ -123,10 +123,10 @@ impl<'a> Waiting<'a> {
             Joined::Behind(standing, asks) => {
                 if let Some((seat, place)) = asks {
                     // Nobody waited behind it, so it did not mind.
-                    mind_absence_of(self.terms, &seat, &place);
+                    mind_absence_of(self.request, &seat, &place);
                     place.calls.woken();
                 }
-                InLineAs::Behind(LinePlace {
+                InLineAs::WaitersBehind(LinePlace {
                     client,
                     standing,
                     seat: Arc::clone(&self.seat),
@@ -139,13 +139,13 @@ impl<'a> Waiting<'a> {
     /// From here on others may wait behind it. Where it is woken and its task is not polled in time, its turn goes on to
     /// the next in line, and it leaves the queues. It comes again, with its ticket, once its task is polled.
     pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.terms, &self.seat, &self.place);
+        mind_absence_of(self.request, &self.seat, &self.place);
     }
 
     /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
     /// resolves.
     pub(super) async fn draw_late(&mut self, drawn: impl Fn(u64)) {
-        let mut pauses = Pauses::new(&self.terms.client.pool.chance);
+        let mut pauses = Pauses::new(&self.request.client.pool.chance);
         while !self.has_ticket {
             sleep(pauses.next(OUTAGE)).await;
             self.draw_ticket();
@@ -200,22 +200,22 @@ impl<'a> Waiting<'a> {
     }
 
     /// As whom to ask next; none for somebody who tries, and must not keep out others who could win.
-    pub(super) fn place(&self) -> Option<&InLine> {
+    pub(super) fn place(&self) -> Option<&QueueEntry> {
         (self.could_win && self.has_ticket).then_some(&self.place)
     }
 
     /// Draws a ticket, unless there is one already that the masters' clocks bear out.
     fn draw_ticket(&mut self) {
         let clocks = self.clocks.take();
-        let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.terms.client.pool));
+        let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.request.client.pool));
         let Some(clock_us) = clocks.median_us() else {
             return;
         };
         // The median of few is no reason to give up one that more of them bore out.
-        let are_enough = clocks.known() >= self.terms.needed;
+        let are_enough = clocks.known() >= self.request.needed;
         let is_ahead = self.place.waiter.ticket > clock_us.saturating_add(NEAR_US);
         if !self.has_ticket || are_enough && is_ahead {
-            self.place.waiter.ticket = self.terms.client.draw_ticket(clock_us);
+            self.place.waiter.ticket = self.request.client.draw_ticket(clock_us);
             self.has_ticket = are_enough;
         }
         self.clocks = Some(clocks);
@@ -226,7 +226,7 @@ impl<'a> Waiting<'a> {
         self.deferred.clone_from(&refusal.deferred);
         self.rolled_back = self.touched;
         self.touched = NodeSet::of(&refusal.votes, Vote::may_have_granted);
-        let slots = &self.terms.client.pool.slots;
+        let slots = &self.request.client.pool.slots;
         let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,
             // The round was lost before it had to answer.
@@ -234,11 +234,11 @@ impl<'a> Waiting<'a> {
             _ => false,
         };
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();
-        self.could_win = refusal.obstacle == Obstacle::Held && reached >= self.terms.needed;
+        self.could_win = refusal.obstacle == LossReason::Held && reached >= self.request.needed;
         if !self.could_win {
             self.leave();
         }
-        if self.terms.names.len() > 1 {
+        if self.request.names.len() > 1 {
             self.choose_queues(refusal);
         }
     }
@@ -246,10 +246,10 @@ impl<'a> Waiting<'a> {
     /// A waiter whom one of its names has refused for long, without a call from there, stands in that name's queue
     /// alone: else it would keep the others shut for as long. Called from there, it stands in all of them again.
     fn choose_queues(&mut self, refusal: &Refusal) {
-        let (now, blocking) = (Instant::now(), self.terms.blocking());
+        let (now, blocking) = (Instant::now(), self.request.blocking());
         let called = self.place.calls.take_names();
-        for (index, name) in self.terms.names.iter().enumerate() {
-            let refused = refusal.obstruction.by_name.get(index).copied().unwrap_or(0);
+        for (index, name) in self.request.names.iter().enumerate() {
+            let refused = refusal.blockers.by_name.get(index).copied().unwrap_or(0);
             let is_shut = usize::from(refused) >= blocking && !called.iter().any(|other| **other == *name);
             let since = &mut self.shut_since[index];
             *since = is_shut.then(|| since.unwrap_or(now));
@@ -264,13 +264,13 @@ impl<'a> Waiting<'a> {
             return;
         };
         // At once: until its next question it would keep the others shut.
-        let names = self.terms.names.iter().enumerate();
+        let names = self.request.names.iter().enumerate();
         let others: Names = names
             .filter(|(index, _)| *index != only)
             .map(|(_, name)| name)
             .collect();
         self.finish_rollback();
-        self.place.leave(&self.terms.client.pool, &others, |_| true);
+        self.place.leave(&self.request.client.pool, &others, |_| true);
     }
 
     /// The name that has refused it for longest, and since when.
@@ -302,36 +302,37 @@ impl<'a> Waiting<'a> {
         if self.place.calls.stands() {
             // It puts the waiter back.
             self.finish_rollback();
-            self.place.leave_all(&self.terms.client.pool, &self.terms.names);
+            self.place
+                .leave_all(&self.request.client.pool, &self.request.names);
         }
     }
 }
 
 /// The same for any waiter of a client that wants these names.
-fn mind_absence_of(terms: &Terms, seat: &Arc<Seat<Hold>>, place: &InLine) {
+fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &QueueEntry) {
     if place.calls.minds_absence() {
         return;
     }
-    let (client, names) = (Arc::clone(&terms.client), terms.names.clone());
+    let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (seat, waiter) = (Arc::clone(seat), place.waiter);
     place.calls.on_absence(waiter.comes_within, move |calls| {
         client.pool.bounds.not_polled(&names);
         line::give_up(&client, seat.take());
         let calls = Arc::clone(calls);
-        InLine { waiter, calls }.leave_all(&client.pool, &names);
+        QueueEntry { waiter, calls }.leave_all(&client.pool, &names);
     });
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // First, so that the next in line asks behind what is left here.
-        line::give_up(&self.terms.client, self.seat.take());
-        let pool = &self.terms.client.pool;
-        self.terms.trace.label().waited();
+        line::give_up(&self.request.client, self.seat.take());
+        let pool = &self.request.client.pool;
+        self.request.trace.label().waited();
         pool.topics.waiters.leave(self.place.calls.number);
         let places = self.place.calls.end();
         self.finish_rollback();
         self.place
-            .leave(pool, &self.terms.names, |node| places.contains(node));
+            .leave(pool, &self.request.names, |node| places.contains(node));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::InvalidInput;
 use super::faq::Faq;
-use crate::master_set::MasterSet;
+use crate::values::master_set::MasterSet;
 
 /// Why a server cannot serve as an independent master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

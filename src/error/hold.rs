@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::InvalidInput;
 use crate::time::rounded::Rounded;
-use crate::votes::Votes;
+use crate::values::votes::Votes;
 
 /// The hold is gone: its validity has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::time::rounded::Rounded;
-use crate::votes::{Vote, Votes};
+use crate::values::votes::{Vote, Votes};
 
 /// What the node deadline alone stands in the way of: masters that are there, or may be, and answer later.
 pub(super) struct Lateness {

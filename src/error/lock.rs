@@ -8,7 +8,7 @@ use super::InvalidInput;
 use super::faq::Faq;
 use super::voteless::Voteless;
 use crate::time::rounded::Rounded;
-use crate::votes::Votes;
+use crate::values::votes::Votes;
 
 /// What taking a lock may answer.
 ///
@@ -160,19 +160,19 @@ impl LockError {
 
     /// Whether another one holds the names or was in between. Nothing is wrong with the masters; a later call can succeed.
     pub fn is_contended(&self) -> bool {
-        self.class() == Class::Contended
+        self.class() == RetryClass::Contended
     }
 
     /// Whether the masters could not decide: too few of them answered in time, have a vote, or are set up as is needed. A later
     /// call can succeed, once they do.
     pub fn is_unreachable(&self) -> bool {
-        self.class() == Class::Unreachable
+        self.class() == RetryClass::Unreachable
     }
 
     /// Whether a later call ends in the same way as long as the program does not change: an option is out of its range,
     /// the owner asks to write what it reads, or the masters were closed.
     pub fn is_permanent(&self) -> bool {
-        self.class() == Class::Permanent
+        self.class() == RetryClass::Permanent
     }
 
     /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if nothing is known.
@@ -200,22 +200,22 @@ impl LockError {
         }
     }
 
-    fn class(&self) -> Class {
+    fn class(&self) -> RetryClass {
         match self.cause() {
-            Self::Contended { .. } => Class::Contended,
+            Self::Contended { .. } => RetryClass::Contended,
             Self::Unreachable { .. }
             | Self::Unfenced { .. }
             | Self::Misconfigured { .. }
             | Self::TooLate { .. }
-            | Self::TimedOut { .. } => Class::Unreachable,
-            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => Class::Permanent,
+            | Self::TimedOut { .. } => RetryClass::Unreachable,
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => RetryClass::Permanent,
         }
     }
 }
 
 /// The answer to the question of a caller: now, later, or never?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum RetryClass {
     Contended,
     Unreachable,
     Permanent,

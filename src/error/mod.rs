@@ -21,7 +21,7 @@ pub use self::run::RunError;
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value} is not allowed; allowed: {allowed}{}", Entry(.field))]
+#[error("{field}: {value} is not allowed; allowed: {allowed}{}", FaqEntry(.field))]
 #[non_exhaustive]
 pub struct InvalidInput {
     /// The option or variable that holds the value.
@@ -33,9 +33,9 @@ pub struct InvalidInput {
 }
 
 /// Where the FAQ says more of an option.
-struct Entry<'a>(&'a str);
+struct FaqEntry<'a>(&'a str);
 
-impl fmt::Display for Entry<'_> {
+impl fmt::Display for FaqEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => write!(f, " ({})", Faq("nodes")),

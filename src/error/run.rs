@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{LockError, Loss};
-use crate::votes::Votes;
+use crate::values::votes::Votes;
 
 /// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
 /// body returned.

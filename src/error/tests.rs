@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConnectError, InvalidInput, LockError, Unfit};
-use crate::master_set::MasterSet;
-use crate::votes::{Vote, Votes};
+use crate::values::master_set::MasterSet;
+use crate::values::votes::{Vote, Votes};
 
 const MS: Duration = Duration::from_millis(1);
 

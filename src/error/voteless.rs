@@ -5,7 +5,7 @@ use std::fmt;
 use super::faq::Faq;
 use super::lateness::Lateness;
 use crate::time::rounded::Rounded;
-use crate::votes::{Vote, Votes};
+use crate::values::votes::{Vote, Votes};
 
 /// Why too few masters had a vote, for people.
 pub(super) struct Voteless<'a>(pub(super) &'a Votes);

@@ -12,9 +12,9 @@ use super::kinds::{AcquireOutcome, PolicyKind};
 use super::label::Label;
 use super::{TARGET, is_looked_at, whole_ms};
 use crate::error::LockError;
-use crate::names::Names;
-use crate::policy::Policy;
-use crate::token::FencingToken;
+use crate::values::names::Names;
+use crate::values::policy::Policy;
+use crate::values::token::FencingToken;
 
 /// A call for a lock. Nothing is told of one that was never begun; dropped before its end, it was cancelled.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::TARGET;
 use super::kinds::AcquireOutcome;
 use crate::error::LockError;
-use crate::names::Names;
 use crate::time::rounded::Rounded;
-use crate::votes::Votes;
+use crate::values::names::Names;
+use crate::values::votes::Votes;
 
 /// Between two lines of one cause.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
@@ -27,11 +27,11 @@ pub(crate) struct Bounds {
 }
 
 #[derive(Debug, Default)]
-struct Bound(Mutex<Written>);
+struct Bound(Mutex<LastLine>);
 
 /// When the last line was written, and how many were left out since.
 #[derive(Debug, Default)]
-struct Written {
+struct LastLine {
     last: Option<Instant>,
     left_out: u64,
 }

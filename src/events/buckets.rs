@@ -57,15 +57,15 @@ pub fn metrics_buckets() -> impl ExactSizeIterator<Item = (&'static str, &'stati
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::{CATALOGUE, Kind};
+    use super::super::catalogue::{CATALOGUE, MetricKind};
     use super::*;
-    use crate::config::Config;
+    use crate::masters::config::Config;
 
     #[test]
     fn every_histogram_has_ascending_bounds() {
         let histograms = CATALOGUE
             .iter()
-            .filter(|(kind, ..)| matches!(kind, Kind::Histogram))
+            .filter(|(kind, ..)| matches!(kind, MetricKind::Histogram))
             .map(|(_, name, ..)| *name);
         assert!(histograms.eq(metrics_buckets().map(|(metric, _)| metric)));
         for (metric, bounds) in metrics_buckets() {

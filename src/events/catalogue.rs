@@ -2,17 +2,17 @@
 
 use metrics::Unit::{self, Count, Seconds};
 
-use Kind::{Counter, Gauge, Histogram};
+use MetricKind::{Counter, Gauge, Histogram};
 
 /// What a figure is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-pub(super) const CATALOGUE: &[(Kind, &str, Unit, &str)] = &[
+pub(super) const CATALOGUE: &[(MetricKind, &str, Unit, &str)] = &[
     (
         Histogram,
         "multilock_acquire_duration_seconds",

@@ -8,9 +8,9 @@ use std::time::Duration;
 use metrics::{Label, describe_counter, describe_gauge, describe_histogram};
 use tokio::time::Instant;
 
-use super::catalogue::{CATALOGUE, Kind};
+use super::catalogue::{CATALOGUE, MetricKind};
 
-pub(super) type Shared<T> = Arc<T>;
+pub(super) type SharedMeters<T> = Arc<T>;
 
 #[derive(Clone)]
 pub(super) struct Counter(metrics::Counter);
@@ -30,9 +30,9 @@ pub(super) struct Stopwatch(Option<Instant>);
 pub(super) fn describe() {
     for (kind, name, unit, help) in CATALOGUE {
         match kind {
-            Kind::Counter => describe_counter!(*name, *unit, *help),
-            Kind::Gauge => describe_gauge!(*name, *unit, *help),
-            Kind::Histogram => describe_histogram!(*name, *unit, *help),
+            MetricKind::Counter => describe_counter!(*name, *unit, *help),
+            MetricKind::Gauge => describe_gauge!(*name, *unit, *help),
+            MetricKind::Histogram => describe_histogram!(*name, *unit, *help),
         }
     }
 }

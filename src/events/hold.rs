@@ -1,4 +1,4 @@
-//! One hold, as it is seen from outside: from the grant to its end. Holds that have a tenure one after the other are told
+//! One hold, as it is seen from outside: from the grant to its end. Holds that have a grant one after the other are told
 //! apart.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use super::kinds::{Cause, HoldEnd};
 use super::label::Label;
 use super::{TARGET, whole_ms};
 use crate::error::LossCause;
-use crate::names::Names;
-use crate::token::FencingToken;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
 
-/// The hold that a tenure has now, if anybody looks at it.
+/// The hold that a grant has now, if anybody looks at it.
 #[derive(Debug, Default)]
 pub(crate) struct HoldTrace {
     is_open: AtomicBool,

@@ -1,8 +1,8 @@
 //! The words by which things are told apart in labels and spans: few, and always the same.
 
 use crate::error::{LockError, LossCause};
-use crate::policy::Policy;
-use crate::votes::Vote;
+use crate::values::policy::Policy;
+use crate::values::votes::Vote;
 
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$detail:meta])* $variant:ident = $word:literal,)* }) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::handles::{Counter, Gauge, Histogram, Shared, counter, gauge, histogram};
+use super::handles::{Counter, Gauge, Histogram, SharedMeters, counter, gauge, histogram};
 use super::kinds::{AcquireOutcome, Cause, HoldEnd, PolicyKind};
 
 /// The label of call sites that name none.
@@ -10,11 +10,11 @@ const UNLABELLED: &str = "default";
 
 /// The handles of one label.
 #[derive(Clone, Debug)]
-pub(crate) struct Label(Shared<Meters>);
+pub(crate) struct Label(SharedMeters<LabelMeters>);
 
 #[derive(Debug)]
 #[cfg_attr(not(feature = "metrics"), derive(Clone))]
-struct Meters {
+struct LabelMeters {
     #[cfg(feature = "metrics")]
     label: &'static str,
     acquired: [[Histogram; AcquireOutcome::COUNT]; PolicyKind::COUNT],
@@ -39,7 +39,7 @@ impl Label {
                 histogram("multilock_acquire_duration_seconds", &labels)
             })
         };
-        Self(Shared::new(Meters {
+        Self(SharedMeters::new(LabelMeters {
             #[cfg(feature = "metrics")]
             label,
             acquired: PolicyKind::each(acquired),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::TARGET;
 use crate::error::{Loss, LossCause};
-use crate::names::Names;
 use crate::time::rounded::Rounded;
-use crate::token::FencingToken;
-use crate::votes::Votes;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
+use crate::values::votes::Votes;
 
 pub(crate) fn first_lock_waits(remaining: Duration) {
     let remaining = Rounded(remaining);

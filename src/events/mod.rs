@@ -44,10 +44,10 @@ use std::time::Duration;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use self::handles::{Counter, Gauge, Histogram, Shared, counter, describe, gauge, histogram};
+use self::handles::{Counter, Gauge, Histogram, SharedMeters, counter, describe, gauge, histogram};
 pub(crate) use self::kinds::Op;
 use self::kinds::{PolicyKind, RenewalOutcome, RoundOutcome};
-use crate::policy::Policy;
+use crate::values::policy::Policy;
 
 /// Of all events and spans, wherever they are told from.
 const TARGET: &str = "multilock";
@@ -57,11 +57,11 @@ pub(crate) const METERED: bool = cfg!(feature = "metrics");
 
 /// What happens to a client that is neither one master's nor one label's.
 #[derive(Clone, Debug)]
-pub(crate) struct Events(Shared<Meters>);
+pub(crate) struct Events(SharedMeters<ClientMeters>);
 
 #[derive(Debug)]
 #[cfg_attr(not(feature = "metrics"), derive(Clone))]
-struct Meters {
+struct ClientMeters {
     labels: Labels,
     rounds: [[Histogram; RoundOutcome::COUNT]; Op::COUNT],
     wakeups: [Counter; WokenBy::COUNT],
@@ -84,7 +84,7 @@ impl Events {
             })
         };
         let of_outcome = |name, word| counter(name, &[("outcome", word)]);
-        Self(Shared::new(Meters {
+        Self(SharedMeters::new(ClientMeters {
             labels: Labels::new(),
             rounds: Op::each(rounds),
             wakeups: WokenBy::each(|by| counter("multilock_wakeups_total", &[("by", by.word())])),

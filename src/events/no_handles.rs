@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What is shared where figures are kept: here it has no size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared<T>(T);
+pub(super) struct SharedMeters<T>(T);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter;
@@ -33,13 +33,13 @@ pub(super) fn histogram(_: &'static str, _: &[(&'static str, &str)]) -> Histogra
     Histogram
 }
 
-impl<T> Shared<T> {
+impl<T> SharedMeters<T> {
     pub(super) fn new(value: T) -> Self {
         Self(value)
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for SharedMeters<T> {
     type Target = T;
 
     #[inline]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::handles::{Counter, Gauge, Histogram, Shared, counter, gauge, histogram};
+use super::handles::{Counter, Gauge, Histogram, SharedMeters, counter, gauge, histogram};
 use super::kinds::{Op, VoteKind};
 use super::reach::Reach;
 use super::{METERED, TARGET};
@@ -22,12 +22,12 @@ pub(crate) struct NodeEvents {
     reach: Reach,
     /// Rings when what its status tells may have changed, for whoever watches the masters.
     changed: Arc<Notify>,
-    meters: Shared<Meters>,
+    meters: SharedMeters<NodeMeters>,
 }
 
 #[derive(Debug)]
 #[cfg_attr(not(feature = "metrics"), derive(Clone))]
-struct Meters {
+struct NodeMeters {
     up: Gauge,
     quarantine: Gauge,
     clock_offset: Gauge,
@@ -52,7 +52,7 @@ impl NodeEvents {
                 counter("multilock_votes_total", &labels)
             })
         };
-        let meters = Shared::new(Meters {
+        let meters = SharedMeters::new(NodeMeters {
             up: gauge("multilock_node_up", &only),
             quarantine: gauge("multilock_node_quarantine_seconds", &only),
             clock_offset: gauge("multilock_node_clock_offset_seconds", &only),

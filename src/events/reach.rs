@@ -9,10 +9,10 @@ use crate::error::NodeError;
 
 /// What the log says of one master.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Written>);
+pub(super) struct Reach(Mutex<ReachLog>);
 
 #[derive(Debug, Default)]
-struct Written {
+struct ReachLog {
     /// Why there is no connection; none while the log says that there is one.
     outage: Option<NodeError>,
     /// When the last outage was written.
@@ -48,7 +48,7 @@ impl Reach {
         written.outage.take().is_some() || is_first
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
+    fn written(&self) -> MutexGuard<'_, ReachLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

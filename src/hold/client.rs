@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::hold::grant::Hold;
 use crate::hold::schedule::Schedule;
-use crate::hold::tenure::Hold;
 use crate::hold::tokens::Tokens;
-use crate::names::Names;
+use crate::masters::status::Status;
 use crate::protocol::field::Field;
 use crate::queue::Lines;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
-use crate::status::Status;
-use crate::token::FencingToken;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
 
 /// How far a ticket may be ahead of the masters' clocks, in microseconds: one that was drawn by clocks that were
 /// wrong is drawn anew, or its waiter would be the last one for as long as they were ahead.
@@ -24,7 +24,7 @@ pub(crate) const NEAR_US: u64 = 1_000_000;
 
 /// The shared part of [`Masters`](crate::Masters).
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientCore {
     pub(crate) pool: Arc<Pool>,
     /// The client's half of every owner field.
     pub(crate) id: Uuid,
@@ -47,7 +47,7 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 
-impl Client {
+impl ClientCore {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
         let schedule = Arc::new(Schedule::new());
         let known = known(&pool, 0);

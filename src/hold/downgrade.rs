@@ -8,13 +8,13 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::events::VoteKind;
-use crate::hold::tenure::Tenure;
+use crate::hold::grant::Grant;
 use crate::protocol::calls;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
 use crate::round::pool::Pool;
-use crate::round::{Forgotten, Round, Trust};
-use crate::votes::Vote;
+use crate::round::{OnNoScript, Round, Trust};
+use crate::values::votes::Vote;
 
 /// A downgrade under way. Dropped, it carries on in the background.
 pub(crate) struct Downgrade {
@@ -24,15 +24,12 @@ pub(crate) struct Downgrade {
 
 impl Downgrade {
     /// Tells every master that may have the hold.
-    pub(crate) fn begin(pool: &Arc<Pool>, tenure: &Tenure) -> Self {
-        let (request, touched) = (
-            calls::downgrade(&tenure.claim(), tenure.lease()),
-            tenure.touched(),
-        );
+    pub(crate) fn begin(pool: &Arc<Pool>, grant: &Grant) -> Self {
+        let (request, touched) = (calls::downgrade(&grant.claim(), grant.lease()), grant.touched());
         let round = Round::begin(pool, &request, Trust::All, |node| touched.contains(node));
         Self {
-            round: Some(round.wake_after(tenure.needed)),
-            needed: tenure.needed,
+            round: Some(round.wake_after(grant.needed)),
+            needed: grant.needed,
         }
     }
 
@@ -53,7 +50,7 @@ impl Downgrade {
 impl Drop for Downgrade {
     fn drop(&mut self) {
         if let Some(round) = self.round.take() {
-            round.leave(Forgotten::SentAgain, |_, answer| VoteKind::of(&vote(answer)));
+            round.leave(OnNoScript::Resend, |_, answer| VoteKind::of(&vote(answer)));
         }
     }
 }

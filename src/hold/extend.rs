@@ -11,9 +11,9 @@ use redis::Value;
 
 use crate::error::{ExtendError, LossCause};
 use crate::events::{METERED, Op, VoteKind, log};
-use crate::hold::client::Client;
-use crate::hold::ends::Ends;
-use crate::hold::tenure::{Hold, Tenure};
+use crate::hold::client::ClientCore;
+use crate::hold::expiry::HoldExpiry;
+use crate::hold::grant::{Grant, Hold};
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
@@ -23,11 +23,11 @@ use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
-use crate::votes::{Vote, Votes};
+use crate::values::votes::{Vote, Votes};
 
 /// One round for any number of holds. Dropped half-way, the holds keep the validity they have.
 pub(crate) struct Extension {
-    client: Arc<Client>,
+    client: Arc<ClientCore>,
     round: Round,
     extended: Vec<Extended>,
     /// Steps of clocks that had been noticed before it began.
@@ -56,19 +56,19 @@ type Apart = (usize, usize, Vote);
 impl Extended {
     fn renewal(&self) -> Renewal<'_> {
         Renewal {
-            names: &self.hold.tenure.names,
-            kind: self.hold.tenure.kind(),
-            owner: self.hold.tenure.field.text(),
-            count: self.hold.tenure.count(),
+            names: &self.hold.grant.names,
+            kind: self.hold.grant.kind(),
+            owner: self.hold.grant.field.text(),
+            count: self.hold.grant.count(),
             lease: self.lease,
-            tokens: self.hold.tenure.tokens(),
+            tokens: self.hold.grant.tokens(),
         }
     }
 }
 
 impl Extension {
     /// Asks every master to let each hold live for its lease from now.
-    pub(crate) fn begin(client: &Arc<Client>, holds: Vec<(Hold, Duration)>) -> Self {
+    pub(crate) fn begin(client: &Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Self {
         let pool = &client.pool;
         // Before anything is sent.
         let (steps, now) = (pool.steps.count(), pool.clock.now());
@@ -92,7 +92,7 @@ impl Extension {
         let request = request(pool, &renewals);
         let needed = extended
             .iter()
-            .map(|entry| entry.hold.tenure.needed)
+            .map(|entry| entry.hold.grant.needed)
             .min()
             .unwrap_or(0);
         Self {
@@ -133,7 +133,7 @@ impl Extension {
         let replies = Reply::extended(answer, self.extended.len());
         self.round.told(replies.iter().map(|reply| &reply.vote));
         for (index, reply) in replies.into_iter().enumerate() {
-            let vote = vouched(&self.extended[index].hold.tenure, node, doubt, reply.vote);
+            let vote = vouched(&self.extended[index].hold.grant, node, doubt, reply.vote);
             self.count(index, node, vote);
         }
     }
@@ -142,9 +142,9 @@ impl Extension {
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.client.pool, &[entry.renewal()]);
-            let trust = Trust::Kept(entry.hold.tenure.needed);
+            let trust = Trust::Kept(entry.hold.grant.needed);
             let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
-            let tenure = Arc::clone(&entry.hold.tenure);
+            let grant = Arc::clone(&entry.hold.grant);
             self.apart.push(Box::pin(async move {
                 let reply = round
                     .next()
@@ -152,7 +152,7 @@ impl Extension {
                     .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
                 round.told([&vote].into_iter());
-                (index, node, vouched(&tenure, node, round.doubt(node), vote))
+                (index, node, vouched(&grant, node, round.doubt(node), vote))
             }));
         }
     }
@@ -169,19 +169,19 @@ impl Extension {
             _ => {}
         }
         let granted = vote == Vote::Granted;
-        entry.hold.tenure.note_vote(node, vote);
+        entry.hold.grant.note_vote(node, vote);
         // One that confirms after a quorum has adds an end of its own.
-        if granted && entry.agreed.len() >= entry.hold.tenure.needed {
-            let (on, needed) = (entry.agreed, entry.hold.tenure.needed);
-            let ends = Ends::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
+        if granted && entry.agreed.len() >= entry.hold.grant.needed {
+            let (on, needed) = (entry.agreed, entry.hold.grant.needed);
+            let ends = HoldExpiry::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
             if METERED && !entry.confirmed {
                 entry.margin = entry.hold.remaining();
             }
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
-        if entry.against > self.client.pool.slots.len() - entry.hold.tenure.needed {
+        if entry.against > self.client.pool.slots.len() - entry.hold.grant.needed {
             // So many masters serve somebody else that no quorum is left for this hold.
-            lose(&self.client, &entry.hold.tenure, LossCause::TakenAway);
+            lose(&self.client, &entry.hold.grant, LossCause::TakenAway);
         }
         // One that still has it shows that the hold is alive; only then may it be put back where it
         // was forgotten.
@@ -197,23 +197,23 @@ impl Extension {
     fn conclude(&self) {
         for entry in &self.extended {
             let gone = entry.against + entry.forgotten_by.len();
-            if gone > self.client.pool.slots.len() - entry.hold.tenure.needed {
-                lose(&self.client, &entry.hold.tenure, LossCause::Forgotten);
+            if gone > self.client.pool.slots.len() - entry.hold.grant.needed {
+                lose(&self.client, &entry.hold.grant, LossCause::Forgotten);
             }
         }
     }
 
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
-        let tenure = &hold.tenure;
-        let round = tenure.while_valid(node, |count, kind| {
+        let grant = &hold.grant;
+        let round = grant.while_valid(node, |count, kind| {
             let acquire = Acquire {
-                names: &tenure.names,
+                names: &grant.names,
                 kind,
-                owner: &tenure.field.text(),
+                owner: &grant.field.text(),
                 count,
                 lease: *lease,
-                tokens: tenure.tokens(),
+                tokens: grant.tokens(),
                 fencing: Fencing::Declared,
                 precedence: Precedence::Resumed,
             };
@@ -221,13 +221,13 @@ impl Extension {
             Round::begin(
                 &self.client.pool,
                 &request,
-                Trust::Quorum(tenure.needed),
+                Trust::Quorum(grant.needed),
                 |other| other == node,
             )
             .needs(1)
         });
         if let Some(mut round) = round {
-            log::retaken(&tenure.names, self.client.pool.slots[node].label());
+            log::retaken(&grant.names, self.client.pool.slots[node].label());
             self.apart.push(Box::pin(async move {
                 let reply = round
                     .next_as_sent()
@@ -246,24 +246,28 @@ impl Extension {
     }
 
     /// The holds, and whether each was confirmed: with what was left of it then.
-    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Tenure>, Option<Duration>)> {
+    pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Grant>, Option<Duration>)> {
         self.extended
             .into_iter()
-            .map(|entry| (entry.hold.tenure, entry.confirmed.then_some(entry.margin)))
+            .map(|entry| (entry.hold.grant, entry.confirmed.then_some(entry.margin)))
     }
 }
 
 /// Ends a hold before its time, and has it cleaned up.
-fn lose(client: &Client, tenure: &Arc<Tenure>, cause: LossCause) {
-    if tenure.lose(cause) {
-        client.schedule.watch(tenure);
+fn lose(client: &ClientCore, grant: &Arc<Grant>, cause: LossCause) {
+    if grant.lose(cause) {
+        client.schedule.watch(grant);
     }
 }
 
 /// Extends one hold and goes on as soon as that is certain.
 ///
 /// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
-pub(crate) async fn extend(client: &Arc<Client>, hold: &Hold, lease: Duration) -> Result<(), ExtendError> {
+pub(crate) async fn extend(
+    client: &Arc<ClientCore>,
+    hold: &Hold,
+    lease: Duration,
+) -> Result<(), ExtendError> {
     if hold.remaining().is_zero() {
         return Err(ExtendError::Lost {
             votes: Votes::default(),
@@ -287,7 +291,7 @@ pub(crate) async fn extend(client: &Arc<Client>, hold: &Hold, lease: Duration) -
             _ = &mut over => break,
         }
     }
-    let votes = client.pool.evidence(&hold.tenure.votes());
+    let votes = client.pool.evidence(&hold.grant.votes());
     let validity = hold.remaining();
     if validity.is_zero() {
         return Err(ExtendError::Lost { votes });
@@ -303,9 +307,9 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 /// given the hold anew since. What it says of it counts only where nothing of that can be: where it has kept
 /// the hold without a gap, as far as the steps that are known say, which every end is cut by. So a step that
 /// is small against what is left of the hold there costs no renewal.
-fn vouched(tenure: &Tenure, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
+fn vouched(grant: &Grant, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
     match (vote, doubt) {
-        (Vote::Granted, Some(remaining)) if !tenure.is_kept_by(node) => Vote::Quarantined { remaining },
+        (Vote::Granted, Some(remaining)) if !grant.is_kept_by(node) => Vote::Quarantined { remaining },
         (vote, _) => vote,
     }
 }

@@ -17,12 +17,12 @@ use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
-use crate::queue::InLine;
-use crate::queue::place::Next;
+use crate::queue::QueueEntry;
+use crate::queue::entry::Next;
 use crate::round::pool::Pool;
-use crate::round::{Forgotten, Round, Trust};
+use crate::round::{OnNoScript, Round, Trust};
 use crate::time::validity::covering;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// A release under way, or what is sent in its place while the names are kept. Dropped, it carries on in the background.
 pub(crate) struct Release {
@@ -51,7 +51,7 @@ impl Release {
         next: Option<Next>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        pool.topics.courtesy.released(&claim.names, &pool.chance);
+        pool.topics.yielding.released(&claim.names, &pool.chance);
         let round = Self::send(pool, &claim, next.as_ref(), asked);
         if let Some(next) = next {
             next.sent(pool, &claim.names, round.sent_to());
@@ -63,7 +63,7 @@ impl Release {
     pub(crate) fn roll_back(
         pool: &Arc<Pool>,
         claim: Claim,
-        waiting: Option<InLine>,
+        waiting: Option<QueueEntry>,
         asked: impl Fn(usize) -> bool,
     ) {
         let here = waiting.map(Next::resting);
@@ -143,7 +143,7 @@ impl Drop for Release {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| VoteKind::of(&record.note(node, answer));
-            round.leave(Forgotten::SentAgain, note);
+            round.leave(OnNoScript::Resend, note);
         }
     }
 }
@@ -153,8 +153,8 @@ impl ReleaseRecord {
         let fault = match reply::released(answer) {
             Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
-                let (courtesy, chance) = (&self.pool.topics.courtesy, &self.pool.chance);
-                courtesy.heard(&self.claim.names, node, others_listen, self.sent, chance);
+                let (yielding, chance) = (&self.pool.topics.yielding, &self.pool.chance);
+                yielding.heard(&self.claim.names, node, others_listen, self.sent, chance);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
                     waiting.open(node);

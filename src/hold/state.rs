@@ -1,4 +1,4 @@
-//! What becomes of a tenure by itself: which of its holds it is, who is in, and whether it is held, passed on, given
+//! What becomes of a grant by itself: which of its holds it is, who is in, and whether it is held, passed on, given
 //! up or lost. Transitions without a clock, a lock or anybody to tell.
 
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ends;
+use super::expiry::HoldExpiry;
 use super::vote_record::VoteRecord;
 use crate::error::LossCause;
-use crate::protocol::kind::Kind;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
-use crate::queue::Successor;
+use crate::queue::NextInLine;
 use crate::time::clock::Moment;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
 /// so that the word comes no later than the end, and no validity is left when it comes.
@@ -27,15 +27,15 @@ const NEVER: u32 = u32::MAX;
 const AGAIN: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct HoldState {
     pub(super) phase: Phase,
     /// What it is now: one that was to write may come to read.
-    pub(super) kind: Kind,
-    pub(super) ends: Ends,
+    pub(super) kind: HoldKind,
+    pub(super) ends: HoldExpiry,
     pub(super) lease: Duration,
     /// Whether some master may keep it for longer than that.
     is_longer: bool,
-    /// Which of the tenure's holds it is, from 0, and since when.
+    /// Which of the grant's holds it is, from 0, and since when.
     number: u32,
     since: Moment,
     /// How many guards are in, and how many of these are exclusive.
@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) due: Option<(Instant, u64)>,
 }
 
-/// Where a tenure is in its life. Only a vacant one may be held again, by another hold.
+/// Where a grant is in its life. Only a vacant one may be held again, by another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
@@ -74,13 +74,13 @@ pub(super) enum Phase {
 
 /// For how long a hold is good.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
+pub(crate) struct HoldView {
     /// When that was looked at.
     pub(crate) at: Moment,
     /// Validity that is left.
     pub(crate) left: Duration,
     pub(crate) lease: Duration,
-    pub(crate) kind: Kind,
+    pub(crate) kind: HoldKind,
 }
 
 /// What entering a hold changed.
@@ -116,11 +116,11 @@ pub(crate) enum Upkeep {
     CleanUp,
 }
 
-impl State {
-    /// A tenure whose first hold nobody has entered yet.
+impl HoldState {
+    /// A grant whose first hold nobody has entered yet.
     pub(super) fn new(
-        kind: Kind,
-        ends: Ends,
+        kind: HoldKind,
+        ends: HoldExpiry,
         lease: Duration,
         since: Moment,
         max_hold: Option<Duration>,
@@ -149,7 +149,7 @@ impl State {
         }
     }
 
-    /// What is left of the tenure at `now`, whoever has it.
+    /// What is left of the grant at `now`, whoever has it.
     pub(super) fn left(&mut self, now: Moment) -> Duration {
         match self.phase {
             Phase::Held | Phase::Vacant => self.ends.remaining(now),
@@ -181,13 +181,13 @@ impl State {
     }
 
     /// The same, and the lease, for who wants to enter: nothing is left to enter of a leaked hold.
-    pub(super) fn term(&mut self, number: u32, now: Moment) -> Term {
+    pub(super) fn term(&mut self, number: u32, now: Moment) -> HoldView {
         let left = if self.is_leaked() {
             Duration::ZERO
         } else {
             self.remaining(number, now)
         };
-        Term {
+        HoldView {
             at: now,
             left,
             lease: self.lease,
@@ -212,7 +212,7 @@ impl State {
         now: Moment,
         min_validity: Duration,
         renew: bool,
-        kind: Kind,
+        kind: HoldKind,
     ) -> Option<Entered> {
         if self.is_leaked() || self.remaining(number, now) <= min_validity || !self.kind.includes(kind) {
             return None;
@@ -250,15 +250,15 @@ impl State {
     /// One guard is exclusive no longer; whether the hold has to tell so.
     pub(super) fn give_up_exclusive(&mut self) -> bool {
         self.exclusive = self.exclusive.saturating_sub(1);
-        let is_downgraded = self.exclusive == 0 && self.count > 0 && self.kind == Kind::Write;
+        let is_downgraded = self.exclusive == 0 && self.count > 0 && self.kind == HoldKind::Write;
         if is_downgraded {
-            self.kind = Kind::Read;
+            self.kind = HoldKind::Read;
         }
         is_downgraded && self.phase == Phase::Held && !self.released
     }
 
-    /// The next hold begins, with one guard in it, if there is a vacant tenure to have; its number.
-    pub(super) fn pass(&mut self, now: Moment, successor: &Successor) -> Option<u32> {
+    /// The next hold begins, with one guard in it, if there is a vacant grant to have; its number.
+    pub(super) fn pass(&mut self, now: Moment, successor: &NextInLine) -> Option<u32> {
         if self.phase != Phase::Vacant {
             return None;
         }
@@ -339,7 +339,7 @@ impl State {
 
     /// Takes over what an extension gives that a hold has asked for, unless nothing is left at `now`. A longer lease is
     /// that hold's alone, not of who has come after it.
-    pub(super) fn prolong(&mut self, number: u32, ends: Ends, lease: Duration, now: Moment) -> bool {
+    pub(super) fn prolong(&mut self, number: u32, ends: HoldExpiry, lease: Duration, now: Moment) -> bool {
         if self.left(now).is_zero() || number != self.number && lease > self.lease {
             return false;
         }

@@ -11,15 +11,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::events::METERED;
-use crate::hold::client::Client;
-use crate::status::{NodeConnection, Status};
+use crate::hold::client::ClientCore;
+use crate::masters::status::{NodeConnection, Status};
 
 /// What changes by itself is looked at so often, where figures are kept, and while a master is silent.
 const PERIOD: Duration = Duration::from_secs(1);
 /// A quarantine has ended by then.
 const SLACK: Duration = Duration::from_millis(1);
 
-impl Client {
+impl ClientCore {
     pub(crate) fn watch_status(self: &Arc<Self>) -> watch::Receiver<Status> {
         self.keep_published();
         self.publish();
@@ -60,8 +60,8 @@ impl Client {
     }
 }
 
-async fn run(client: Weak<Client>) {
-    let shared = |client: Arc<Client>| {
+async fn run(client: Weak<ClientCore>) {
+    let shared = |client: Arc<ClientCore>| {
         let pool = &client.pool;
         (Arc::clone(&pool.changed), pool.closing.clone())
     };
@@ -87,7 +87,7 @@ async fn run(client: Weak<Client>) {
     }
 }
 
-impl Client {
+impl ClientCore {
     /// When something may change of which nobody tells.
     fn next_look(&self) -> Option<Instant> {
         let published = self.published.borrow();

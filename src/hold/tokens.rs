@@ -9,21 +9,21 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::names::Names;
-use crate::token::FencingToken;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
 
 /// What a client knows of tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     /// Fences that were above the clocks when masters told or accepted them, by their names. Of that name alone:
     /// what is wrong with one must not spoil the others.
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<AheadMasters>,
     /// Whether there are any.
     any_ahead: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Ahead {
+struct AheadMasters {
     fences: HashMap<Box<str>, u64>,
     /// From so many on, those that the clocks have passed are looked for.
     full: usize,
@@ -60,12 +60,12 @@ impl Tokens {
         }
     }
 
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+    fn ahead(&self) -> MutexGuard<'_, AheadMasters> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ahead {
+impl AheadMasters {
     fn note(&mut self, names: &Names, fence: u64, clock_us: u64) {
         for name in names.iter() {
             let known = self.fences.entry(name.into()).or_default();

@@ -2,7 +2,7 @@
 //! granted.
 
 use crate::protocol::node_set::NodeSet;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// What every master answered last.
 #[derive(Debug)]

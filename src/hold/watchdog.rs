@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::LossCause;
 use crate::events::log;
 use crate::hold::Upkeep;
-use crate::hold::client::Client;
+use crate::hold::client::ClientCore;
 use crate::hold::extend::Extension;
+use crate::hold::grant::{Grant, Hold};
 use crate::hold::release::Release;
-use crate::hold::tenure::{Hold, Tenure};
 use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
@@ -25,12 +25,12 @@ use crate::time::clock::Moment;
 const SUSPENSION: Duration = Duration::from_millis(50);
 
 /// Looks after the holds of a client for as long as there is one.
-pub(crate) fn start(client: &Arc<Client>) {
+pub(crate) fn start(client: &Arc<ClientCore>) {
     client.pool.keep(run(Arc::downgrade(client)));
 }
 
-async fn run(client: Weak<Client>) {
-    let shared = |client: Arc<Client>| {
+async fn run(client: Weak<ClientCore>) {
+    let shared = |client: Arc<ClientCore>| {
         let (pool, schedule) = (&client.pool, Arc::clone(&client.schedule));
         (schedule, Arc::clone(&pool.steps), Arc::clone(&pool.topics))
     };
@@ -51,9 +51,9 @@ async fn run(client: Weak<Client>) {
             let (due, next) = schedule.take_due();
             // Holds under one policy travel together: whose votes count depends on it.
             let mut due = sort_out(&client, due);
-            due.sort_by_key(|(hold, _)| hold.tenure.needed);
-            for policy in due.chunk_by(|(one, _), (other, _)| one.tenure.needed == other.tenure.needed) {
-                for batch in calls::batches(policy, |(hold, _)| hold.tenure.extended_keys()) {
+            due.sort_by_key(|(hold, _)| hold.grant.needed);
+            for policy in due.chunk_by(|(one, _), (other, _)| one.grant.needed == other.grant.needed) {
+                for batch in calls::batches(policy, |(hold, _)| hold.grant.extended_keys()) {
                     renewals.push(renew(Arc::clone(&client), batch.to_vec()));
                 }
             }
@@ -64,8 +64,8 @@ async fn run(client: Weak<Client>) {
         tokio::select! {
             biased;
             Some(outcome) = renewals.next(), if !renewals.is_empty() => {
-                for (tenure, confirmed) in outcome {
-                    schedule.reschedule(&tenure, confirmed);
+                for (grant, confirmed) in outcome {
+                    schedule.reschedule(&grant, confirmed);
                 }
             }
             () = steps.more() => schedule.look_again(),
@@ -82,51 +82,51 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
 }
 
 /// Cleans up what is lost, puts back what is not due yet; what remains is to be renewed.
-fn sort_out(client: &Arc<Client>, due: Vec<Arc<Tenure>>) -> Vec<(Hold, Duration)> {
+fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
-    for tenure in due {
-        if let Some(held_for) = tenure.lasts_long() {
-            log::held_long(&tenure.names, held_for);
+    for grant in due {
+        if let Some(held_for) = grant.lasts_long() {
+            log::held_long(&grant.names, held_for);
         }
-        match tenure.upkeep() {
-            Upkeep::Renewal { lease, .. } => renewals.push((tenure.hold(), lease)),
+        match grant.upkeep() {
+            Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
             Upkeep::CleanUp => {
-                clean_up(&client.pool, &tenure);
-                client.schedule.done(&tenure);
+                clean_up(&client.pool, &grant);
+                client.schedule.done(&grant);
             }
             Upkeep::Look(_) | Upkeep::Nothing => {
-                client.schedule.reschedule(&tenure, true);
+                client.schedule.reschedule(&grant, true);
             }
         }
     }
     renewals
 }
 
-async fn renew(client: Arc<Client>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Tenure>, bool)> {
+async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Grant>, bool)> {
     let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
-    let told = |(tenure, margin): (Arc<Tenure>, Option<Duration>)| {
+    let told = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
         client.pool.events.renewed(margin);
         if margin.is_some() {
-            tenure.trace.renewed(|| tenure.left());
+            grant.trace.renewed(|| grant.left());
         }
-        (tenure, margin.is_some())
+        (grant, margin.is_some())
     };
     extension.outcome().map(told).collect()
 }
 
 /// What was lost is released wherever something of it may be left, and passes its turn on.
-fn clean_up(pool: &Arc<Pool>, tenure: &Tenure) {
-    let is_mine = tenure.is_to_release();
+fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
+    let is_mine = grant.is_to_release();
     if is_mine {
-        log::hold_lost(&tenure.names, &pool.evidence(&tenure.votes()));
+        log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));
     }
-    if let Some(trace) = tenure.trace.take() {
-        trace.lost(tenure.loss().unwrap_or(LossCause::Expired));
+    if let Some(trace) = grant.trace.take() {
+        trace.lost(grant.loss().unwrap_or(LossCause::Expired));
     }
     if is_mine {
-        let touched = tenure.touched();
-        Release::leave(pool, tenure.claim(), None, |node| touched.contains(node));
+        let touched = grant.touched();
+        Release::leave(pool, grant.claim(), None, |node| touched.contains(node));
     }
-    drop(tenure.take_turn());
+    drop(grant.take_turn());
 }

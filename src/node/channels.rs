@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::courtesy::Courtesy;
-use super::waiters::{Stray, Waiters};
-use crate::protocol::waiter::Call;
+use super::waiters::{StaleCall, Waiters};
+use super::yielding::Yielding;
+use crate::protocol::waiter::WaiterCall;
 
 /// The channels that a client listens to.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Topics {
     /// On which its waiters are called. Each connection listens to it from its set-up on.
     own: String,
     pub(crate) waiters: Waiters,
-    pub(crate) courtesy: Courtesy,
+    pub(crate) yielding: Yielding,
     joined: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
 }
 
@@ -38,7 +38,7 @@ impl Topics {
             nodes,
             own,
             waiters: Waiters::default(),
-            courtesy: Courtesy::default(),
+            yielding: Yielding::default(),
             joined: Mutex::default(),
         }
     }
@@ -81,9 +81,9 @@ impl Topics {
     }
 
     /// A message has come from the master at `node`. Who is called by it, if that one does not wait any more.
-    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<Stray> {
+    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleCall> {
         if channel == self.own {
-            return self.waiters.call(node, Call::parse(message)?);
+            return self.waiters.call(node, WaiterCall::parse(message)?);
         }
         if let Some((topic, _)) = self.topics().get(channel) {
             topic.heard[node].fetch_add(1, Ordering::Relaxed);

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::{Answer, BACKLOG, By, Inbox, ReplyTo, Wire};
-use crate::capabilities::Capabilities;
+use crate::admin::capabilities::Capabilities;
 use crate::events::{NodeEvents, Op};
+use crate::masters::status::NodeConnection;
 use crate::protocol::command::{Request, Script};
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::Stamp;
-use crate::status::NodeConnection;
 use crate::time::clock::{Clock, Moment};
 
 /// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
@@ -313,10 +313,10 @@ impl Link {
     }
 
     /// Acts on what an answer says about the server, beside what it says about the request.
-    pub(crate) fn heed(&self, answer: &Answer) {
+    pub(crate) fn react_to(&self, answer: &Answer) {
         // Its role has changed, or it does not know the user any more: the next connection shows its role, and logs in.
         if let Err(Fault::Server { class, error }) = answer
-            && matches!(class, Class::NotMaster | Class::LoggedOut)
+            && matches!(class, FaultClass::NotMaster | FaultClass::LoggedOut)
         {
             self.replace(error);
         }

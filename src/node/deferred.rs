@@ -20,7 +20,7 @@ use crate::events::NodeEvents;
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::{parse_released, parse_releases};
 
 /// What a claim costs beside the texts of its names.
@@ -85,7 +85,7 @@ pub(crate) fn is_done(answer: &Answer) -> bool {
 
 /// What one master is owed.
 pub(crate) struct Deferrals {
-    queue: Mutex<Queue>,
+    queue: Mutex<ReleaseQueue>,
     full: Arc<AtomicBool>,
     /// Rings when a batch may be sent, for the one task that sends.
     news: Notify,
@@ -97,7 +97,7 @@ pub(crate) struct Deferrals {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct ReleaseQueue {
     waiting: VecDeque<DeferredRelease>,
     /// Batches that have no answer, and the releases in them.
     batches: usize,
@@ -226,12 +226,12 @@ impl Deferrals {
         self.news.notify_one();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, ReleaseQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl ReleaseQueue {
     /// The oldest, so many as a server can take at once.
     fn take_batch(&mut self) -> Option<Vec<DeferredRelease>> {
         let mut keys = 0;
@@ -273,7 +273,7 @@ fn checked(value: Value) -> Answer {
 
 fn unexpected() -> Fault {
     Fault::Server {
-        class: Class::Unforeseen,
+        class: FaultClass::Unforeseen,
         error: "unexpected answer to release".into(),
     }
 }
@@ -291,11 +291,11 @@ struct Batch {
 impl Late for Batch {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
         let class = answer.as_ref().err().and_then(Fault::class);
-        if class == Some(Class::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
+        if class == Some(FaultClass::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }
-        self.link.heed(&answer);
+        self.link.react_to(&answer);
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
         self.deferrals.answered(releases, answer);
     }

@@ -25,22 +25,22 @@ pub(crate) trait Late: fmt::Debug + Send + Sync {
 
 /// The asker's side. Dropped, it takes in nothing more.
 #[derive(Debug)]
-pub(crate) struct Inbox(Arc<Shared>);
+pub(crate) struct Inbox(Arc<InboxState>);
 
 /// The way back for one answer. Dropped, it tells that the connection has ended.
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<InboxState>>,
     node: usize,
 }
 
 #[derive(Debug)]
-struct Shared(Mutex<State>);
+struct InboxState(Mutex<InboxEntries>);
 
 #[derive(Debug)]
-struct State {
+struct InboxEntries {
     /// One a master.
-    entries: Vec<Entry>,
+    entries: Vec<InboxEntry>,
     awaited: usize,
     /// Answers that have arrived and have not been taken.
     here: usize,
@@ -53,7 +53,7 @@ struct State {
 }
 
 #[derive(Debug)]
-enum Entry {
+enum InboxEntry {
     /// Nothing is expected, or no longer.
     Closed,
     Awaited,
@@ -63,8 +63,8 @@ enum Entry {
 impl Inbox {
     /// For the answers of so many masters; none is expected yet.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self(Arc::new(Shared(Mutex::new(State {
-            entries: (0..nodes).map(|_| Entry::Closed).collect(),
+        Self(Arc::new(InboxState(Mutex::new(InboxEntries {
+            entries: (0..nodes).map(|_| InboxEntry::Closed).collect(),
             awaited: 0,
             here: 0,
             assents: 0,
@@ -84,7 +84,7 @@ impl Inbox {
     /// The way back for the answer of one master, from which none is awaited at the moment.
     pub(crate) fn expect(&self, node: usize) -> ReplyTo {
         let mut state = self.0.state();
-        state.entries[node] = Entry::Awaited;
+        state.entries[node] = InboxEntry::Awaited;
         state.awaited += 1;
         ReplyTo {
             shared: Some(Arc::clone(&self.0)),
@@ -102,8 +102,9 @@ impl Inbox {
         let mut state = self.0.state();
         if state.here > 0 {
             for node in 0..state.entries.len() {
-                if let Entry::Here(_) = state.entries[node]
-                    && let Entry::Here(answer) = std::mem::replace(&mut state.entries[node], Entry::Closed)
+                if let InboxEntry::Here(_) = state.entries[node]
+                    && let InboxEntry::Here(answer) =
+                        std::mem::replace(&mut state.entries[node], InboxEntry::Closed)
                 {
                     state.here -= 1;
                     if assents(&answer) {
@@ -128,8 +129,8 @@ impl Inbox {
         state.late = Some(late);
         let mut silent = Vec::new();
         for (node, entry) in state.entries.iter_mut().enumerate() {
-            if let Entry::Awaited = entry {
-                *entry = Entry::Here(Err(fault(node)));
+            if let InboxEntry::Awaited = entry {
+                *entry = InboxEntry::Here(Err(fault(node)));
                 silent.push(node);
             }
         }
@@ -155,7 +156,7 @@ impl Drop for Inbox {
         let mut state = self.0.state();
         state.asker = None;
         for entry in &mut state.entries {
-            *entry = Entry::Closed;
+            *entry = InboxEntry::Closed;
         }
     }
 }
@@ -181,7 +182,7 @@ impl ReplyTo {
         };
         let asker = {
             let mut state = shared.state();
-            let Entry::Awaited = state.entries[self.node] else {
+            let InboxEntry::Awaited = state.entries[self.node] else {
                 let late = state.late.clone();
                 drop(state);
                 if let Some(late) = late {
@@ -190,7 +191,7 @@ impl ReplyTo {
                 return;
             };
             let assents = assents(&answer);
-            state.entries[self.node] = Entry::Here(answer);
+            state.entries[self.node] = InboxEntry::Here(answer);
             state.awaited -= 1;
             state.here += 1;
             state.assents += usize::from(assents);
@@ -214,8 +215,8 @@ impl Drop for ReplyTo {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl InboxState {
+    fn state(&self) -> MutexGuard<'_, InboxEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ use crate::node::trust::membership::Membership;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::clock::{Clock, Moment};
-use crate::time::random::Chance;
+use crate::time::random::Random;
 use crate::time::rounded::Rounded;
 use crate::time::steps::Steps;
 
@@ -43,7 +43,7 @@ pub(crate) struct KeeperContext {
     pub(crate) label_kept: Duration,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
-    pub(crate) chance: Arc<Chance>,
+    pub(crate) chance: Arc<Random>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) reckoning: Reckoning,
@@ -150,8 +150,8 @@ impl Keeper {
     fn listener(&self) -> Listener {
         let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.context.topics));
         Arc::new(move |channel, message| {
-            if let Some(stray) = topics.announce(slot.node(), channel, message) {
-                slot.stray(stray);
+            if let Some(stale) = topics.announce(slot.node(), channel, message) {
+                slot.stale(stale);
             }
         })
     }
@@ -252,7 +252,7 @@ impl Keeper {
                 }
                 () = &mut labelling => {}
                 () = deferrals.news() => {}
-                () = self.slot.strayed() => leaving.strayed(),
+                () = self.slot.went_stale() => leaving.went_stale(),
                 () = sleep_until(leaving.again_at.unwrap_or_else(Instant::now)), if leaving.again_at.is_some() => {
                     leaving.tell();
                 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::waiters::Stray;
+use super::waiters::StaleCall;
 use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
-use crate::names::Names;
 use crate::protocol::calls;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::waiter::Waiter;
 use crate::time::backoff::{LONGEST_DELAY, delays};
-use crate::time::random::Chance;
+use crate::time::random::Random;
+use crate::values::names::Names;
 
 /// What a keeper tells over one connection.
 pub(super) struct Leaving<'a> {
@@ -35,7 +35,7 @@ impl<'a> Leaving<'a> {
         link: &'a Arc<Link>,
         client: Uuid,
         node_timeout: Duration,
-        chance: &Chance,
+        chance: &Random,
     ) -> Self {
         let mut leaving = Self {
             slot,
@@ -51,7 +51,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// There are some: it tells of them at once, or after a pause where the master is told again.
-    pub(super) fn strayed(&mut self) {
+    pub(super) fn went_stale(&mut self) {
         if self.slot.is_told_again() {
             let pause = self.delays.next().unwrap_or(LONGEST_DELAY);
             self.again_at.get_or_insert(Instant::now() + pause);
@@ -63,20 +63,20 @@ impl<'a> Leaving<'a> {
     /// Tells of all there are.
     pub(super) fn tell(&mut self) {
         self.again_at = None;
-        for stray in self.slot.take_strays() {
+        for stale in self.slot.take_strays() {
             let waiter = Waiter {
-                number: stray.number,
+                number: stale.number,
                 ticket: 0,
                 comes_within: self.comes_within,
                 only: None,
-                reads: stray.reads,
+                reads: stale.reads,
             };
-            let names = Names::from(&*stray.name);
+            let names = Names::from(&*stale.name);
             let request = calls::leave(&names, self.client, &waiter.text());
-            let told = Told {
+            let told = PendingLeave {
                 slot: Arc::clone(self.slot),
                 link: Arc::clone(self.link),
-                stray,
+                stale,
                 request: Arc::clone(&request),
                 with_source: AtomicBool::new(false),
             };
@@ -88,24 +88,24 @@ impl<'a> Leaving<'a> {
 
 /// One of whom the master was told. Where it did not take the waiter out, it is told again.
 #[derive(Debug)]
-struct Told {
+struct PendingLeave {
     slot: Arc<Slot>,
     link: Arc<Link>,
-    stray: Stray,
+    stale: StaleCall,
     request: Arc<Request>,
     with_source: AtomicBool,
 }
 
-impl Late for Told {
+impl Late for PendingLeave {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
         let class = answer.as_ref().err().and_then(Fault::class);
-        if class == Some(Class::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
+        if class == Some(FaultClass::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }
-        self.link.heed(&answer);
+        self.link.react_to(&answer);
         if !is_done(&answer) {
-            self.slot.stray_again(self.stray.clone());
+            self.slot.stray_again(self.stale.clone());
         }
     }
 }

@@ -8,7 +8,6 @@
 
 pub(crate) mod channels;
 mod connection;
-pub(crate) mod courtesy;
 mod deferred;
 mod inbox;
 mod introduction;
@@ -21,6 +20,7 @@ mod slot;
 pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
+pub(crate) mod yielding;
 
 use futures::future::BoxFuture;
 use std::fmt;
@@ -42,7 +42,7 @@ pub(crate) use keeper::{Keeper, KeeperContext};
 pub(crate) use slot::{Reached, Slot};
 pub(crate) use trust::servers::KnownServers;
 
-use crate::capabilities::Capabilities;
+use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::Link;
 use super::deferred::Deferrals;
 use crate::time::backoff::{FIRST_DELAY, LONGEST_DELAY, delays};
-use crate::time::random::Chance;
+use crate::time::random::Random;
 
 /// When the keeper of a connection sends what is owed, and looks whether the master is there.
 pub(super) struct Pace<'a> {
-    chance: &'a Chance,
+    chance: &'a Random,
     node_timeout: Duration,
     /// When the last batch was sent, for as long as the next one waits for its answer.
     sent: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(chance: &'a Chance, node_timeout: Duration) -> Self {
+    pub(super) fn new(chance: &'a Random, node_timeout: Duration) -> Self {
         Self {
             chance,
             node_timeout,

@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout};
 
 use super::Link;
 use super::deferred::{Deferrals, DeferredRelease};
-use super::waiters::Stray;
+use super::waiters::StaleCall;
 use crate::error::NodeError;
 use crate::events::NodeEvents;
+use crate::masters::status::NodeStatus;
 use crate::protocol::fault::Fault;
-use crate::status::NodeStatus;
 use crate::time::clock::Clock;
 
 /// Number of waiters that are kept, to be taken out of a queue. The places of the others end by themselves.
@@ -40,20 +40,20 @@ pub(crate) struct Slot {
     status: watch::Sender<Reached>,
     deferrals: Arc<Deferrals>,
     strays: Mutex<Strays>,
-    strayed: Notify,
+    went_stale: Notify,
 }
 
 /// Waiters that the master is to be told of.
 #[derive(Debug, Default)]
 struct Strays {
-    waiting: Vec<Stray>,
+    waiting: Vec<StaleCall>,
     again: bool,
 }
 
 impl Strays {
-    fn keep(&mut self, stray: Stray) {
-        if self.waiting.len() < STRAYS && !self.waiting.contains(&stray) {
-            self.waiting.push(stray);
+    fn keep(&mut self, stale: StaleCall) {
+        if self.waiting.len() < STRAYS && !self.waiting.contains(&stale) {
+            self.waiting.push(stale);
         }
     }
 }
@@ -69,7 +69,7 @@ impl Slot {
             status: watch::Sender::new(Reached::Connecting),
             deferrals: Arc::new(Deferrals::new(Arc::clone(relieved), Arc::clone(&events))),
             strays: Mutex::default(),
-            strayed: Notify::new(),
+            went_stale: Notify::new(),
             events,
         }
     }
@@ -153,23 +153,23 @@ impl Slot {
     }
 
     /// The master is to be told that a waiter has left a queue: it has called the waiter in vain, or could not be told.
-    pub(crate) fn stray(&self, stray: Stray) {
-        self.strays().keep(stray);
-        self.strayed.notify_one();
+    pub(crate) fn stale(&self, stale: StaleCall) {
+        self.strays().keep(stale);
+        self.went_stale.notify_one();
     }
 
     /// The master is to be told again, after a pause: it did not do it.
-    pub(super) fn stray_again(&self, stray: Stray) {
+    pub(super) fn stray_again(&self, stale: StaleCall) {
         let mut strays = self.strays();
-        strays.keep(stray);
+        strays.keep(stale);
         strays.again = true;
         drop(strays);
-        self.strayed.notify_one();
+        self.went_stale.notify_one();
     }
 
     /// Waits until there are some.
-    pub(super) async fn strayed(&self) {
-        self.strayed.notified().await;
+    pub(super) async fn went_stale(&self) {
+        self.went_stale.notified().await;
     }
 
     /// Whether some are to be told again; said once.
@@ -178,7 +178,7 @@ impl Slot {
     }
 
     /// Those that the master is to be told of.
-    pub(super) fn take_strays(&self) -> Vec<Stray> {
+    pub(super) fn take_strays(&self) -> Vec<StaleCall> {
         std::mem::take(&mut self.strays().waiting)
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::waiter::{Call, Waiter};
+use crate::protocol::waiter::{Waiter, WaiterCall};
 
 /// All that wait.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ type AbsenceHandler = dyn Fn(&Arc<Calls>) + Send + Sync;
 
 /// A waiter that does not wait any more, and is to leave the queue of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stray {
+pub(crate) struct StaleCall {
     pub(crate) number: u64,
     pub(crate) reads: bool,
     pub(crate) name: Box<str>,
@@ -77,7 +77,7 @@ pub(crate) struct Heard {
     interruptions: u32,
 }
 
-impl Stray {
+impl StaleCall {
     /// One that has ended its wait, and may be found in the queue of a name.
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
@@ -113,9 +113,9 @@ impl Waiters {
     }
 
     /// A call has come from a master: whoever it is for, if that one does not wait any more.
-    pub(crate) fn call(&self, node: usize, call: Call<'_>) -> Option<Stray> {
+    pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleCall> {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
-            return Some(Stray {
+            return Some(StaleCall {
                 number: call.number,
                 reads: call.reads,
                 name: call.name.into(),
@@ -342,7 +342,7 @@ mod tests {
         let waiters = Waiters::default();
         let (one, two) = (waiters.join(3), waiters.join(3));
         let before = one.heard();
-        let call = |number| Call {
+        let call = |number| WaiterCall {
             number,
             reads: false,
             later: None,
@@ -355,12 +355,12 @@ mod tests {
         waiters.interrupt();
         assert!(two.interrupted_since(&before));
         waiters.leave(one.number);
-        let stray = Stray {
+        let stale = StaleCall {
             number: one.number,
             reads: false,
             name: "a".into(),
         };
-        assert_eq!(waiters.call(1, call(one.number)), Some(stray));
+        assert_eq!(waiters.call(1, call(one.number)), Some(stale));
     }
 
     #[test]

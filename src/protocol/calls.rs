@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::master_set::MasterSet;
-use crate::names::Names;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
 use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
-use crate::protocol::kind::Kind;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::record::HIDDEN;
 use crate::protocol::waiter::{Precedence, Waiter};
-use crate::token::{Block, FencingToken};
+use crate::values::master_set::MasterSet;
+use crate::values::names::Names;
+use crate::values::token::{Block, FencingToken};
 
 macro_rules! script {
     ($constant:ident, $name:literal $(, behind $shared:literal)*) => {
@@ -83,7 +83,7 @@ fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = K
 }
 
 /// Who reads each name; nothing for a plain lock.
-fn readers(kind: Kind, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
+fn readers(kind: HoldKind, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
     let wanted = if kind.is_read_write() { names.len() } else { 0 };
     names.iter().take(wanted).map(keys::readers)
 }
@@ -114,7 +114,7 @@ impl Evidence {
 #[derive(Debug)]
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
-    pub(crate) kind: Kind,
+    pub(crate) kind: HoldKind,
     pub(crate) owner: &'a str,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
@@ -162,7 +162,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
 #[derive(Debug)]
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
-    pub(crate) kind: Kind,
+    pub(crate) kind: HoldKind,
     pub(crate) owner: String,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
@@ -170,7 +170,7 @@ pub(crate) struct Renewal<'a> {
 }
 
 /// How many keys a hold has in `lua/extend.lua`.
-pub(crate) fn extended_keys(names: &Names, kind: Kind, tokens: Block) -> usize {
+pub(crate) fn extended_keys(names: &Names, kind: HoldKind, tokens: Block) -> usize {
     let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 3 } else { 0 };
     names.len() * each
 }
@@ -338,7 +338,7 @@ pub(crate) fn force(
     call.number(latest_us);
     call.ms(mark_lifetime);
     for name in names.iter() {
-        call.keys([Kind::Plain.channel(name), Kind::Write.channel(name)]);
+        call.keys([HoldKind::Plain.channel(name), HoldKind::Write.channel(name)]);
     }
     for holders in holders {
         call.number(holders.len() as u64);
@@ -408,7 +408,7 @@ mod tests {
         };
         let mut call = Acquire {
             names: &names,
-            kind: Kind::Plain,
+            kind: HoldKind::Plain,
             owner: "me:1",
             count: 1,
             lease: second,
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(said[8], "multilock_set");
         let told = ["me:1", "1", "1000", "1", "", "9007199254740991"];
         assert_eq!(said[9..], told);
-        call.kind = Kind::Read;
+        call.kind = HoldKind::Read;
         let said = words(&acquire(&call, Evidence::Clock));
         assert_eq!(said[7..9], ["multilock_queue:{a}", "multilock_readers:{a}"]);
         assert_eq!(said.last().map(String::as_str), Some("r"));

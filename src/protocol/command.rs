@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::names::Names;
 use crate::protocol::keys::Key;
+use crate::values::names::Names;
 
 /// One Lua file.
 pub(crate) struct Script {

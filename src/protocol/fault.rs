@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::protocol::command::Script;
 use crate::protocol::permissions;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// A call without a usable reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub(crate) enum Fault {
     /// Sent where nothing can be waited for. The answer may come yet.
     Unheard(Arc<str>),
     /// The server answered with an error.
-    Server { class: Class, error: Arc<str> },
+    Server { class: FaultClass, error: Arc<str> },
 }
 
 /// What a server's error says about the call and about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum FaultClass {
     /// Not executed; will pass by itself.
     Passing,
     /// Not executed; the server is not (any more) a master that takes writes.
@@ -57,29 +57,29 @@ pub(crate) enum Class {
 }
 
 /// Error codes and what they say. Each of these is raised before a script's first write.
-const CODES: [(&str, Class); 18] = [
-    ("OOM", Class::Passing),
-    ("MISCONF", Class::Passing),
-    ("NOREPLICAS", Class::Passing),
-    ("BUSY", Class::Passing),
-    ("LOADING", Class::Passing),
-    ("READONLY", Class::NotMaster),
-    ("MASTERDOWN", Class::NotMaster),
-    ("NOSCRIPT", Class::NoScript),
-    ("NOAUTH", Class::LoggedOut),
-    ("WRONGPASS", Class::LoggedOut),
-    ("NOPERM", Class::Denied),
-    ("MOVED", Class::Denied),
-    ("ASK", Class::Denied),
-    ("CROSSSLOT", Class::Denied),
-    ("CLUSTERDOWN", Class::Denied),
+const CODES: [(&str, FaultClass); 18] = [
+    ("OOM", FaultClass::Passing),
+    ("MISCONF", FaultClass::Passing),
+    ("NOREPLICAS", FaultClass::Passing),
+    ("BUSY", FaultClass::Passing),
+    ("LOADING", FaultClass::Passing),
+    ("READONLY", FaultClass::NotMaster),
+    ("MASTERDOWN", FaultClass::NotMaster),
+    ("NOSCRIPT", FaultClass::NoScript),
+    ("NOAUTH", FaultClass::LoggedOut),
+    ("WRONGPASS", FaultClass::LoggedOut),
+    ("NOPERM", FaultClass::Denied),
+    ("MOVED", FaultClass::Denied),
+    ("ASK", FaultClass::Denied),
+    ("CROSSSLOT", FaultClass::Denied),
+    ("CLUSTERDOWN", FaultClass::Denied),
     // Our scripts look at keys of other types through pcall; only a key of ours that was replaced by
     // something else can raise it, and before anything is written of its hold.
-    ("WRONGTYPE", Class::Spoilt),
+    ("WRONGTYPE", FaultClass::Spoilt),
     // Raised by our scripts, for a fence that holds no token.
-    ("FENCE", Class::SpoiltFence),
+    ("FENCE", FaultClass::SpoiltFence),
     // And for a name that others fence, to one that takes no token.
-    ("FENCED", Class::OthersFence),
+    ("FENCED", FaultClass::OthersFence),
 ];
 
 /// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
@@ -99,9 +99,9 @@ impl Fault {
         };
         let known = CODES.iter().find(|(known, _)| *known == code_inside);
         let class = match known.map(|(_, class)| *class) {
-            Some(Class::Denied) if code_inside != code => Class::DeniedInside,
-            None if DENIED_INSIDE.iter().any(|words| detail.starts_with(words)) => Class::DeniedInside,
-            class => class.unwrap_or(Class::Unforeseen),
+            Some(FaultClass::Denied) if code_inside != code => FaultClass::DeniedInside,
+            None if DENIED_INSIDE.iter().any(|words| detail.starts_with(words)) => FaultClass::DeniedInside,
+            class => class.unwrap_or(FaultClass::Unforeseen),
         };
         Self::Server {
             class,
@@ -131,14 +131,19 @@ impl Fault {
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self.class(),
-            Some(Class::Denied | Class::DeniedInside | Class::SpoiltFence | Class::OthersFence)
+            Some(
+                FaultClass::Denied
+                    | FaultClass::DeniedInside
+                    | FaultClass::SpoiltFence
+                    | FaultClass::OthersFence
+            )
         )
     }
 
     /// With the commands of the script's line that is denied, where the server tells only the line.
     pub(crate) fn inside(self, script: &Script) -> Self {
         let Self::Server {
-            class: class @ Class::DeniedInside,
+            class: class @ FaultClass::DeniedInside,
             error,
         } = self
         else {
@@ -163,10 +168,10 @@ impl Fault {
         Self::Server { class, error }
     }
 
-    pub(crate) fn class(&self) -> Option<Class> {
+    pub(crate) fn class(&self) -> Option<FaultClass> {
         match self {
             Self::Server { class, .. } => Some(*class),
-            Self::Unfit(_) => Some(Class::Denied),
+            Self::Unfit(_) => Some(FaultClass::Denied),
             Self::NotSent(_)
             | Self::Quarantined { .. }
             | Self::Unknown(_)
@@ -185,11 +190,11 @@ impl Fault {
         matches!(
             self,
             Self::Server {
-                class: Class::Spoilt
-                    | Class::SpoiltFence
-                    | Class::Denied
-                    | Class::DeniedInside
-                    | Class::Unforeseen,
+                class: FaultClass::Spoilt
+                    | FaultClass::SpoiltFence
+                    | FaultClass::Denied
+                    | FaultClass::DeniedInside
+                    | FaultClass::Unforeseen,
                 ..
             }
         )
@@ -212,7 +217,7 @@ impl Fault {
                 reason: Arc::clone(reason),
             },
             Self::Server {
-                class: Class::Unforeseen | Class::DeniedInside,
+                class: FaultClass::Unforeseen | FaultClass::DeniedInside,
                 error,
             } => Vote::Unknown {
                 reason: Arc::clone(error),
@@ -228,19 +233,22 @@ impl Fault {
 mod tests {
     use super::*;
 
-    fn class(code: &str, detail: &str) -> Option<Class> {
+    fn class(code: &str, detail: &str) -> Option<FaultClass> {
         Fault::from_server(code, detail).class()
     }
 
     #[test]
     fn codes_are_read_on_redis_7_and_inside_redis_6_wrapping() {
-        assert_eq!(class("OOM", "command not allowed"), Some(Class::Passing));
+        assert_eq!(class("OOM", "command not allowed"), Some(FaultClass::Passing));
         let wrapped = "Error running script (call to f_ab): @user_script:9: -OOM command not allowed";
-        assert_eq!(class("ERR", wrapped), Some(Class::Passing));
-        assert_eq!(class("READONLY", "You can't write"), Some(Class::NotMaster));
-        assert_eq!(class("NOPERM", "no permissions"), Some(Class::Denied));
-        assert_eq!(class("WRONGTYPE", "Operation against a key"), Some(Class::Spoilt));
-        assert_eq!(class("ERR", "something new"), Some(Class::Unforeseen));
+        assert_eq!(class("ERR", wrapped), Some(FaultClass::Passing));
+        assert_eq!(class("READONLY", "You can't write"), Some(FaultClass::NotMaster));
+        assert_eq!(class("NOPERM", "no permissions"), Some(FaultClass::Denied));
+        assert_eq!(
+            class("WRONGTYPE", "Operation against a key"),
+            Some(FaultClass::Spoilt)
+        );
+        assert_eq!(class("ERR", "something new"), Some(FaultClass::Unforeseen));
     }
 
     /// What was done before the command that is denied stands, so the vote is not certain.
@@ -253,7 +261,7 @@ mod tests {
             "Error running script (call to f_ab): @user_script:3: @user_script: 3: -NOPERM The user",
         ] {
             let fault = Fault::from_server("ERR", detail);
-            assert_eq!(fault.class(), Some(Class::DeniedInside), "{detail}");
+            assert_eq!(fault.class(), Some(FaultClass::DeniedInside), "{detail}");
             assert!(fault.is_final() && fault.vote().may_have_granted(), "{detail}");
         }
     }

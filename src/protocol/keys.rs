@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::names::Names;
+    use crate::values::names::Names;
 
     #[test]
     fn keys_as_redisson_lays_them_out() {

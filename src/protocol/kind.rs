@@ -6,7 +6,7 @@ use crate::protocol::keys::{Key, channel, read_write_channel};
 
 /// What a hold is, and whom it lets in beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum HoldKind {
     /// One owner, as a lock of Redisson's.
     #[default]
     Plain,
@@ -44,7 +44,7 @@ static LAYOUTS: [Layout; 3] = [
     },
 ];
 
-impl Kind {
+impl HoldKind {
     fn layout(self) -> &'static Layout {
         &LAYOUTS[self as usize]
     }
@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for HoldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.layout().name)
     }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_layout() {
-        let told = [Kind::Plain, Kind::Write, Kind::Read]
+        let told = [HoldKind::Plain, HoldKind::Write, HoldKind::Read]
             .map(|kind| (kind.mode(), kind.is_shared(), kind.channel("a").text()));
         let read_write = "redisson_rwlock:{a}".to_owned();
         assert_eq!(
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn who_writes_may_read() {
-        assert!(Kind::Write.includes(Kind::Read) && !Kind::Read.includes(Kind::Write));
-        assert!(!Kind::Plain.includes(Kind::Read) && !Kind::Write.includes(Kind::Plain));
+        assert!(HoldKind::Write.includes(HoldKind::Read) && !HoldKind::Read.includes(HoldKind::Write));
+        assert!(!HoldKind::Plain.includes(HoldKind::Read) && !HoldKind::Write.includes(HoldKind::Plain));
     }
 }

@@ -1,5 +1,6 @@
 //! What is said to a master and what it answers: scripts, calls, replies, and the count of votes.
 
+pub(crate) mod blockers;
 pub(crate) mod calls;
 pub(crate) mod claim;
 pub(crate) mod command;
@@ -8,7 +9,6 @@ pub(crate) mod field;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod node_set;
-pub(crate) mod obstruction;
 pub(crate) mod permissions;
 pub(crate) mod reckoning;
 pub(crate) mod record;

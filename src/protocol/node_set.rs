@@ -1,6 +1,6 @@
 //! Sets of masters.
 
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// A set of masters by their index in the pool, of which there are at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

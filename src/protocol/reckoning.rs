@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, Quarantine};
+use crate::masters::config::{Config, Quarantine};
 use crate::time::validity::outlived;
 
 /// Times that follow from the longest lease of any client.

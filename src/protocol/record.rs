@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::master_set::MasterSet;
+use crate::values::master_set::MasterSet;
 
 /// In place of the run of a server that hides it.
 pub(crate) const HIDDEN: &str = "-";

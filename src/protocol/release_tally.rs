@@ -1,6 +1,6 @@
 //! The count of what masters say of a release: pure, and certain as early as it can be.
 
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// How a release ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::client_label;
+use crate::masters::client_label;
 use crate::protocol::fault::Fault;
 use crate::protocol::record::Record;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// What comes with every answer to acquire and extend: by it the client notices a clock that was set
 /// forward, and a memory that was wiped.
@@ -50,13 +50,13 @@ impl<'a> Stamp<'a> {
 
 /// Those who stand in the queues of some names behind whoever has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
+pub(crate) struct WaitersBehind {
     pub(crate) waiting: u32,
     /// The smallest ticket of any of them.
     pub(crate) first: Option<NonZeroU64>,
 }
 
-impl Behind {
+impl WaitersBehind {
     fn parse(waiting: &Value, first: &Value) -> Option<Self> {
         let Value::Int(waiting) = waiting else {
             return None;
@@ -85,7 +85,7 @@ pub(crate) struct Reply {
     /// Granted, and the token was above all that was stored, where it had to be.
     pub(crate) accepted: bool,
     /// Who waits behind a grant.
-    pub(crate) behind: Behind,
+    pub(crate) behind: WaitersBehind,
     /// The largest token that was stored before.
     pub(crate) highest: u64,
     /// The same fails there until somebody changes a configuration or deletes a key.
@@ -123,7 +123,7 @@ impl From<Vote> for Reply {
             causes: None,
             holder: None,
             accepted: false,
-            behind: Behind::default(),
+            behind: WaitersBehind::default(),
             highest: 0,
             is_final: false,
         }
@@ -152,12 +152,12 @@ pub(crate) struct Report {
     /// Its wall clock at that moment, in microseconds since 1970.
     pub(crate) clock_us: u64,
     /// One a name.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<StoredName>,
 }
 
 /// What one master keeps under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct StoredName {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
     /// How many wait for it, and how many of these to read.
@@ -202,13 +202,13 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
     match parts {
         [Value::Int(1)] => Some(granted(true, 0)),
         [Value::Int(1), waiting, first] => Some(Reply {
-            behind: Behind::parse(waiting, first)?,
+            behind: WaitersBehind::parse(waiting, first)?,
             ..granted(true, 0)
         }),
         [Value::Int(3)] => Some(granted(false, 0)),
         [Value::Int(3), highest] => Some(granted(false, whole_number(highest)?)),
         [Value::Int(3), highest, waiting, first] => Some(Reply {
-            behind: Behind::parse(waiting, first)?,
+            behind: WaitersBehind::parse(waiting, first)?,
             ..granted(false, whole_number(highest)?)
         }),
         [Value::Int(2)] => Some(Vote::NotHeld.into()),
@@ -328,7 +328,7 @@ fn parse_report(value: &Value) -> Option<Report> {
     })
 }
 
-fn parse_entry(value: &Value) -> Option<Entry> {
+fn parse_entry(value: &Value) -> Option<StoredName> {
     let Value::Array(parts) = value else {
         return None;
     };
@@ -356,7 +356,7 @@ fn parse_entry(value: &Value) -> Option<Entry> {
         [digest] => Some(text(digest)?),
         _ => None,
     };
-    Some(Entry {
+    Some(StoredName {
         kind: text(kind)?,
         remaining: milliseconds(*left),
         waiting: u64::try_from(*waiting).ok()?,

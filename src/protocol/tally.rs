@@ -1,7 +1,7 @@
 //! The count of one round's votes: pure, and certain as early as it can be.
 
 use crate::protocol::reply::Reply;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// Whether the round is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
 
 /// What stands in the way of a hold, and has to change before another attempt is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub(crate) enum LossReason {
     /// Enough masters answered, and some of them serve somebody else: a holder, who has to release, or its lease to
     /// end; contenders that have a part each; a waiter that comes first.
     Held,
@@ -86,14 +86,14 @@ impl Tally {
     }
 
     /// The reason of a loss, or `None` while answers still to come could change it.
-    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self) -> Option<LossReason> {
         let (pending, answered) = (self.pending(), self.granted + self.refused);
         if self.outcome() != Outcome::Lost {
             None
         } else if self.refused >= self.blocking() || answered >= self.needed {
-            Some(Obstacle::Held)
+            Some(LossReason::Held)
         } else if self.refused + pending < self.blocking() && answered + pending < self.needed {
-            Some(Obstacle::Unreachable)
+            Some(LossReason::Unreachable)
         } else {
             None
         }

@@ -83,7 +83,7 @@ impl Precedence {
 
 /// What a master calls a waiter with: its number, and the name in whose queue it is the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call<'a> {
+pub(crate) struct WaiterCall<'a> {
     pub(crate) number: u64,
     /// Whether it waits to read.
     pub(crate) reads: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
 }
 
-impl<'a> Call<'a> {
+impl<'a> WaiterCall<'a> {
     pub(crate) fn parse(message: &'a str) -> Option<Self> {
         let (number, name) = message.split_once(' ')?;
         let (number, later) = match number.split_once('+') {
@@ -145,23 +145,29 @@ mod tests {
 
     #[test]
     fn a_call_names_the_waiter_and_the_name() {
-        let call = Call {
+        let call = WaiterCall {
             number: 12,
             reads: false,
             later: None,
             name: "the till",
         };
-        assert_eq!(Call::parse("12 the till"), Some(call));
+        assert_eq!(WaiterCall::parse("12 the till"), Some(call));
         let later = Some(Duration::from_millis(400));
-        assert_eq!(Call::parse("12+400 the till"), Some(Call { later, ..call }));
-        assert_eq!(Call::parse("12r the till"), Some(Call { reads: true, ..call }));
-        let both = Call {
+        assert_eq!(
+            WaiterCall::parse("12+400 the till"),
+            Some(WaiterCall { later, ..call })
+        );
+        assert_eq!(
+            WaiterCall::parse("12r the till"),
+            Some(WaiterCall { reads: true, ..call })
+        );
+        let both = WaiterCall {
             later,
             reads: true,
             ..call
         };
-        assert_eq!(Call::parse("12r+400 the till"), Some(both));
-        assert_eq!(Call::parse("12+x the till"), None);
-        assert_eq!((Call::parse("12"), Call::parse("x a")), (None, None));
+        assert_eq!(WaiterCall::parse("12r+400 the till"), Some(both));
+        assert_eq!(WaiterCall::parse("12+x the till"), None);
+        assert_eq!((WaiterCall::parse("12"), WaiterCall::parse("x a")), (None, None));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::error::LockError;
-use crate::votes::Vote;
+use crate::values::votes::Vote;
 
 /// What those behind are told of the task in front of their line, when their time is over before their turn comes.
 #[derive(Debug)]

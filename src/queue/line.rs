@@ -12,18 +12,18 @@ use tokio::sync::oneshot;
 
 use super::ahead::{Ahead, Holding, InFront};
 use crate::error::LockError;
-use crate::names::Names;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::node::waiters::Calls;
-use crate::protocol::kind::Kind;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::waiter::Waiter;
 use crate::time::clock::Moment;
+use crate::values::names::Names;
 
 /// What those who stand in one line want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) names: Names,
-    pub(crate) kind: Kind,
+    pub(crate) kind: HoldKind,
     /// Masters that have to grant.
     pub(crate) needed: usize,
     pub(crate) lease: Duration,
@@ -78,10 +78,10 @@ struct Line<T> {
     /// What those behind are told of the one that has the turn.
     ahead: Ahead<Asks<T>>,
     /// Behind the one that has the turn, the next one first.
-    behind: Mutex<Behind<T>>,
+    behind: Mutex<QueuedByOrder<T>>,
 }
 
-type Behind<T> = BTreeMap<Order, Queued<T>>;
+type QueuedByOrder<T> = BTreeMap<Order, Queued<T>>;
 
 /// Order of a line: by tickets, and then by numbers. A waiter without a ticket has the ticket of the one ahead of it,
 /// so that it keeps the place in which it came.
@@ -90,8 +90,8 @@ type Order = (u64, u64);
 /// A waiter behind others, and how to give it what it stands for.
 #[derive(Debug)]
 struct Queued<T> {
-    place: InLine,
-    successor: Successor,
+    place: QueueEntry,
+    successor: NextInLine,
     seat: Arc<Seat<T>>,
     /// Tells that something is in the seat.
     notice: oneshot::Sender<()>,
@@ -104,7 +104,7 @@ pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
 
 /// One that stands in a line.
 #[derive(Clone, Debug)]
-pub(crate) struct InLine {
+pub(crate) struct QueueEntry {
     pub(crate) waiter: Waiter,
     pub(crate) calls: Arc<Calls>,
 }
@@ -113,12 +113,12 @@ pub(crate) struct InLine {
 #[derive(Debug)]
 pub(crate) struct Asks<T> {
     seat: Weak<Seat<T>>,
-    place: InLine,
+    place: QueueEntry,
 }
 
 /// What one in a line would be as the next holder.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Successor {
+pub(crate) struct NextInLine {
     /// None where no master has told its clock yet.
     pub(crate) ticket: Option<u64>,
     /// When it began to wait.
@@ -136,7 +136,7 @@ pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
     /// Behind others, whose front one may not have been refused yet.
-    Behind(Standing<T>, Option<(Arc<Seat<T>>, InLine)>),
+    Behind(LineTicket<T>, Option<(Arc<Seat<T>>, QueueEntry)>),
     /// Beside others that get what they want together, and have not been refused: each asks by itself.
     Beside,
 }
@@ -154,7 +154,7 @@ pub(crate) enum Given<T> {
 
 /// A waiter behind others, until it [leaves](Self::leave).
 #[derive(Debug)]
-pub(crate) struct Standing<T> {
+pub(crate) struct LineTicket<T> {
     at: LineRef<T>,
     order: Order,
     seat: Arc<Seat<T>>,
@@ -190,8 +190,8 @@ impl<T> Lines<T> {
     pub(crate) fn join(
         self: &Arc<Self>,
         wanted: &Wanted,
-        place: InLine,
-        successor: Successor,
+        place: QueueEntry,
+        successor: NextInLine,
         seat: &Arc<Seat<T>>,
     ) -> Joined<T> {
         let mut lines = self.lines();
@@ -230,7 +230,7 @@ impl<T> Lines<T> {
         drop(behind);
         let asks = line.ahead.asks();
         let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.place)));
-        let standing = Standing {
+        let standing = LineTicket {
             at: at(line),
             order,
             seat: Arc::clone(seat),
@@ -262,7 +262,7 @@ impl<T> Lines<T> {
 }
 
 impl<T> Line<T> {
-    fn behind(&self) -> MutexGuard<'_, Behind<T>> {
+    fn behind(&self) -> MutexGuard<'_, QueuedByOrder<T>> {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -275,7 +275,7 @@ impl<T> LineRef<T> {
 
     /// The next one, to be taken along by the release of these names: one that wants the same, and has a ticket to stand
     /// in their queues with.
-    pub(crate) fn next(&self, names: &Names) -> Option<InLine> {
+    pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
         let behind = self.line.behind();
         let (_, next) = behind.first_key_value()?;
         let is_carried = next.successor.ticket.is_some() && self.line.wanted.names == *names;
@@ -284,7 +284,7 @@ impl<T> LineRef<T> {
 
     /// Gives the next one what `pass` makes for it, which stands in for the turn; whether there was somebody, and
     /// something to give.
-    pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &Successor) -> Option<T>) -> bool {
+    pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &NextInLine) -> Option<T>) -> bool {
         // Nobody leaves the line meanwhile, so the one that stands there still listens.
         let mut behind = self.line.behind();
         let passed = behind
@@ -362,7 +362,7 @@ impl<T> Clone for LineRef<T> {
     }
 }
 
-impl<T> Standing<T> {
+impl<T> LineTicket<T> {
     /// Waits until it was given something, which is in its seat then, unless that was taken back.
     ///
     /// # Cancel safety

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use crate::names::Names;
 use crate::node::Inbox;
 use crate::node::channels::Topic;
-use crate::protocol::kind::Kind;
+use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
+use crate::values::names::Names;
 
 /// A subscription to the releases of some names, on every master. Dropping the last one of a channel
 /// unsubscribes.
@@ -44,7 +44,7 @@ impl NoticeCounts {
 impl Subscription {
     /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
     /// deadline. What is lost meanwhile is made up for by timers.
-    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names, kind: Kind) -> Self {
+    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Self {
         let mut subscription = Self {
             pool: Arc::clone(pool),
             topics: Vec::with_capacity(names.len()),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::names::Names;
 use crate::protocol::{calls, reply};
 use crate::round::pool::Pool;
-use crate::round::{Forgotten, Round, Trust};
+use crate::round::{OnNoScript, Round, Trust};
+use crate::values::names::Names;
 
 /// How far a master's clock may be ahead of the others for its fences to be used: every fence that it keeps lives
 /// for as long as it is ahead. What a token may be behind a master's clock is as much (`lua/acquire.lua`).
@@ -86,7 +86,7 @@ pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
 pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
     let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
     let (pool, names) = (Arc::clone(pool), names.len());
-    round.leave(Forgotten::SentAgain, move |node, answer| {
+    round.leave(OnNoScript::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
             link.hear_clock(report.clock_us, pool.clock.now());
         }

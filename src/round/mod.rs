@@ -15,10 +15,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::events::{METERED, RoundTrace, VoteKind};
 use crate::node::{self, By, DeferredRelease, Inbox, Link, Links};
-use crate::policy::{Policy, forgetful_allowed};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Stamp;
 use crate::round::overdue::{Hook, Overdue};
@@ -26,10 +25,11 @@ use crate::round::pool::Pool;
 use crate::round::stragglers::Rest;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
-use crate::votes::Vote;
+use crate::values::policy::{Policy, forgetful_allowed};
+use crate::values::votes::Vote;
 
 /// A master's answer: its index in the pool, and a reply or why there is none.
-pub(crate) type Answer = (usize, Result<Value, Fault>);
+pub(crate) type NodeAnswer = (usize, Result<Value, Fault>);
 
 /// Why there is no answer where nobody could have heard one.
 const STANDS_STILL: &str = "the runtime that drives the connections, in which they were made, does not run";
@@ -73,9 +73,9 @@ struct Hooks {
 
 /// What is done for a master that has forgotten the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forgotten {
+pub(crate) enum OnNoScript {
     /// It gets the request with the script's text, over the same connection and so in order.
-    SentAgain,
+    Resend,
     /// It gets the script alone, for the next request: else a master that always answers late would
     /// never know it again. For a request that must not be sent later than it was begun.
     Loaded,
@@ -259,13 +259,13 @@ impl Round {
 
     /// The next answer; `None` when every master that was asked has answered. At the deadline those
     /// that have not are answered for: *late*.
-    pub(crate) async fn next(&mut self) -> Option<Answer> {
-        poll_fn(|cx| self.poll_next(cx, Forgotten::SentAgain)).await
+    pub(crate) async fn next(&mut self) -> Option<NodeAnswer> {
+        poll_fn(|cx| self.poll_next(cx, OnNoScript::Resend)).await
     }
 
     /// As [`next`](Self::next), but the request is not sent again.
-    pub(crate) async fn next_as_sent(&mut self) -> Option<Answer> {
-        poll_fn(|cx| self.poll_next(cx, Forgotten::Loaded)).await
+    pub(crate) async fn next_as_sent(&mut self) -> Option<NodeAnswer> {
+        poll_fn(|cx| self.poll_next(cx, OnNoScript::Loaded)).await
     }
 
     /// So many masters have to assent, where it is not a quorum of all.
@@ -299,7 +299,7 @@ impl Round {
     /// Goes on without the caller, to hear what the rest answers, and what vote each answer comes to, if it is one.
     pub(crate) fn leave(
         mut self,
-        forgotten: Forgotten,
+        forgotten: OnNoScript,
         mut note: impl FnMut(usize, Result<Value, Fault>) -> Option<VoteKind> + Send + 'static,
     ) {
         if self.outstanding == 0 {
@@ -327,16 +327,20 @@ impl Round {
         pool.stragglers.leave(rest);
     }
 
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, forgotten: Forgotten) -> Poll<Option<Answer>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        forgotten: OnNoScript,
+    ) -> Poll<Option<NodeAnswer>> {
         loop {
             let Some((node, answer)) = ready!(self.poll_arrived(cx)) else {
                 return Poll::Ready(None);
             };
-            if answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript)
+            if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript)
                 && let Ok(link) = &self.links[node]
             {
                 match forgotten {
-                    Forgotten::SentAgain => {
+                    OnNoScript::Resend => {
                         self.send(node, By::Source);
                         let hooks = self.hooks.as_ref();
                         if let Some(hook) = hooks.and_then(|hooks| hooks.sent_again.as_ref()) {
@@ -344,7 +348,7 @@ impl Round {
                         }
                         continue;
                     }
-                    Forgotten::Loaded => {
+                    OnNoScript::Loaded => {
                         let within = self.pool.config.node_timeout;
                         let loaded = link.load(self.request.script).answer();
                         self.pool.in_background(async move {
@@ -382,7 +386,7 @@ impl Round {
                 .answered(self.trace.op(), self.sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
-        link.heed(&answer);
+        link.react_to(&answer);
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
@@ -401,7 +405,7 @@ impl Round {
         }
     }
 
-    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+    fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Option<NodeAnswer>> {
         if self.outstanding == 0 {
             return Poll::Ready(None);
         }

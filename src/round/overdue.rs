@@ -9,7 +9,7 @@ use crate::events::Op;
 use crate::node::{self, DeferredRelease, Late, Links, Slot};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 
 /// Is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -30,8 +30,8 @@ pub(super) struct Overdue {
 impl Late for Overdue {
     fn answered(self: Arc<Self>, node: usize, answer: node::Answer) {
         let Ok(link) = &self.links[node] else { return };
-        link.heed(&answer);
-        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(Class::NoScript);
+        link.react_to(&answer);
+        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             link.took(self.op, self.sent);
         }

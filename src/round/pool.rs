@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
-use crate::config::Config;
 use crate::events::{Bounds, Events, NodeEvents};
+use crate::masters::config::Config;
 use crate::node::channels::Topics;
 use crate::node::label;
 use crate::node::trust::membership::Membership;
@@ -23,9 +23,9 @@ use crate::protocol::reckoning::Reckoning;
 use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
 use crate::time::clock::Clock;
-use crate::time::random::Chance;
+use crate::time::random::Random;
 use crate::time::steps::Steps;
-use crate::votes::{Vote, Votes};
+use crate::values::votes::{Vote, Votes};
 
 /// The masters of a client.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     pub(crate) reckoning: Reckoning,
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
-    pub(crate) chance: Arc<Chance>,
+    pub(crate) chance: Arc<Random>,
     servers: Arc<KnownServers>,
     pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) stragglers: Arc<Stragglers>,
@@ -80,7 +80,7 @@ impl Pool {
         nodes: Vec<Box<dyn Endpoint>>,
         config: Config,
         clock: Clock,
-        chance: Chance,
+        chance: Random,
     ) -> Arc<Self> {
         let chance = Arc::new(chance);
         let runtime = Handle::current();

@@ -22,13 +22,13 @@ const PERIOD: Duration = Duration::from_millis(4);
 /// The rounds of a pool that nobody waits for any more.
 #[derive(Debug, Default)]
 pub(crate) struct Stragglers {
-    left: Mutex<Left>,
+    left: Mutex<DetachedRounds>,
     some: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Left {
-    entries: Vec<Entry>,
+struct DetachedRounds {
+    entries: Vec<DetachedRound>,
     /// Entries without a round.
     free: Vec<usize>,
     /// Entries of whose rounds there is news.
@@ -41,7 +41,7 @@ struct Left {
 
 /// Where a round is kept. Entries are used again, and with them their wakers.
 #[derive(Debug)]
-struct Entry {
+struct DetachedRound {
     rest: Option<Rest>,
     waker: Waker,
     /// Whether it is among the news.
@@ -100,7 +100,7 @@ impl Stragglers {
         let index = left.free.pop().unwrap_or_else(|| {
             let index = left.entries.len();
             let stragglers = Arc::downgrade(self);
-            left.entries.push(Entry {
+            left.entries.push(DetachedRound {
                 rest: None,
                 waker: Waker::from(Arc::new(News { stragglers, index })),
                 listed: false,
@@ -181,7 +181,7 @@ impl Stragglers {
         }
     }
 
-    fn left(&self) -> MutexGuard<'_, Left> {
+    fn left(&self) -> MutexGuard<'_, DetachedRounds> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

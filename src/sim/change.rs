@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Change(Arc<Told>);
+pub(super) struct Change(Arc<ChangeNotice>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct ChangeNotice {
     times: AtomicU64,
     bell: Notify,
 }
@@ -19,7 +19,7 @@ struct Told {
 /// Sees every change that comes after it was made, or after it looked last.
 #[derive(Debug)]
 pub(super) struct Watch {
-    told: Arc<Told>,
+    told: Arc<ChangeNotice>,
     seen: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::network::Network;
-use crate::time::random::Chance;
+use crate::time::random::Random;
 
 /// A client: which masters it lists, how far from each, what its wall clock shows, and where its chance
 /// comes from.
@@ -89,8 +89,8 @@ impl Client {
     }
 
     /// Source of its jitter and of its half of owner fields.
-    pub(super) fn chance(&self) -> Chance {
-        self.seed.map_or_else(Chance::from_host, Chance::from_seed)
+    pub(super) fn chance(&self) -> Random {
+        self.seed.map_or_else(Random::from_host, Random::from_seed)
     }
 
     /// Sets its wall clock ahead of the masters'.

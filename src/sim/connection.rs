@@ -92,7 +92,7 @@ impl Envelope {
 }
 
 /// What is on its way.
-pub(super) struct Pipe {
+pub(super) struct MemoryPipe {
     listener: Listener,
     /// `None` once the connection has ended.
     requests: Mutex<Option<VecDeque<Envelope>>>,
@@ -111,7 +111,7 @@ struct Notice {
     message: String,
 }
 
-impl Pipe {
+impl MemoryPipe {
     pub(super) fn new(listener: Listener) -> Self {
         Self {
             listener,
@@ -209,16 +209,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The client's end.
 #[derive(Clone)]
-pub(super) struct Wire(pub(super) Arc<Pipe>);
+pub(super) struct MemoryWire(pub(super) Arc<MemoryPipe>);
 
-impl Wire {
+impl MemoryWire {
     fn listen(&self, channels: &[String], on: bool, reply: ReplyTo) {
         let channels = channels.to_vec();
         self.0.send(Ask::Listen { channels, on }, reply);
     }
 }
 
-impl node::Wire for Wire {
+impl node::Wire for MemoryWire {
     fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         self.0.send(Ask::script(request, by), reply);
     }
@@ -244,8 +244,8 @@ impl node::Wire for Wire {
     }
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for MemoryWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
+        f.write_str("MemoryWire")
     }
 }

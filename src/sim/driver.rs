@@ -9,10 +9,10 @@ use redis::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::{Ask, Envelope, Pipe, Wire};
-use super::master::{Accepted, Master};
+use super::conditions::Conditions;
+use super::connection::{Ask, Envelope, MemoryPipe, MemoryWire};
+use super::master::{AcceptedConnection, Master};
 use super::observer::Fate;
-use super::weather::Weather;
 use crate::error::NodeError;
 use crate::node::{Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::Fault;
@@ -29,14 +29,14 @@ impl Endpoint for Master {
         listener: Listener,
     ) -> BoxFuture<'a, Result<Connection, NodeError>> {
         let connecting = async move {
-            let Accepted {
+            let AcceptedConnection {
                 pipe,
                 client_id,
                 peer,
                 resets,
             } = self.accept(predecessor, channel, listener).await?;
             // Made before its task is: the end of a connection is told of also where that never ran.
-            let driver = Driver {
+            let driver = ConnectionDriver {
                 master: self.clone(),
                 pipe: Arc::clone(&pipe),
                 client: client_id,
@@ -44,7 +44,7 @@ impl Endpoint for Master {
                 unanswered: Vec::new(),
             };
             Ok(Connection {
-                wire: Box::new(Wire(pipe)),
+                wire: Box::new(MemoryWire(pipe)),
                 driver: AbortOnDropHandle::new(tokio::spawn(drive(driver, resets))),
                 peer,
             })
@@ -54,23 +54,23 @@ impl Endpoint for Master {
 }
 
 /// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
-async fn drive(mut driver: Driver, resets: u64) {
+async fn drive(mut driver: ConnectionDriver, resets: u64) {
     let mut changed = driver.master.watch();
     loop {
         changed.look();
         if !driver.master.is_connected(resets) {
             return;
         }
-        let weather = driver.master.weather();
+        let conditions = driver.master.conditions();
         let mut due = Due {
             now: Instant::now(),
             next: None,
         };
-        if driver.execute(weather, &mut due).is_break() {
+        if driver.execute(conditions, &mut due).is_break() {
             return;
         }
-        driver.answer(weather, &mut due);
-        driver.notify(weather, &mut due);
+        driver.answer(conditions, &mut due);
+        driver.notify(conditions, &mut due);
         tokio::select! {
             biased;
             () = driver.pipe.moved() => {}
@@ -81,9 +81,9 @@ async fn drive(mut driver: Driver, resets: u64) {
 }
 
 /// One connection. However it ends: what has not been executed is left behind, and nothing more comes in.
-struct Driver {
+struct ConnectionDriver {
     master: Master,
-    pipe: Arc<Pipe>,
+    pipe: Arc<MemoryPipe>,
     client: i64,
     /// With the moment at which each request was executed.
     replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)>,
@@ -91,12 +91,12 @@ struct Driver {
     unanswered: Vec<Envelope>,
 }
 
-impl Driver {
+impl ConnectionDriver {
     /// Runs the requests that have arrived; breaks when the connection does.
-    fn execute(&mut self, weather: Weather, due: &mut Due) -> ControlFlow<()> {
+    fn execute(&mut self, conditions: Conditions, due: &mut Due) -> ControlFlow<()> {
         let fate = |ask: &Ask| self.master.fate(self.client, ask);
-        while weather.requests_pass()
-            && let Some(arrives) = self.pipe.next_request(fate, weather.request_delay)
+        while conditions.requests_pass()
+            && let Some(arrives) = self.pipe.next_request(fate, conditions.request_delay)
             && due.is_due(arrives)
         {
             if self.pipe.breaks_before_next() {
@@ -128,10 +128,10 @@ impl Driver {
         ControlFlow::Continue(())
     }
 
-    fn answer(&mut self, weather: Weather, due: &mut Due) {
-        while weather.replies_pass()
+    fn answer(&mut self, conditions: Conditions, due: &mut Due) {
+        while conditions.replies_pass()
             && let Some((executed, envelope, _)) = self.replies.front()
-            && due.is_due(*executed + weather.reply_delay + envelope.reply_delay())
+            && due.is_due(*executed + conditions.reply_delay + envelope.reply_delay())
             && let Some((_, envelope, reply)) = self.replies.pop_front()
         {
             self.pipe.is_over(&envelope.ask);
@@ -140,17 +140,17 @@ impl Driver {
         }
     }
 
-    fn notify(&self, weather: Weather, due: &mut Due) {
-        while weather.replies_pass()
+    fn notify(&self, conditions: Conditions, due: &mut Due) {
+        while conditions.replies_pass()
             && let Some(published) = self.pipe.next_notice()
-            && due.is_due(published + weather.notice_delay())
+            && due.is_due(published + conditions.notice_delay())
         {
             self.pipe.deliver_notice();
         }
     }
 }
 
-impl Drop for Driver {
+impl Drop for ConnectionDriver {
     fn drop(&mut self) {
         if let Some(asks) = self.pipe.close() {
             self.master.disconnect(self.client, asks);

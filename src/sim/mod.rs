@@ -19,15 +19,15 @@
 
 mod change;
 mod client;
+mod conditions;
 mod connection;
 mod driver;
-mod hollow;
 mod lua;
 mod master;
 mod network;
+mod null_master;
 mod observer;
 mod store;
-mod weather;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,13 +37,13 @@ pub use master::{Keep, Master, Observer};
 pub use network::{Direction, Network};
 pub use observer::{Call, Fate};
 
-use crate::builder::{self, MastersBuilder};
-use crate::config::Config;
 use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
+use crate::masters::builder::{self, MastersBuilder};
+use crate::masters::config::Config;
 use crate::node::Endpoint;
 use crate::time::clock::Clock;
-use crate::time::random::Chance;
+use crate::time::random::Random;
 
 impl Masters {
     /// Masters in memory, and the handle by which a test makes them fail. More clients of the same
@@ -74,10 +74,10 @@ pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<
     config.check(nodes)?;
     let set = config.set(nodes);
     let nodes = (0..nodes)
-        .map(|node| Box::new(hollow::Hollow { node, set }) as Box<dyn Endpoint>)
+        .map(|node| Box::new(null_master::NullMaster { node, set }) as Box<dyn Endpoint>)
         .collect();
     let clock = Clock::tokio(Clock::Host.wall_us());
-    builder::connect(nodes, config, clock, Chance::from_host()).await
+    builder::connect(nodes, config, clock, Random::from_host()).await
 }
 
 /// N independent masters in memory.

@@ -28,7 +28,7 @@ use super::change::Change;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    lines: Vec<Arc<Line>>,
+    lines: Vec<Arc<NetworkLine>>,
 }
 
 /// Which way a line is cut.
@@ -80,7 +80,7 @@ impl Network {
         self.lines[node].change(|cut| (cut.to_master, cut.to_client) = (false, false));
     }
 
-    pub(super) fn lines(&self) -> impl Iterator<Item = Arc<Line>> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = Arc<NetworkLine>> {
         let missing = std::iter::repeat_with(Arc::default);
         self.lines.iter().cloned().chain(missing)
     }
@@ -88,7 +88,7 @@ impl Network {
 
 /// The line to one master.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct NetworkLine {
     cut: Mutex<Cut>,
     /// Who moves what is on it.
     watched_by: Mutex<Vec<Change>>,
@@ -101,7 +101,7 @@ pub(super) struct Cut {
     pub(super) distance: Duration,
 }
 
-impl Line {
+impl NetworkLine {
     pub(super) fn now(&self) -> Cut {
         *lock(&self.cut)
     }
@@ -119,7 +119,7 @@ impl Line {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for NetworkLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.now().fmt(f)
     }

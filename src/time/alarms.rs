@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct Deadlines {
     /// On which they are kept.
     runtime: Id,
-    queue: Mutex<Queue>,
+    queue: Mutex<AlarmQueue>,
     earlier: Notify,
     /// Times that the runtime was asked for a sign of life, and that of the last one it gave.
     asked: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) struct Deadlines {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct AlarmQueue {
     /// In order of time. One whose round is over stays until it is first.
     alarms: VecDeque<(Instant, Arc<AtomicWaker>)>,
     /// Until when the task sleeps; `None` for as long as nobody wakes it.
@@ -143,12 +143,12 @@ impl Deadlines {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, AlarmQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl AlarmQueue {
     fn add(&mut self, at: Instant, alarm: Arc<AtomicWaker>) {
         // Room is made only when it has run out, so that it stays in step with the rounds under way.
         if self.alarms.len() == self.alarms.capacity() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-use crate::time::random::Chance;
+use crate::time::random::Random;
 
 /// Between two attempts to connect, after a connection that ended within the longest delay, and before what was refused
 /// is sent again. Jitter adds up to as much again; the
@@ -17,16 +17,16 @@ const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
 
 /// Delays between tries of what goes on until it succeeds.
-pub(crate) fn delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
+pub(crate) fn delays(chance: &Random) -> impl Iterator<Item = Duration> + use<> {
     growing(chance, FIRST_DELAY, LONGEST_DELAY)
 }
 
 /// The same, of what is of no use before long.
-pub(crate) fn slow_delays(chance: &Chance) -> impl Iterator<Item = Duration> + use<> {
+pub(crate) fn slow_delays(chance: &Random) -> impl Iterator<Item = Duration> + use<> {
     growing(chance, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
 }
 
-fn growing(chance: &Chance, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
+fn growing(chance: &Random, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::default()
         .with_min_delay(first)
         .with_max_delay(longest)

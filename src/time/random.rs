@@ -11,9 +11,9 @@ use rand::{Rng, RngExt};
 use uuid::Uuid;
 
 /// Draws what must not be foreseen, or must differ from what others draw.
-pub(crate) struct Chance(Mutex<StdRng>);
+pub(crate) struct Random(Mutex<StdRng>);
 
-impl Chance {
+impl Random {
     /// Seeded by the operating system.
     pub(crate) fn from_host() -> Self {
         Self(Mutex::new(rand::make_rng()))
@@ -50,9 +50,9 @@ impl Chance {
 }
 
 // What is drawn next is nobody's business: owners are credentials.
-impl fmt::Debug for Chance {
+impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Chance")
+        f.write_str("Random")
     }
 }
 
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn pools_draw_apart() {
-        assert_ne!(Chance::from_host().uuid(), Chance::from_host().uuid());
-        assert_eq!(Chance::from_host().uuid().get_version_num(), 8);
-        let chance = Chance::from_host();
+        assert_ne!(Random::from_host().uuid(), Random::from_host().uuid());
+        assert_eq!(Random::from_host().uuid().get_version_num(), 8);
+        let chance = Random::from_host();
         assert_ne!(chance.seed(), chance.seed());
         let window = Duration::from_millis(7);
         assert!((0..100).all(|_| chance.within(window) < window));

@@ -99,7 +99,7 @@ fn variables(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_variable_of_the_environment_is_documented_and_fuzzed() {
-    let source = text(&root().join("src/env.rs"));
+    let source = text(&root().join("src/masters/env.rs"));
     let is_doc = |line: &&str| line.trim_start().starts_with("//");
     let (docs, code): (Vec<&str>, Vec<&str>) = source.lines().partition(is_doc);
     let tls = text(&root().join("src/node/redis/tls.rs"));

@@ -12,14 +12,14 @@ fn at(seconds: u64) -> Moment {
 }
 
 /// What a round gives that began then, without drift.
-fn ends(start: u64) -> Ends {
+fn ends(start: u64) -> HoldExpiry {
     let validity = Validity::of_lease(at(start), LEASE + Duration::from_millis(2), 0.0);
     let on = NodeSet::of(&[Vote::Granted], |_| true);
-    Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
+    HoldExpiry::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
 }
 
-fn held() -> State {
-    State::new(Kind::Plain, ends(0), LEASE, at(0), None, vec![Vote::Granted])
+fn held() -> HoldState {
+    HoldState::new(HoldKind::Plain, ends(0), LEASE, at(0), None, vec![Vote::Granted])
 }
 
 fn renewal(seconds_left: u64) -> Upkeep {
@@ -32,11 +32,11 @@ fn renewal(seconds_left: u64) -> Upkeep {
 #[test]
 fn a_lapse_is_terminal() {
     let mut state = held();
-    assert!(state.enter(0, at(0), AT_ONCE, true, Kind::Plain).is_some());
+    assert!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
     assert!(!state.lapse(at(29)));
     assert!(state.lapse(at(30)) && !state.lapse(at(31)));
     assert!(!state.prolong(0, ends(31), LEASE, at(31)));
-    assert_eq!(state.enter(0, at(31), AT_ONCE, true, Kind::Plain), None);
+    assert_eq!(state.enter(0, at(31), AT_ONCE, true, HoldKind::Plain), None);
     assert_eq!(state.remaining(0, at(31)), Duration::ZERO);
     assert_eq!(state.upkeep(at(31)), Upkeep::CleanUp);
 }
@@ -53,8 +53,8 @@ fn an_extension_is_too_late_once_nothing_is_left() {
 fn the_last_to_leave_gives_it_up() {
     let mut state = held();
     let (inner, outer) = (
-        state.enter(0, at(0), AT_ONCE, false, Kind::Plain),
-        state.enter(0, at(0), AT_ONCE, true, Kind::Plain),
+        state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain),
+        state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain),
     );
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
@@ -72,11 +72,11 @@ fn the_last_to_leave_gives_it_up() {
 fn nobody_enters_what_only_leaked_guards_are_in() {
     let mut state = held();
     for _ in 0..2 {
-        state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+        state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     }
     assert!(!state.leak(true));
     assert_eq!(state.leave(true, false), Left::Leaked(1));
-    assert_eq!(state.enter(0, at(0), AT_ONCE, true, Kind::Plain), None);
+    assert_eq!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain), None);
     assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
     assert_ne!(
         state.remaining(0, at(0)),
@@ -94,21 +94,21 @@ fn it_is_released_once() {
 
 #[test]
 fn renewal_ends_with_the_longest_hold() {
-    let mut state = State::new(
-        Kind::Plain,
+    let mut state = HoldState::new(
+        HoldKind::Plain,
         ends(0),
         LEASE,
         at(0),
         Some(Duration::from_secs(20)),
         vec![Vote::Granted],
     );
-    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     assert_eq!(state.upkeep(at(19)), renewal(11));
     assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
 }
 
-fn successor(renew: bool) -> Successor {
-    Successor {
+fn successor(renew: bool) -> NextInLine {
+    NextInLine {
         ticket: Some(1),
         begun: at(0),
         renew,
@@ -120,7 +120,7 @@ fn successor(renew: bool) -> Successor {
 #[test]
 fn what_is_kept_counts_from_the_hold() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     assert_eq!(state.kept(at(1)), Duration::ZERO);
     state.keep_at_least(0, at(1), Duration::from_secs(10));
     state.keep_at_least(0, at(2), Duration::from_secs(3));
@@ -141,20 +141,20 @@ fn what_is_kept_counts_from_the_hold() {
 #[test]
 fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, false, Kind::Plain);
+    state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain);
     assert_eq!(state.pass(at(1), &successor(true)), None, "somebody is in");
     assert_eq!(state.leave(false, false), Left::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
     assert_eq!(state.pass(at(1), &successor(true)), Some(1));
-    let second = |state: &mut State| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
+    let second = |state: &mut HoldState| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
     assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
     assert_eq!(
         (state.remaining(0, at(2)), state.count(0), state.phase_of(0)),
         (AT_ONCE, 0, Phase::Left)
     );
-    assert_eq!(state.enter(0, at(2), AT_ONCE, true, Kind::Plain), None);
+    assert_eq!(state.enter(0, at(2), AT_ONCE, true, HoldKind::Plain), None);
     assert!(state.take(1, true));
     assert_eq!(
         state.upkeep(at(20)),
@@ -163,13 +163,13 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     );
     assert_eq!(state.upkeep(at(21)), Upkeep::Look(Duration::from_secs(9)));
     assert!(!state.prolong(0, ends(2), 2 * LEASE, at(2)), "another's lease");
-    assert!(state.prolong(0, ends(2), LEASE, at(2)), "the tenure's");
+    assert!(state.prolong(0, ends(2), LEASE, at(2)), "the grant's");
 }
 
 #[test]
 fn what_is_not_taken_is_not_renewed() {
     let mut state = held();
-    state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     state.leave(true, false);
     state.pass(at(1), &successor(true));
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
@@ -191,7 +191,7 @@ fn a_longer_lease_is_remembered_once_it_was_asked_for() {
 fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
     for lost in [true, false] {
         let mut state = held();
-        state.enter(0, at(0), AT_ONCE, true, Kind::Plain);
+        state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
         state.leave(true, false);
         if lost {
             assert!(state.lose(LossCause::Closed));
@@ -205,24 +205,26 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
 
 #[test]
 fn a_writer_may_come_to_read_and_never_back() {
-    let mut state = State::new(Kind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
-    let enter = |state: &mut State, kind| state.enter(0, at(0), AT_ONCE, true, kind).is_some();
+    let mut state = HoldState::new(HoldKind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    let enter = |state: &mut HoldState, kind| state.enter(0, at(0), AT_ONCE, true, kind).is_some();
     assert!(
-        enter(&mut state, Kind::Write) && enter(&mut state, Kind::Read) && enter(&mut state, Kind::Write)
+        enter(&mut state, HoldKind::Write)
+            && enter(&mut state, HoldKind::Read)
+            && enter(&mut state, HoldKind::Write)
     );
-    assert!(!enter(&mut state, Kind::Plain));
+    assert!(!enter(&mut state, HoldKind::Plain));
     assert_eq!(state.leave(true, false), Left::Inside(2), "another one writes");
     assert_eq!(state.leave(true, false), Left::Downgraded { leaked: false });
-    assert_eq!(state.kind, Kind::Read);
-    assert!(!enter(&mut state, Kind::Write) && enter(&mut state, Kind::Read));
+    assert_eq!(state.kind, HoldKind::Read);
+    assert!(!enter(&mut state, HoldKind::Write) && enter(&mut state, HoldKind::Read));
     assert_eq!(state.leave(true, true), Left::Inside(1));
     assert_eq!(state.leave(true, true), Left::Last);
-    let mut alone = State::new(Kind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
-    enter(&mut alone, Kind::Write);
-    assert!(alone.give_up_exclusive() && alone.kind == Kind::Read);
+    let mut alone = HoldState::new(HoldKind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    enter(&mut alone, HoldKind::Write);
+    assert!(alone.give_up_exclusive() && alone.kind == HoldKind::Read);
     assert_eq!(alone.leave(true, true), Left::Last);
     let mut plain = held();
-    enter(&mut plain, Kind::Plain);
+    enter(&mut plain, HoldKind::Plain);
     assert!(!plain.give_up_exclusive(), "there is nothing to tell");
-    assert_eq!(plain.kind, Kind::Plain);
+    assert_eq!(plain.kind, HoldKind::Plain);
 }

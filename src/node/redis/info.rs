@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::config::Unknowns;
 use crate::error::{NodeError, Unfit};
+use crate::masters::config::Unknowns;
 
 /// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
@@ -14,7 +14,7 @@ pub(super) struct Info<'a>(HashMap<&'a str, &'a str>);
 
 /// What is accepted although it may cost a promise.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedRisks {
     pub(super) eviction: bool,
     pub(super) unknown: Unknowns,
 }
@@ -75,7 +75,7 @@ impl<'a> Info<'a> {
     }
 
     /// Refuses a server that cannot be one of the masters. `role` is what it says that it is.
-    pub(super) fn judge(&self, role: Option<&str>, accepted: Accepted) -> Result<(), NodeError> {
+    pub(super) fn judge(&self, role: Option<&str>, accepted: AcceptedRisks) -> Result<(), NodeError> {
         if let Some(version) = self.get("garnet_version") {
             let server = format!("Garnet {version}");
             return Err(Unfit::ScriptsNotAtomic { server }.into());
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    const NOTHING: Accepted = Accepted {
+    const NOTHING: AcceptedRisks = AcceptedRisks {
         eviction: false,
         unknown: Unknowns {
             eviction: false,
@@ -148,7 +148,7 @@ mod tests {
     };
 
     /// The refusal of a healthy server that says that besides; what is said of a fact the second time counts.
-    fn judge(accepted: Accepted, besides: &str) -> Result<(), String> {
+    fn judge(accepted: AcceptedRisks, besides: &str) -> Result<(), String> {
         let text = format!("# Server\r\nredis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\n{besides}");
         let info = Info::parse(&text);
         info.judge(info.get("role"), accepted)
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn eviction_is_refused_where_it_is_told_and_where_it_is_not() {
         let evicting = "maxmemory:100000\r\nmaxmemory_policy:allkeys-lru";
-        let eviction = Accepted {
+        let eviction = AcceptedRisks {
             eviction: true,
             ..NOTHING
         };

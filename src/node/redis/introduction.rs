@@ -8,7 +8,7 @@ use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, get, judge, text, unexpected};
 use crate::error::NodeError;
 use crate::node::Identity;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 
@@ -55,7 +55,7 @@ impl Introduction {
     pub(super) fn record(&self) -> Result<Option<Record>, NodeError> {
         match &self.record {
             Ok(value) => Ok(text(value).and_then(|text| Record::parse(&text))),
-            Err(fault) if fault.class() == Some(Class::Spoilt) => Ok(None),
+            Err(fault) if fault.class() == Some(FaultClass::Spoilt) => Ok(None),
             Err(fault) => Err(judge(fault.clone())),
         }
     }

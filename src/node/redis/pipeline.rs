@@ -32,17 +32,17 @@ const BUFFER: usize = 16 << 10;
 /// Where calls go in.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    queue: Mutex<Queue>,
+    queue: Mutex<CallQueue>,
     /// Bytes of calls without an answer; changed with the queue locked.
     waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Queue {
+struct CallQueue {
     /// To be sent.
     bytes: Vec<u8>,
     /// Calls without an answer, in the order in which they were sent.
-    calls: VecDeque<Call>,
+    calls: VecDeque<PendingCall>,
     /// When anything was received last.
     heard: Option<Instant>,
     /// The task that sends, while it sleeps.
@@ -51,7 +51,7 @@ struct Queue {
 }
 
 #[derive(Debug)]
-struct Call {
+struct PendingCall {
     /// Replies that are still to come: one, or one for each channel.
     replies: usize,
     bytes: usize,
@@ -62,7 +62,7 @@ impl Pipe {
     /// Over a stream, with what moves its bytes, which ends when the stream does.
     pub(super) fn open(stream: Box<dyn Stream>, listener: Listener) -> (Arc<Self>, Driver) {
         let pipe = Arc::new(Self {
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(CallQueue {
                 bytes: Vec::with_capacity(BUFFER),
                 calls: VecDeque::new(),
                 heard: None,
@@ -103,7 +103,7 @@ impl Pipe {
             return;
         }
         queue.bytes.extend_from_slice(packed);
-        queue.calls.push_back(Call {
+        queue.calls.push_back(PendingCall {
             replies,
             bytes: packed.len(),
             reply,
@@ -147,12 +147,12 @@ impl Pipe {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, CallQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl CallQueue {
     /// The call that an answer belongs to, once that is complete.
     fn complete(&mut self, answer: Answer, done: &mut usize) -> Option<(ReplyTo, Answer)> {
         let call = self.calls.front_mut()?;

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::pipeline::Pipe;
 use crate::error::{NodeError, Unfit};
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::time::rounded::Rounded;
 
 /// What stands under a key.
@@ -33,7 +33,7 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
 pub(crate) fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
-            class: Class::Denied | Class::LoggedOut,
+            class: FaultClass::Denied | FaultClass::LoggedOut,
             error,
         } => Unfit::Denied {
             error: error.to_string(),

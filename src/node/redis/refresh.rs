@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::address::Address;
 use super::pipeline::Pipe;
 use super::setup::{Login, authenticate};
-use crate::credentials::{Credentials, Provider};
 use crate::events::log;
+use crate::masters::credentials::{Credentials, Provider};
 use crate::protocol::fault::Fault;
 
 /// Between two attempts to get or use other credentials.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::info::Accepted;
+use super::info::AcceptedRisks;
 use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
 use super::refresh;
@@ -18,12 +18,12 @@ use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
 use super::tls::Tls;
 use super::wire::ServerWire;
-use crate::capabilities::Capabilities;
-use crate::config::Unknowns;
-use crate::credentials::{Credentials, Provider};
+use crate::admin::capabilities::Capabilities;
 use crate::error::{NodeError, Unfit};
+use crate::masters::config::Unknowns;
+use crate::masters::credentials::{Credentials, Provider};
 use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::{calls, permissions};
 
 /// What it takes to connect to one server.
@@ -57,7 +57,7 @@ impl Endpoint for Server {
 }
 
 /// A socket on which we are logged in. Its bytes move only while something is asked.
-pub(super) struct Line {
+pub(super) struct LoggedInSocket {
     pub(super) pipe: Arc<Pipe>,
     pub(super) driver: Driver,
     pub(super) resp3: bool,
@@ -65,7 +65,7 @@ pub(super) struct Line {
     pub(super) client_id: Option<i64>,
 }
 
-impl Line {
+impl LoggedInSocket {
     /// Does what needs answers.
     async fn with<T>(&mut self, asking: impl Future<Output = T>) -> T {
         match select(&mut self.driver, pin!(asking)).await {
@@ -170,9 +170,9 @@ impl Server {
         listener: &Listener,
         credentials: Option<&Credentials>,
         dress: impl FnOnce(Driver) -> Driver,
-    ) -> Result<Line, NodeError> {
+    ) -> Result<LoggedInSocket, NodeError> {
         let (pipe, driver) = Pipe::open(stream, Arc::clone(listener));
-        let mut line = Line {
+        let mut line = LoggedInSocket {
             pipe: Arc::clone(&pipe),
             driver: dress(driver),
             resp3: false,
@@ -201,7 +201,7 @@ impl Server {
         &self,
         listener: &Listener,
         credentials: Option<&Credentials>,
-    ) -> Result<Line, NodeError> {
+    ) -> Result<LoggedInSocket, NodeError> {
         let stream = self.open().await?;
         self.log_in(stream, listener, credentials, Driver::for_notices)
             .await
@@ -231,8 +231,8 @@ impl Server {
     }
 
     /// What is accepted of a server although it may cost a promise.
-    pub(super) fn accepted(&self) -> Accepted {
-        Accepted {
+    pub(super) fn accepted(&self) -> AcceptedRisks {
+        AcceptedRisks {
             eviction: self.allow_eviction,
             unknown: self.allow_unknown,
         }
@@ -244,7 +244,7 @@ async fn listen(pipe: &Pipe, channel: &str) -> bool {
     let mut subscribe = redis::cmd("SUBSCRIBE");
     subscribe.arg(channel);
     let answer = pipe.ask(&subscribe).await;
-    answer.is_err_and(|fault| fault.class() == Some(Class::Denied))
+    answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))
 }
 
 /// What the server calls this connection, where it says so: an ACL or a service may deny it.
@@ -305,10 +305,10 @@ pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
 }
 
 /// Whether that is how a server says that it knows no Lua: without EVAL at all, or without the module for it.
-fn is_without_scripts(class: Class, error: &str) -> bool {
+fn is_without_scripts(class: FaultClass, error: &str) -> bool {
     let error = error.to_ascii_lowercase();
     let words = ["unknown command", "unsupported command", "scripting engine"];
-    class == Class::Unforeseen && words.iter().any(|words| error.contains(words))
+    class == FaultClass::Unforeseen && words.iter().any(|words| error.contains(words))
 }
 
 #[cfg(test)]

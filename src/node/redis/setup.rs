@@ -5,8 +5,8 @@ use redis::{Cmd, RedisConnectionInfo};
 
 use super::pipeline::Pipe;
 use super::questions::{ask, judge};
-use crate::credentials::Credentials;
 use crate::error::{NodeError, Unfit};
+use crate::masters::credentials::Credentials;
 use crate::protocol::fault::Fault;
 
 const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
@@ -178,7 +178,7 @@ fn speaks_no_resp3(fault: &Fault) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::fault::Class;
+    use crate::protocol::fault::FaultClass;
     use proptest::prelude::*;
 
     fn said(user: Option<&str>, password: &str, error: &str) -> String {
@@ -188,7 +188,7 @@ mod tests {
             db: 0,
         };
         let fault = Fault::Server {
-            class: Class::Denied,
+            class: FaultClass::Denied,
             error: error.into(),
         };
         judge(login.without(fault)).to_string()

@@ -38,11 +38,11 @@ pub(crate) struct ClockCheck {
     /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
     /// answer since, sees it.
     suspected: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClockState {
     /// Where it has been seen. Its grants may stand in a hold under each of these.
     nodes: Vec<usize>,
     offsets: Option<Offsets>,
@@ -114,7 +114,7 @@ impl ClockCheck {
 
     /// For how much longer than `now` the master has no vote because its clock stepped.
     pub(in crate::node) fn doubt(&self, now: Instant) -> Duration {
-        let left = |state: &State| state.left(self.reckoning.longest_lease, now);
+        let left = |state: &ClockState| state.left(self.reckoning.longest_lease, now);
         self.suspect().as_deref().map_or(Duration::ZERO, left)
     }
 
@@ -141,16 +141,16 @@ impl ClockCheck {
     }
 
     /// The state, where there is anything in it that speaks against the master.
-    fn suspect(&self) -> Option<MutexGuard<'_, State>> {
+    fn suspect(&self) -> Option<MutexGuard<'_, ClockState>> {
         self.suspected.load(Ordering::Acquire).then(|| self.state())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ClockState {
     fn hear(&mut self, clock_us: u64, sent: Moment, heard: Moment, longest_lease: Duration) -> Option<Step> {
         if let Some(offsets) = &mut self.offsets {
             return offsets.read(clock_us, sent, heard, longest_lease);

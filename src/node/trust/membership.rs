@@ -9,26 +9,26 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::error::Unfit;
-use crate::master_set::MasterSet;
+use crate::values::master_set::MasterSet;
 
 /// What the masters have told.
 #[derive(Debug)]
 pub(crate) struct Membership {
     /// What this client lists.
     listed: MasterSet,
-    masters: Mutex<Vec<Master>>,
+    masters: Mutex<Vec<ListedMaster>>,
     news: Notify,
 }
 
 #[derive(Debug)]
-struct Master {
+struct ListedMaster {
     label: Arc<str>,
-    word: Word,
+    word: MasterReport,
 }
 
 /// What is known of a master's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum MasterReport {
     /// Nothing yet.
     Awaited,
     /// It could not be connected.
@@ -39,9 +39,9 @@ enum Word {
 
 impl Membership {
     pub(crate) fn new<'a>(listed: MasterSet, labels: impl Iterator<Item = &'a Arc<str>>) -> Self {
-        let master = |label: &Arc<str>| Master {
+        let master = |label: &Arc<str>| ListedMaster {
             label: Arc::clone(label),
-            word: Word::Awaited,
+            word: MasterReport::Awaited,
         };
         Self {
             listed,
@@ -57,24 +57,26 @@ impl Membership {
 
     /// Takes in a master's record, if it has one.
     pub(crate) fn told(&self, node: usize, set: Option<MasterSet>) {
-        self.note(node, Word::Told(set));
+        self.note(node, MasterReport::Told(set));
     }
 
     /// An attempt to connect to a master has failed before it told.
     pub(crate) fn failed(&self, node: usize) {
-        self.note(node, Word::Silent);
+        self.note(node, MasterReport::Silent);
     }
 
     /// Whether every master has told, or could not be connected.
     pub(crate) fn is_complete(&self) -> bool {
-        self.lock().iter().all(|master| master.word != Word::Awaited)
+        self.lock()
+            .iter()
+            .all(|master| master.word != MasterReport::Awaited)
     }
 
     /// Refuses this client where any master tells another set.
     pub(crate) fn check(&self) -> Result<(), Unfit> {
         let masters = self.lock();
         let mut told = masters.iter().filter_map(|master| match master.word {
-            Word::Told(Some(set)) if set != self.listed => Some((master, set)),
+            MasterReport::Told(Some(set)) if set != self.listed => Some((master, set)),
             _ => None,
         });
         match told.next() {
@@ -92,14 +94,14 @@ impl Membership {
         self.news.notified()
     }
 
-    fn note(&self, node: usize, word: Word) {
+    fn note(&self, node: usize, word: MasterReport) {
         let before = std::mem::replace(&mut self.lock()[node].word, word);
         if before != word {
             self.news.notify_waiters();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Master>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ListedMaster>> {
         self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,11 +14,11 @@ use crate::node::Identity;
 /// The servers of a pool.
 #[derive(Debug)]
 pub(crate) struct KnownServers {
-    state: Mutex<State>,
+    state: Mutex<ClaimedServers>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
     /// Whether a server was ever seen there, one for each address.
@@ -50,7 +50,7 @@ impl KnownServer {
 impl KnownServers {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ClaimedServers {
                 servers: Vec::with_capacity(nodes),
                 taken: vec![false; nodes],
             }),
@@ -135,12 +135,12 @@ impl KnownServers {
             .collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClaimedServers> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ClaimedServers {
     /// Gives a server an entry: its own of an earlier life, that of the server that was last at its address,
     /// one that nobody has had, or that of any server that is away, of which there is one.
     fn admit(&mut self, mut newcomer: KnownServer) -> usize {

@@ -16,7 +16,7 @@ fn replies_are_read() {
     assert_eq!(Reply::acquired(Ok(alone)), granted(true, 0));
     let largest = [Value::Int(3), bulk("9007199254740991")];
     assert_eq!(acquired(&largest), granted(false, (1 << 53) - 1));
-    let behind = Behind {
+    let behind = WaitersBehind {
         waiting: 2,
         first: NonZeroU64::new(7),
     };
@@ -129,7 +129,7 @@ fn what_a_master_keeps_is_read() {
             report.entries[0].clone()
         })
     };
-    let kept = |kind: &str, remaining: Option<u64>| Entry {
+    let kept = |kind: &str, remaining: Option<u64>| StoredName {
         kind: kind.into(),
         remaining: remaining.map(Duration::from_millis),
         waiting: 2,
@@ -155,12 +155,12 @@ fn what_a_master_keeps_is_read() {
         label: label.map(Into::into),
     };
     let fields = vec![field("b:1", "2", Some("billing@host:1")), field("b:2", "1", None)];
-    let held = Entry {
+    let held = StoredName {
         fields,
         ..kept("hash", Some(900))
     };
     assert_eq!(entry(&hash), Some(held));
-    let text = Entry {
+    let text = StoredName {
         digest: Some("abc".into()),
         ..kept("string", None)
     };

@@ -25,7 +25,7 @@ fn after(nodes: usize, needed: usize, replies: &[Reply]) -> Tally {
 fn an_even_split_is_lost_not_pending() {
     let tally = after(4, 3, &[granted(), granted(), refused(), refused()]);
     assert_eq!(tally.outcome(), Outcome::Lost);
-    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    assert_eq!(tally.obstacle(), Some(LossReason::Held));
 }
 
 #[test]
@@ -34,22 +34,22 @@ fn the_reason_waits_for_answers_that_could_change_it() {
     let mut tally = after(5, 3, &[silent(), refused(), refused()]);
     assert_eq!((tally.outcome(), tally.obstacle()), (Outcome::Lost, None));
     tally.count(&refused());
-    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    assert_eq!(tally.obstacle(), Some(LossReason::Held));
 }
 
 #[test]
 fn a_single_refusal_holds_up_a_multi_lock() {
     let tally = after(5, 5, &[granted(), refused()]);
-    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    assert_eq!(tally.obstacle(), Some(LossReason::Held));
     let tally = after(3, 3, &[granted(), silent(), granted()]);
-    assert_eq!(tally.obstacle(), Some(Obstacle::Unreachable));
+    assert_eq!(tally.obstacle(), Some(LossReason::Unreachable));
 }
 
 #[test]
 fn contenders_that_have_a_part_each_hold_it_together() {
     let tally = after(5, 3, &[granted(), refused(), refused(), silent()]);
     assert_eq!((tally.granted(), tally.outcome()), (1, Outcome::Lost));
-    assert_eq!(tally.obstacle(), Some(Obstacle::Held));
+    assert_eq!(tally.obstacle(), Some(LossReason::Held));
     let tally = after(5, 3, &[granted(), granted(), silent()]);
     assert_eq!((tally.granted(), tally.outcome()), (2, Outcome::Pending));
 }

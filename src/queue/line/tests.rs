@@ -12,11 +12,11 @@ fn wanted(name: &str) -> Wanted {
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
-        kind: Kind::Plain,
+        kind: HoldKind::Plain,
     }
 }
 
-fn new(waiters: &Waiters, ticket: u64) -> InLine {
+fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
     let calls = waiters.join(3);
     let waiter = Waiter {
         number: calls.number,
@@ -25,14 +25,14 @@ fn new(waiters: &Waiters, ticket: u64) -> InLine {
         only: None,
         reads: false,
     };
-    InLine { waiter, calls }
+    QueueEntry { waiter, calls }
 }
 
 /// What passes from hand to hand here: a number.
-type Hand = Result<Turn<u32>, Standing<u32>>;
+type Hand = Result<Turn<u32>, LineTicket<u32>>;
 
-fn successor(ticket: u64) -> Successor {
-    Successor {
+fn successor(ticket: u64) -> NextInLine {
+    NextInLine {
         ticket: Some(ticket).filter(|ticket| *ticket > 0),
         begun: Clock::Host.now(),
         renew: true,
@@ -41,7 +41,7 @@ fn successor(ticket: u64) -> Successor {
     }
 }
 
-fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
+fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: QueueEntry) -> Hand {
     let successor = successor(place.waiter.ticket);
     match lines.join(wanted, place, successor, &Arc::new(Seat::new())) {
         Joined::Turn(turn) => Ok(turn),
@@ -50,7 +50,7 @@ fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: InLine) -> Hand {
     }
 }
 
-async fn given(standing: &mut Standing<u32>) -> Given<u32> {
+async fn given(standing: &mut LineTicket<u32>) -> Given<u32> {
     standing.given().await;
     standing.seat.take().expect("nobody has taken it back")
 }
@@ -103,7 +103,7 @@ async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
 async fn who_let_its_turn_go_waits_for_it_anew() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let again = new(&waiters, 7);
-    let join = |one: InLine| join(&lines, &wanted("a"), one);
+    let join = |one: QueueEntry| join(&lines, &wanted("a"), one);
     let first = join(new(&waiters, 5)).expect("nobody is ahead");
     let mut standing = join(again.clone()).expect_err("behind another");
     drop(first);
@@ -149,7 +149,7 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
 async fn who_reads_asks_beside_others_until_one_is_refused() {
     let (lines, waiters) = (Arc::new(Lines::<u32>::new()), Waiters::default());
     let reading = Wanted {
-        kind: Kind::Read,
+        kind: HoldKind::Read,
         ..wanted("a")
     };
     let join = |ticket| {

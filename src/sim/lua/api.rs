@@ -5,7 +5,7 @@ use sha1_smol::Sha1;
 
 use super::running::Running;
 use super::values::{error_table, field, to_lua};
-use crate::sim::store::{Bytes, Reply};
+use crate::sim::store::{Bytes, CommandReply};
 
 /// The `redis` table, but for its constants.
 pub(super) fn api(lua: &Lua) -> mlua::Result<Table> {
@@ -65,7 +65,7 @@ pub(super) fn api(lua: &Lua) -> mlua::Result<Table> {
 }
 
 /// Runs one `redis.call` against the store of the run in progress.
-fn command(lua: &Lua, format: &Function, args: &MultiValue) -> Reply {
+fn command(lua: &Lua, format: &Function, args: &MultiValue) -> CommandReply {
     if args.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call".into());
     }

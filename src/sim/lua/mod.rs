@@ -21,7 +21,7 @@ use self::api::{api, sha1};
 use self::failure::{internal, line_of, one_line, uncaught};
 use self::running::{CHUNK, Running};
 use self::values::{error_table, reply};
-use super::store::{Bytes, Reply, Store};
+use super::store::{Bytes, CommandReply, Store};
 
 /// Gives each run a set of globals of its own, so that nothing a script does outlives it.
 ///
@@ -40,12 +40,12 @@ struct Engine {
     /// Makes the error line of an error that nobody caught, while the stack still tells where.
     handler: Function,
     /// By their text. Ordered, since comparing two texts is cheaper than hashing one.
-    scripts: BTreeMap<String, Script>,
+    scripts: BTreeMap<String, CompiledScript>,
 }
 
 /// A compiled script and its SHA-1, which names it in error lines.
 #[derive(Clone, Debug)]
-struct Script {
+struct CompiledScript {
     function: Function,
     sha: Arc<str>,
 }
@@ -79,9 +79,9 @@ impl LuaHost {
         script: &str,
         keys: &[Bytes],
         args: &[Bytes],
-    ) -> Reply {
+    ) -> CommandReply {
         let mut engine: MutexGuard<'_, Engine> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Script { function, sha } = engine.compiled(script)?;
+        let CompiledScript { function, sha } = engine.compiled(script)?;
         let keys = engine.strings(keys).map_err(internal)?;
         let args = engine.strings(args).map_err(internal)?;
 
@@ -109,7 +109,7 @@ impl LuaHost {
 
 impl Engine {
     /// Compiles each distinct script once.
-    fn compiled(&mut self, source: &str) -> Result<Script, String> {
+    fn compiled(&mut self, source: &str) -> Result<CompiledScript, String> {
         if let Some(script) = self.scripts.get(source) {
             return Ok(script.clone());
         }
@@ -122,7 +122,7 @@ impl Engine {
             };
             format!("ERR Error compiling script (new function): {}", one_line(&why))
         })?;
-        let script = Script {
+        let script = CompiledScript {
             function,
             sha: sha1(source.as_bytes()).into(),
         };

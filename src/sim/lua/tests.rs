@@ -3,7 +3,7 @@ use redis::Value;
 use super::*;
 
 /// Runs a script on an empty store but for a list `l` and a string `s`.
-fn eval(script: &str) -> Reply {
+fn eval(script: &str) -> CommandReply {
     Fixture::new().eval(script)
 }
 
@@ -24,7 +24,7 @@ impl Fixture {
         fixture
     }
 
-    fn eval(&mut self, script: &str) -> Reply {
+    fn eval(&mut self, script: &str) -> CommandReply {
         let keys = [b"l".to_vec(), b"s".to_vec()];
         self.host.eval(
             &mut self.store,

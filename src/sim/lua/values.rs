@@ -4,7 +4,7 @@ use mlua::{IntoLua, Lua, Value as LuaValue};
 use redis::Value;
 
 use super::failure::{internal, one_line};
-use crate::sim::store::Reply;
+use crate::sim::store::CommandReply;
 
 /// Replies nested deeper than this are refused. Redis refuses where its Lua stack ends; here the
 /// limit keeps a table that contains itself from ending the Rust stack.
@@ -29,7 +29,7 @@ pub(super) fn to_lua(lua: &Lua, value: Value) -> mlua::Result<LuaValue> {
 
 /// The reply for what a script returned: numbers lose their fraction, `true` is 1, `false` is nil,
 /// and an array ends at its first nil.
-pub(super) fn reply(value: &LuaValue, depth: usize) -> Reply {
+pub(super) fn reply(value: &LuaValue, depth: usize) -> CommandReply {
     match value {
         LuaValue::Boolean(true) => Ok(Value::Int(1)),
         LuaValue::Integer(number) => Ok(Value::Int(*number)),
@@ -64,7 +64,7 @@ pub(super) fn reply(value: &LuaValue, depth: usize) -> Reply {
 }
 
 /// An error within an array. The client's type for it is only made by reading one.
-fn server_error(line: &str) -> Reply {
+fn server_error(line: &str) -> CommandReply {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).map_err(|err| format!("ERR {err}"))
 }
 

@@ -3,32 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keep, Master, State};
+use super::{Keep, Master, MasterState};
 use crate::error::Unfit;
 use crate::sim::store::Store;
 
 impl Master {
     /// Stops the process: connections stay open, nothing is executed or answered until [`thaw`](Self::thaw).
     pub fn freeze(&self) {
-        self.change(|state| state.weather.frozen = true);
+        self.change(|state| state.conditions.frozen = true);
     }
 
     /// Ends a [`freeze`](Self::freeze); what arrived meanwhile is executed.
     pub fn thaw(&self) {
-        self.change(|state| state.weather.frozen = false);
+        self.change(|state| state.conditions.frozen = false);
     }
 
     /// Makes every request take `to_server` and every reply `to_client`, in order.
     pub fn set_delay(&self, to_server: Duration, to_client: Duration) {
         self.change(|state| {
-            state.weather.request_delay = to_server;
-            state.weather.reply_delay = to_client;
+            state.conditions.request_delay = to_server;
+            state.conditions.reply_delay = to_client;
         });
     }
 
     /// Makes messages on channels take this long instead of what replies take; `None` to undo it.
     pub fn set_notice_delay(&self, delay: Option<Duration>) {
-        self.change(|state| state.weather.notice_delay = delay);
+        self.change(|state| state.conditions.notice_delay = delay);
     }
 
     /// Loses every message on a channel from now on, or delivers them again.
@@ -38,12 +38,12 @@ impl Master {
 
     /// Holds requests back on their way, or lets them go on.
     pub fn hold_requests(&self, hold: bool) {
-        self.change(|state| state.weather.requests_held = hold);
+        self.change(|state| state.conditions.requests_held = hold);
     }
 
     /// Holds replies back on their way, or lets them go on.
     pub fn hold_replies(&self, hold: bool) {
-        self.change(|state| state.weather.replies_held = hold);
+        self.change(|state| state.conditions.replies_held = hold);
     }
 
     /// Executes the next `requests` requests without ever answering them.
@@ -184,7 +184,7 @@ impl Master {
         if Arc::ptr_eq(&self.inner, &other.inner) {
             return;
         }
-        let mut away = State::default();
+        let mut away = MasterState::default();
         for master in [self, other, self] {
             std::mem::swap(&mut *master.state(), &mut away);
         }
@@ -214,7 +214,7 @@ impl Master {
     /// # Ok(()) }
     /// ```
     pub fn reset_connections(&self) {
-        self.change(State::break_connections);
+        self.change(MasterState::break_connections);
     }
 
     /// Executes the next request and breaks every connection before it is answered.

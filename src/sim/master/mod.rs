@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
-use self::state::State;
+use self::state::MasterState;
 use super::change::{Change, Watch};
-use super::connection::{Ask, Pipe};
+use super::conditions::Conditions;
+use super::connection::{Ask, MemoryPipe};
 use super::lua::LuaHost;
-use super::network::{Cut, Line};
+use super::network::{Cut, NetworkLine};
 use super::observer::{Call, Fate};
 use super::store::Bytes;
-use super::weather::Weather;
-use crate::capabilities::Capabilities;
+use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::master_set::MasterSet;
 use crate::node::{Identity, Listener, Peer};
 use crate::protocol::calls;
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
+use crate::values::master_set::MasterSet;
 
 /// The servers' wall clock when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -107,14 +107,14 @@ pub trait Observer: Send + Sync {
 pub struct Master {
     inner: Arc<Inner>,
     /// What lies between it and the client that connects through this handle.
-    line: Arc<Line>,
+    line: Arc<NetworkLine>,
     /// The set that this client lists.
     set: MasterSet,
 }
 
 /// A connection that a master has accepted.
-pub(super) struct Accepted {
-    pub(super) pipe: Arc<Pipe>,
+pub(super) struct AcceptedConnection {
+    pub(super) pipe: Arc<MemoryPipe>,
     pub(super) client_id: i64,
     pub(super) peer: Peer,
     /// How often the master had broken its connections before.
@@ -126,7 +126,7 @@ struct Inner {
     label: Arc<str>,
     born: Instant,
     lua: LuaHost,
-    state: Mutex<State>,
+    state: Mutex<MasterState>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
     /// Told whenever the state changes what connections may do.
     changed: Change,
@@ -135,11 +135,11 @@ struct Inner {
 /// What a connection sees.
 impl Master {
     pub(super) fn new(node: usize) -> Self {
-        let state = State {
+        let state = MasterState {
             up: true,
             next_client: 1,
             number: MADE.fetch_add(1, Ordering::Relaxed),
-            ..State::default()
+            ..MasterState::default()
         };
         let lua = LuaHost::new().unwrap_or_else(|error| panic!("Lua cannot be started: {error}"));
         Self {
@@ -161,7 +161,7 @@ impl Master {
     }
 
     /// The same master, seen by a client at the other end of this line.
-    pub(super) fn seen_over(&self, line: Arc<Line>, set: MasterSet) -> Self {
+    pub(super) fn seen_over(&self, line: Arc<NetworkLine>, set: MasterSet) -> Self {
         line.watch(&self.inner.changed);
         Self {
             line,
@@ -209,16 +209,16 @@ impl Master {
         predecessor: Option<&Peer>,
         channel: &str,
         listener: Listener,
-    ) -> Result<Accepted, NodeError> {
+    ) -> Result<AcceptedConnection, NodeError> {
         let mut changed = self.watch();
         loop {
             changed.look();
-            let weather = self.weather();
+            let conditions = self.conditions();
             if !self.state().up {
                 return Err(NodeError::Unavailable("connection refused".into()));
             }
-            if weather.requests_pass() && weather.replies_pass() {
-                sleep(weather.request_delay + weather.reply_delay).await;
+            if conditions.requests_pass() && conditions.replies_pass() {
+                sleep(conditions.request_delay + conditions.reply_delay).await;
                 break;
             }
             changed.changed().await;
@@ -250,7 +250,7 @@ impl Master {
         let stored = state.store.call(clock_ms, &words(&["GET", SET]));
         let stored = stored.map(texts).unwrap_or_default();
         let record = stored.first().and_then(|text| Record::parse(text));
-        let pipe = Arc::new(Pipe::new(listener));
+        let pipe = Arc::new(MemoryPipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
         state.listen(client_id, &[channel.to_owned()], true);
         drop(state);
@@ -266,7 +266,7 @@ impl Master {
             },
             calls_denied: false,
         };
-        Ok(Accepted {
+        Ok(AcceptedConnection {
             pipe,
             client_id,
             peer,
@@ -275,7 +275,7 @@ impl Master {
     }
 
     /// The first client finds a master that nothing was done to in its set for long.
-    fn found(&self, state: &mut State, identity: &Identity) {
+    fn found(&self, state: &mut MasterState, identity: &Identity) {
         if std::mem::replace(&mut state.is_found, true) {
             return;
         }
@@ -293,17 +293,17 @@ impl Master {
         self.inner.changed.watch()
     }
 
-    pub(super) fn weather(&self) -> Weather {
-        let mut weather = self.state().weather;
+    pub(super) fn conditions(&self) -> Conditions {
+        let mut conditions = self.state().conditions;
         let Cut {
             to_master,
             to_client,
             distance,
         } = self.line.now();
-        weather.request_delay += distance;
-        weather.requests_held |= to_master;
-        weather.replies_held |= to_client;
-        weather
+        conditions.request_delay += distance;
+        conditions.requests_held |= to_master;
+        conditions.replies_held |= to_client;
+        conditions
     }
 
     /// Whether a connection made after so many resets still stands.
@@ -382,17 +382,17 @@ impl Master {
     }
 
     /// What its clock shows, in ms since 1970.
-    fn clock_ms(&self, state: &State) -> u64 {
+    fn clock_ms(&self, state: &MasterState) -> u64 {
         let age = u64::try_from(self.inner.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         EPOCH_MS.saturating_add(age).saturating_add_signed(state.ahead)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut MasterState)) {
         change(&mut self.state());
         self.inner.changed.tell();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MasterState> {
         lock(&self.inner.state)
     }
 }

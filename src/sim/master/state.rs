@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Weak;
 
 use crate::error::Unfit;
-use crate::sim::connection::{Ask, Pipe};
+use crate::sim::conditions::Conditions;
+use crate::sim::connection::{Ask, MemoryPipe};
 use crate::sim::store::Store;
-use crate::sim::weather::Weather;
 
 #[derive(Default)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a switch that a test may throw by itself"
 )]
-pub(super) struct State {
+pub(super) struct MasterState {
     pub(super) up: bool,
     /// Of all servers of the process: those of two clusters are different ones.
     pub(super) number: u64,
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) scripts: BTreeSet<&'static str>,
     pub(super) executed: BTreeMap<&'static str, u64>,
     pub(super) next_client: i64,
-    pub(super) weather: Weather,
+    pub(super) conditions: Conditions,
     pub(super) error: Option<String>,
     /// Why it refuses new connections.
     pub(super) unfit: Option<Unfit>,
@@ -42,10 +42,10 @@ pub(super) struct State {
     pub(super) keep_abandoned: bool,
     pub(super) abandoned: Vec<(i64, VecDeque<Ask>)>,
     /// The connections that stand, by their client's id.
-    pub(super) pipes: BTreeMap<i64, Weak<Pipe>>,
+    pub(super) pipes: BTreeMap<i64, Weak<MemoryPipe>>,
 }
 
-impl State {
+impl MasterState {
     /// Every connection ends. The server knows at once, before the tasks at either end have seen it.
     pub(super) fn break_connections(&mut self) {
         self.resets += 1;

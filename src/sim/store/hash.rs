@@ -3,12 +3,13 @@
 use redis::Value;
 
 use super::reply::{
-    Bytes, HASH_NOT_AN_INTEGER, NOT_AN_INTEGER, OVERFLOW, Reply, bulk, bulks, int, integer, wrong_arity,
+    Bytes, CommandReply, HASH_NOT_AN_INTEGER, NOT_AN_INTEGER, OVERFLOW, bulk, bulks, int, integer,
+    wrong_arity,
 };
 use super::{Hash, Store};
 
 impl Store {
-    pub(super) fn hash(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn hash(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("hset", [key, pairs @ ..]) if pairs.len().is_multiple_of(2) => {
                 let hash = self.find_or_create::<Hash>(now, key)?;

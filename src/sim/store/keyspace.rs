@@ -2,11 +2,13 @@
 
 use redis::Value;
 
-use super::reply::{Bytes, NOT_AN_INTEGER, Reply, SYNTAX, bulks, int, integer, invalid_expire, wrong_arity};
+use super::reply::{
+    Bytes, CommandReply, NOT_AN_INTEGER, SYNTAX, bulks, int, integer, invalid_expire, wrong_arity,
+};
 use super::{Data, Store};
 
 impl Store {
-    pub(super) fn keyspace(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn keyspace(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("exists", keys) => int(keys.iter().filter(|key| self.live(now, key).is_some()).count()),
             ("del" | "unlink", keys) => {

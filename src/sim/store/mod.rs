@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Value;
 
-pub(crate) use self::reply::{Bytes, Reply};
+pub(crate) use self::reply::{Bytes, CommandReply};
 use self::reply::{bulks, int, unknown_command, unknown_subcommand, wrong_arity};
 
 /// In order of insertion, as Redis keeps a hash of this size: the order shows in `HGETALL`.
@@ -41,14 +41,14 @@ enum Data {
 }
 
 /// A type of value: how to find it in a key, and how a key of it begins.
-trait Kind: Default {
+trait ValueKind: Default {
     fn of(data: &mut Data) -> Option<&mut Self>;
     fn into_data(self) -> Data;
 }
 
 macro_rules! kinds {
     ($($kind:ty => $variant:ident),*) => {$(
-        impl Kind for $kind {
+        impl ValueKind for $kind {
             fn of(data: &mut Data) -> Option<&mut Self> {
                 if let Data::$variant(value) = data { Some(value) } else { None }
             }
@@ -61,7 +61,7 @@ macro_rules! kinds {
 kinds!(Hash => Hash, Bytes => String, Set => Set, SortedSet => SortedSet, List => List);
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct StoredValue {
     data: Data,
     /// The last millisecond the key is there.
     deadline: Option<i64>,
@@ -77,7 +77,7 @@ enum Effect {
 }
 use Effect::{Grows, Reads, Writes};
 
-type Family = fn(&mut Store, i64, &str, &[Bytes]) -> Reply;
+type Family = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
 
 /// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
 /// family.
@@ -129,7 +129,7 @@ const COMMANDS: [(&str, isize, Effect, Family); 42] = [
 /// The keys of one master, and what it published.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
-    entries: BTreeMap<Bytes, Entry>,
+    entries: BTreeMap<Bytes, StoredValue>,
     /// The master is at its `maxmemory` and evicts nothing: commands that grow memory are refused.
     pub(crate) oom: bool,
     /// Messages published since the owner last drained them: channel and message, oldest first.
@@ -143,7 +143,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Runs one command at `now_ms`, as a client would send it: the name, then its arguments.
-    pub(crate) fn call(&mut self, now_ms: u64, args: &[Bytes]) -> Reply {
+    pub(crate) fn call(&mut self, now_ms: u64, args: &[Bytes]) -> CommandReply {
         let (name, rest) = args.split_first().ok_or("ERR unknown command")?;
         let find = |name: &[u8]| COMMANDS.binary_search_by(|known| known.0.as_bytes().cmp(name));
         // Scripts write them so.
@@ -209,7 +209,7 @@ impl Store {
 
     /// The key's entry, unless it has expired by `now`. Redis still has a key in the very
     /// millisecond of its deadline, with a `PTTL` of 0.
-    fn live(&mut self, now: i64, key: &[u8]) -> Option<&mut Entry> {
+    fn live(&mut self, now: i64, key: &[u8]) -> Option<&mut StoredValue> {
         let deadline = self.entries.get(key)?.deadline;
         if deadline.is_some_and(|deadline| now > deadline) {
             self.entries.remove(key);
@@ -217,16 +217,16 @@ impl Store {
         self.entries.get_mut(key)
     }
 
-    fn find<K: Kind>(&mut self, now: i64, key: &[u8]) -> Result<Option<&mut K>, String> {
+    fn find<K: ValueKind>(&mut self, now: i64, key: &[u8]) -> Result<Option<&mut K>, String> {
         let found = self.live(now, key);
         found
             .map(|entry| K::of(&mut entry.data).ok_or_else(|| WRONGTYPE.into()))
             .transpose()
     }
 
-    fn find_or_create<K: Kind>(&mut self, now: i64, key: &[u8]) -> Result<&mut K, String> {
+    fn find_or_create<K: ValueKind>(&mut self, now: i64, key: &[u8]) -> Result<&mut K, String> {
         self.live(now, key);
-        let fresh = || Entry {
+        let fresh = || StoredValue {
             data: K::default().into_data(),
             deadline: None,
         };
@@ -234,7 +234,7 @@ impl Store {
         K::of(&mut entry.data).ok_or_else(|| WRONGTYPE.into())
     }
 
-    fn server(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    fn server(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("publish", [channel, message]) => {
                 self.outbox.push((channel.clone(), message.clone()));

@@ -6,7 +6,7 @@ use redis::Value;
 pub(crate) type Bytes = Vec<u8>;
 
 /// What a command answers: a reply, or a whole error line (`WRONGTYPE Operation against ...`).
-pub(crate) type Reply = Result<Value, String>;
+pub(crate) type CommandReply = Result<Value, String>;
 
 pub(super) const SYNTAX: &str = "ERR syntax error";
 pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -87,7 +87,7 @@ pub(super) fn decimal(score: f64) -> String {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it ends the branches of a command")]
-pub(super) fn int(count: usize) -> Reply {
+pub(super) fn int(count: usize) -> CommandReply {
     Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn bulk(bytes: Option<&Bytes>) -> Value {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it ends the branches of a command")]
-pub(super) fn bulks<B: AsRef<[u8]>>(items: impl Iterator<Item = B>) -> Reply {
+pub(super) fn bulks<B: AsRef<[u8]>>(items: impl Iterator<Item = B>) -> CommandReply {
     Ok(Value::Array(
         items
             .map(|item| Value::BulkString(item.as_ref().to_vec()))

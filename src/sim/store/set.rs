@@ -1,10 +1,10 @@
 //! Sets and lists.
 
-use super::reply::{Bytes, Reply, bulks, int, wrong_arity};
+use super::reply::{Bytes, CommandReply, bulks, int, wrong_arity};
 use super::{List, Set, Store};
 
 impl Store {
-    pub(super) fn set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn set(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("sadd", [key, members @ ..]) => {
                 let set = self.find_or_create::<Set>(now, key)?;
@@ -36,7 +36,7 @@ impl Store {
         }
     }
 
-    pub(super) fn list(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn list(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("llen", [key]) => int(self.find::<List>(now, key)?.map_or(0, |length| *length)),
             ("lpush" | "rpush", [key, elements @ ..]) => {

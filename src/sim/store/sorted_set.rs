@@ -3,13 +3,13 @@
 use redis::Value;
 
 use super::reply::{
-    Bytes, LIMIT_OF_RANKS, NOT_AN_INTEGER, Reply, SYNTAX, bound, bulk, bulks, decimal, int, integer, score,
-    wrong_arity,
+    Bytes, CommandReply, LIMIT_OF_RANKS, NOT_AN_INTEGER, SYNTAX, bound, bulk, bulks, decimal, int, integer,
+    score, wrong_arity,
 };
 use super::{SortedSet, Store};
 
 impl Store {
-    pub(super) fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn sorted_set(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("zadd", [key, word, pairs @ ..]) if word.eq_ignore_ascii_case(b"nx") => {
                 self.add_scored(now, key, pairs, true)
@@ -23,7 +23,7 @@ impl Store {
                 self.remove_scored(now, key, |score, _| range.contains(score))
             }
             ("zrange", [key, start, stop, options @ ..]) => {
-                let options = Options::parse(options)?;
+                let options = RangeOptions::parse(options)?;
                 if options.count != ALL {
                     return Err(LIMIT_OF_RANKS.into());
                 }
@@ -34,7 +34,7 @@ impl Store {
                 members(by_rank(set, start, stop), options.with_scores)
             }
             ("zrangebyscore", [key, min, max, options @ ..]) => {
-                let options = Options::parse(options)?;
+                let options = RangeOptions::parse(options)?;
                 let range = Range::parse(min, max)?;
                 let mut none = SortedSet::new();
                 let set = self.find::<SortedSet>(now, key)?.unwrap_or(&mut none);
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Of its options only `NX` is known here, by which members that are there stay as they are.
-    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes], only_new: bool) -> Reply {
+    fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes], only_new: bool) -> CommandReply {
         if !pairs.len().is_multiple_of(2) || pairs.is_empty() {
             return Err(SYNTAX.into());
         }
@@ -82,7 +82,7 @@ impl Store {
         int(set.len() - before)
     }
 
-    fn remove_scored(&mut self, now: i64, key: &Bytes, goes: impl Fn(f64, &Bytes) -> bool) -> Reply {
+    fn remove_scored(&mut self, now: i64, key: &Bytes, goes: impl Fn(f64, &Bytes) -> bool) -> CommandReply {
         let Some(set) = self.find::<SortedSet>(now, key)? else {
             return int(0);
         };
@@ -116,7 +116,7 @@ impl Range {
 }
 
 /// What may follow a range.
-struct Options {
+struct RangeOptions {
     with_scores: bool,
     offset: i64,
     count: i64,
@@ -125,7 +125,7 @@ struct Options {
 /// As is any other count that is negative.
 const ALL: i64 = -1;
 
-impl Options {
+impl RangeOptions {
     fn parse(words: &[Bytes]) -> Result<Self, String> {
         let mut options = Self {
             with_scores: false,
@@ -168,7 +168,7 @@ fn by_rank(set: &SortedSet, start: i64, stop: i64) -> impl Iterator<Item = &(f64
         .filter_map(move |(index, entry)| (start..=stop).contains(&index).then_some(entry))
 }
 
-fn members<'s>(entries: impl Iterator<Item = &'s (f64, Bytes)>, with_scores: bool) -> Reply {
+fn members<'s>(entries: impl Iterator<Item = &'s (f64, Bytes)>, with_scores: bool) -> CommandReply {
     bulks(entries.flat_map(|(score, member)| {
         let score = with_scores.then(|| decimal(*score).into());
         [Some(member.clone()), score].into_iter().flatten()

@@ -3,12 +3,12 @@
 use redis::Value;
 
 use super::reply::{
-    Bytes, NOT_AN_INTEGER, OVERFLOW, Reply, SYNTAX, bulk, integer, invalid_expire, wrong_arity,
+    Bytes, CommandReply, NOT_AN_INTEGER, OVERFLOW, SYNTAX, bulk, integer, invalid_expire, wrong_arity,
 };
-use super::{Data, Entry, Store};
+use super::{Data, Store, StoredValue};
 
 impl Store {
-    pub(super) fn string(&mut self, now: i64, name: &str, args: &[Bytes]) -> Reply {
+    pub(super) fn string(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
             ("get", [key]) => Ok(bulk(self.find::<Bytes>(now, key)?.as_deref())),
             ("incr", [key]) => {
@@ -40,7 +40,7 @@ impl Store {
                     return Ok(Value::Nil);
                 }
                 let data = Data::String(value.clone());
-                self.entries.insert(key.clone(), Entry { data, deadline });
+                self.entries.insert(key.clone(), StoredValue { data, deadline });
                 Ok(Value::Okay)
             }
             _ => Err(wrong_arity(name)),

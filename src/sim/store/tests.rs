@@ -3,12 +3,12 @@ use redis::Value;
 use super::reply::{NOT_AN_INTEGER, SYNTAX, bulk};
 use super::*;
 
-fn call(store: &mut Store, now_ms: u64, line: &str) -> Reply {
+fn call(store: &mut Store, now_ms: u64, line: &str) -> CommandReply {
     let args: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     store.call(now_ms, &args)
 }
 
-fn words(words: &[&str]) -> Reply {
+fn words(words: &[&str]) -> CommandReply {
     bulks(words.iter())
 }
 

@@ -1,13 +1,13 @@
-//! The files on tenures, and their models, as the states are no wider than this module.
+//! The files on grants, and their models, as the states are no wider than this module.
 
-#[path = "../../../src/hold/ends.rs"]
-pub(crate) mod ends;
+#[path = "../../../src/hold/expiry.rs"]
+pub(crate) mod expiry;
+#[path = "../../../src/hold/grant.rs"]
+pub(crate) mod grant;
+#[path = "../../../src/hold/handoff.rs"]
+mod handoff;
 #[path = "../../../src/hold/state.rs"]
 mod state;
-#[path = "../../../src/hold/succession.rs"]
-mod succession;
-#[path = "../../../src/hold/tenure.rs"]
-pub(crate) mod tenure;
 #[path = "../../../src/hold/vote_record.rs"]
 pub(crate) mod vote_record;
 

@@ -10,15 +10,12 @@ mod error;
 mod events;
 pub mod hold;
 pub mod inbox;
-mod names;
 mod node;
 mod protocol;
 mod queue;
 mod stream;
 mod time;
-#[path = "../../../src/token.rs"]
-pub mod token;
-mod votes;
+pub mod values;
 
 pub use node::redis::calls;
 

@@ -26,26 +26,26 @@ pub(crate) mod fault {
 
 /// What a release says.
 pub(crate) mod claim {
-    use crate::names::Names;
     use crate::protocol::field::Field;
-    use crate::protocol::kind::Kind;
-    use crate::token::FencingToken;
+    use crate::protocol::kind::HoldKind;
+    use crate::values::names::Names;
+    use crate::values::token::FencingToken;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Claim {
         pub(crate) names: Names,
         pub(crate) field: Field,
-        pub(crate) kind: Kind,
+        pub(crate) kind: HoldKind,
         pub(crate) fence: FencingToken,
     }
 }
 
 pub(crate) mod calls {
-    use crate::names::Names;
-    use crate::protocol::kind::Kind;
-    use crate::token::Block;
+    use crate::protocol::kind::HoldKind;
+    use crate::values::names::Names;
+    use crate::values::token::Block;
 
-    pub(crate) fn extended_keys(_: &Names, _: Kind, _: Block) -> usize {
+    pub(crate) fn extended_keys(_: &Names, _: HoldKind, _: Block) -> usize {
         0
     }
 }
@@ -53,13 +53,13 @@ pub(crate) mod calls {
 /// Of the kinds, what a hold asks of them.
 pub(crate) mod kind {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub(crate) enum Kind {
+    pub(crate) enum HoldKind {
         Plain,
         Write,
         Read,
     }
 
-    impl Kind {
+    impl HoldKind {
         pub(crate) fn is_shared(self) -> bool {
             self == Self::Read
         }
@@ -79,7 +79,7 @@ pub(crate) mod reply {
     use std::num::NonZeroU64;
 
     #[derive(Clone, Copy, Debug, Default)]
-    pub(crate) struct Behind {
+    pub(crate) struct WaitersBehind {
         pub(crate) waiting: u32,
         pub(crate) first: Option<NonZeroU64>,
     }

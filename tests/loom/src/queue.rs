@@ -6,4 +6,6 @@ mod ahead;
 mod line;
 
 pub(crate) use ahead::Holding;
-pub(crate) use line::{Given, InLine, Joined, LineRef, Lines, Seat, Standing, Successor, Turn, Wanted};
+pub(crate) use line::{
+    Given, Joined, LineRef, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted,
+};

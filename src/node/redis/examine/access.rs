@@ -3,12 +3,12 @@
 use futures::future::join_all;
 use redis::{Cmd, Value};
 
-use crate::examination::{Denial, DeniedCommand};
+use crate::admin::examination::{Denial, DeniedCommand};
 use crate::node::redis::pipeline::Pipe;
 use crate::node::redis::questions::text;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
-use crate::protocol::fault::{Class, Fault};
+use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::revocation_mark;
 use crate::protocol::permissions;
 
@@ -16,7 +16,7 @@ use crate::protocol::permissions;
 const CHANNEL: &str = "multilock:examined";
 
 /// A command that clients send outside of scripts.
-struct Wanted {
+struct NeededCommand {
     /// As an ACL names it.
     name: &'static str,
     command: Cmd,
@@ -27,16 +27,16 @@ const LOADING: [&str; 2] = ["eval", "script|load"];
 
 /// What clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of it changes anything: the script
 /// is one that every client loads.
-fn wanted(connection_name: &str) -> [Wanted; 9] {
+fn wanted(connection_name: &str) -> [NeededCommand; 9] {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();
         for word in words {
             command.arg(*word);
         }
-        Wanted { name, command }
+        NeededCommand { name, command }
     };
     let (key, nobody) = (revocation_mark("").text(), NOBODY.to_string());
-    let load = Wanted {
+    let load = NeededCommand {
         name: LOADING[1],
         command: calls::ALL[0].load(),
     };
@@ -77,7 +77,7 @@ pub(super) async fn denied(pipe: &Pipe, connection_name: &str, probed: &[String]
 }
 
 /// What the server says that the user may not run; `None` where he may not ask.
-async fn dry_run(pipe: &Pipe, all: &[Wanted]) -> Option<Vec<DeniedCommand>> {
+async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand>> {
     let mut who = redis::cmd("ACL");
     let user = text(&pipe.ask(who.arg("WHOAMI")).await.ok()?)?;
     let asking = all.iter().map(|wanted| {
@@ -99,7 +99,7 @@ async fn dry_run(pipe: &Pipe, all: &[Wanted]) -> Option<Vec<DeniedCommand>> {
                 denied.push(DeniedCommand::new(wanted.name, why));
             }
             // Before Redis 7.0 nobody can ask that.
-            Err(Fault::Server { class, error }) if class == Class::Denied || is_unknown(&error) => {
+            Err(Fault::Server { class, error }) if class == FaultClass::Denied || is_unknown(&error) => {
                 return None;
             }
             // A command that the server does not have is denied to nobody.
@@ -114,14 +114,14 @@ fn is_unknown(error: &str) -> bool {
     error.contains("unknown subcommand") || error.contains("unknown command")
 }
 
-async fn by_running(pipe: &Pipe, all: &[Wanted]) -> Vec<DeniedCommand> {
+async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
     let answers = join_all(all.iter().map(|wanted| pipe.ask(&wanted.command))).await;
     let denied = all
         .iter()
         .zip(answers)
         .filter_map(|(wanted, answer)| match answer {
             Err(Fault::Server {
-                class: Class::Denied,
+                class: FaultClass::Denied,
                 error,
             }) => Some(DeniedCommand::new(wanted.name, Denial::by(&error))),
             _ => None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::examination::ClientConnection;
+use crate::admin::examination::ClientConnection;
 use crate::node::redis::client_list::{ClientLine, POOL};
 
 /// Of an answer to CLIENT LIST, those to this database.

@@ -82,7 +82,7 @@ async fn answers_come_to_calls_in_order_however_the_bytes_fall() {
     assert_eq!(one.await, Ok(Value::Int(1)));
     assert_eq!(two.await, Ok(Value::BulkString(b"two".to_vec())));
     let refused = three.await.expect_err("an error");
-    assert_eq!(refused.class(), Some(crate::protocol::fault::Class::Passing));
+    assert_eq!(refused.class(), Some(crate::protocol::fault::FaultClass::Passing));
     // The next one finds a driver that sleeps.
     let four = line.call("four", 1);
     line.receives("four").await;

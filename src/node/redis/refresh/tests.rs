@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
-use crate::credentials::BoxError;
+use crate::masters::credentials::BoxError;
 use crate::node::NodeUrl;
 
 const AFTER: Duration = Duration::from_secs(60);

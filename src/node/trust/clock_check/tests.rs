@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::Config;
+use crate::masters::config::Config;
 use crate::time::validity::{Validity, drift};
 
 const EPOCH_US: u64 = 1_700_000_000_000_000;
@@ -16,14 +16,14 @@ fn at(time: Duration) -> Moment {
 
 /// Answers that take no time.
 struct Readings {
-    state: State,
+    state: ClockState,
     start: Instant,
 }
 
 impl Readings {
     fn new() -> Self {
         Self {
-            state: State::default(),
+            state: ClockState::default(),
             start: Instant::now(),
         }
     }

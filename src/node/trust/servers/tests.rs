@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::Config;
 use crate::events::NodeEvents;
+use crate::masters::config::Config;
 use crate::protocol::reckoning::Reckoning;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;

@@ -1,4 +1,4 @@
-//! A hold that passes from task to task: its guards leave, waiters give up and the tenure is lost in threads of their
+//! A hold that passes from task to task: its guards leave, waiters give up and the grant is lost in threads of their
 //! own.
 
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use loom::future::block_on;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-use super::ends::Ends;
+use super::expiry::HoldExpiry;
+use super::grant::{Grant, Hold, QuorumGrant};
 use super::state::Left;
-use super::tenure::{Granted, Hold, Tenure};
 use crate::error::LossCause;
 use crate::explore;
-use crate::names::Names;
 use crate::node::waiters::Calls;
 use crate::protocol::field::Field;
-use crate::protocol::kind::Kind;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::reply::Behind;
+use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Given, InLine, Joined, Lines, Seat, Standing, Successor, Turn, Wanted};
+use crate::queue::{Given, Joined, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
-use crate::token::FencingToken;
-use crate::votes::Vote;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
+use crate::values::votes::Vote;
 
 const LEASE: Duration = Duration::from_secs(30);
 const NOW: Moment = Moment(1);
@@ -33,7 +33,7 @@ const NOW: Moment = Moment(1);
 /// A waiter behind others.
 #[derive(Debug)]
 struct Waits {
-    standing: Standing<Hold>,
+    standing: LineTicket<Hold>,
     seat: Arc<Seat<Hold>>,
 }
 
@@ -48,14 +48,14 @@ impl Waits {
 /// A process whose tasks want one name.
 struct Process {
     lines: Arc<Lines<Hold>>,
-    tenure: Arc<Tenure>,
+    grant: Arc<Grant>,
     released: AtomicUsize,
 }
 
 fn wanted() -> Wanted {
     Wanted {
         names: Names,
-        kind: Kind::Plain,
+        kind: HoldKind::Plain,
         needed: 1,
         lease: LEASE,
         min_validity: Duration::ZERO,
@@ -70,38 +70,38 @@ impl Process {
         let votes = vec![Vote::Granted];
         let on = NodeSet::of(&votes, |_| true);
         let validity = Validity::of_lease(NOW, LEASE, 0.0);
-        let granted = Granted {
+        let granted = QuorumGrant {
             names: Names,
             field: Field,
             needed: 1,
             token: FencingToken(100),
             raised: false,
-            kind: Kind::Plain,
-            behind: Behind::default(),
+            kind: HoldKind::Plain,
+            behind: WaitersBehind::default(),
             begun: NOW,
             took: Duration::ZERO,
-            ends: Ends::new(validity, on, 1, &Arc::new(Steps::new(1)), 0),
+            ends: HoldExpiry::new(validity, on, 1, &Arc::new(Steps::new(1)), 0),
             lease: LEASE,
             votes,
             max_hold: None,
         };
-        let hold = Hold::first(Tenure::new(Clock(NOW), granted));
+        let hold = Hold::first(Grant::new(Clock(NOW), granted));
         let process = Self {
             lines: Arc::new(Lines::new()),
-            tenure: Arc::clone(&hold.tenure),
+            grant: Arc::clone(&hold.grant),
             released: AtomicUsize::new(0),
         };
-        assert!(hold.enter(NOW, Duration::ZERO, true, Kind::Plain).is_some());
+        assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
         hold.keep_turn(process.join(0).expect("nobody is ahead"));
         (Arc::new(process), hold)
     }
 
     fn join(&self, number: u64) -> Result<Turn<Hold>, Waits> {
-        let place = InLine {
+        let place = QueueEntry {
             waiter: Waiter { ticket: number },
             calls: Arc::new(Calls { number }),
         };
-        let successor = Successor {
+        let successor = NextInLine {
             ticket: Some(number),
             begun: NOW,
             renew: true,
@@ -122,15 +122,15 @@ impl Process {
 
     /// As a guard does that is given up.
     fn leave(&self, hold: &Hold) {
-        if hold.leave(true, false) == Left::Last && !self.tenure.pass() {
-            let turn = self.tenure.take_turn();
+        if hold.leave(true, false) == Left::Last && !self.grant.pass() {
+            let turn = self.grant.take_turn();
             self.release();
             drop(turn);
         }
     }
 
     fn release(&self) {
-        if self.tenure.is_to_release() {
+        if self.grant.is_to_release() {
             self.released.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -157,7 +157,7 @@ impl Process {
 
     fn assert_over(&self) {
         assert_eq!(self.released.load(Ordering::SeqCst), 1, "released once");
-        assert_eq!(self.tenure.left(), Duration::ZERO);
+        assert_eq!(self.grant.left(), Duration::ZERO);
         assert!(self.join(9).is_ok(), "the line has ended");
     }
 }
@@ -187,7 +187,7 @@ pub fn what_is_passed_on_is_never_lost() {
     });
 }
 
-/// The tenure is lost while it changes hands: whoever has it then finds no validity, and it is released once.
+/// The grant is lost while it changes hands: whoever has it then finds no validity, and it is released once.
 pub fn what_is_lost_is_released_once() {
     explore(3, || {
         let (process, hold) = Process::new();
@@ -199,9 +199,9 @@ pub fn what_is_lost_is_released_once() {
         let losing = {
             let process = Arc::clone(&process);
             thread::spawn(move || {
-                if process.tenure.lose(LossCause::Closed) {
+                if process.grant.lose(LossCause::Closed) {
                     process.release();
-                    drop(process.tenure.take_turn());
+                    drop(process.grant.take_turn());
                 }
             })
         };
@@ -233,7 +233,7 @@ pub fn what_is_taken_back_is_not_taken_too() {
 pub fn one_of_two_guards_is_the_last() {
     explore(3, || {
         let (process, hold) = Process::new();
-        assert!(hold.enter(NOW, Duration::ZERO, true, Kind::Plain).is_some());
+        assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
         let leaving = {
             let (process, hold) = (Arc::clone(&process), hold.clone());
             thread::spawn(move || process.leave(&hold))

@@ -1,0 +1,127 @@
+//! Looks at the servers of a list as they are, whether they will do as masters or not.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use crate::admin::examination::{ClientConnection, Examination};
+use crate::error::{ConnectError, NodeError, Unfit};
+use crate::masters::builder::MastersBuilder;
+use crate::masters::config::Config;
+use crate::node::trust::membership::Membership;
+use crate::node::{Examined, Server};
+use crate::protocol::reckoning::Reckoning;
+
+/// How `CLIENT LIST` shows a connection that only looks. It is none of a pool.
+const CONNECTION_NAME: &str = "multilock-examine";
+
+impl MastersBuilder {
+    /// Asks every master for what it tells of itself, over a connection of its own that ends with this call, also those that
+    /// [`connect`](Self::connect) would refuse. For operators, and for checks before a service starts.
+    ///
+    /// Nothing is left on the masters and nobody's connection is ended; other clients notice nothing. In the order of the list.
+    /// A master that does not answer costs a connect timeout; one that falls silent half-way, eight more.
+    ///
+    /// ```no_run
+    /// # use multilock::{ConnectError, Masters};
+    /// # async fn examine() -> Result<(), ConnectError> {
+    /// let masters = Masters::builder().nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// for master in masters.examine().await? {
+    ///     match master.server {
+    ///         Ok(facts) => println!("{}: {} {:?}", master.node, facts.version, facts.refusal),
+    ///         Err(error) => println!("{}: {error}", master.node),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`], before anything is touched. What is wrong with a master stands in its
+    /// [`Examination`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn examine(self) -> Result<Vec<Examination>, ConnectError> {
+        let config = self.config.clone();
+        let servers = self.servers(CONNECTION_NAME.into()).await?;
+        let mut examined = join_all(servers.iter().map(Server::examine)).await;
+        judge_together(&servers, &mut examined, &config);
+        let told = servers
+            .iter()
+            .zip(examined)
+            .map(|(server, examined)| Examination {
+                node: Arc::clone(&server.address.label),
+                server: examined.map(|examined| examined.facts),
+            });
+        Ok(told.collect())
+    }
+
+    /// Asks every master for the connections of this crate's clients, which `CLIENT LIST` shows by their names: the one part
+    /// of [`examine`](Self::examine) that is worth to be watched for a while. In the order of the list; or why one did not
+    /// tell.
+    ///
+    /// ```no_run
+    /// # use multilock::{ConnectError, Masters};
+    /// # async fn pools() -> Result<(), ConnectError> {
+    /// let masters = Masters::builder().nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// for connection in masters.clients().await?.into_iter().flatten().flatten() {
+    ///     println!("{} lists {} masters: {}", connection.address, connection.masters, connection.pool);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`], before anything is touched.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn clients(self) -> Result<Vec<Result<Vec<ClientConnection>, NodeError>>, ConnectError> {
+        let servers = self.servers(CONNECTION_NAME.into()).await?;
+        Ok(join_all(servers.iter().map(Server::clients)).await)
+    }
+}
+
+/// Adds what no master tells by itself: for how long each would have no vote, which of them are the same server, and whether
+/// one of them is in another set.
+fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError>], config: &Config) {
+    let quarantine = Reckoning::new(config).quarantine;
+    let labels = servers.iter().map(|server| &server.address.label);
+    let membership = Membership::new(config.set(servers.len()), labels);
+    for (node, examined) in examined.iter().enumerate() {
+        if let Ok(Examined { facts, .. }) = examined {
+            membership.told(node, facts.set);
+        }
+    }
+    let mut met: Vec<(String, &Arc<str>)> = Vec::new();
+    for (server, examined) in servers.iter().zip(examined) {
+        let Ok(Examined { facts, identity }) = examined else {
+            continue;
+        };
+        // Where nothing is recorded, the first client has it recorded that the memory counts from then.
+        facts.quarantine = quarantine.saturating_sub(facts.remembers.unwrap_or_default());
+        let twin = met
+            .iter()
+            .find(|(met, _)| identity.server() == Some(met.as_str()));
+        let twin = twin.map(|(_, label)| Unfit::SameServer {
+            other: Arc::clone(label),
+        });
+        let refusal = twin.or(membership.check().err()).map(NodeError::Unfit);
+        facts.refusal = facts.refusal.take().or(refusal);
+        let met_here = identity.server().map(str::to_owned);
+        met.extend(met_here.map(|met_here| (met_here, &server.address.label)));
+    }
+}

@@ -1,0 +1,198 @@
+//! The operator's verb that takes names away from whoever holds them.
+//!
+//! It looks first, chooses among the holders that it has seen, and names these to the masters. A request that is stuck on its
+//! way, and arrives under another holder, touches nobody. Whoever was seen on any master is kept out on every one, as an
+//! acquire of his may still be on its way there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use crate::admin::inspect::{look, owners};
+use crate::error::LockError;
+use crate::events::log;
+use crate::protocol::calls;
+use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
+use crate::round::pool::Pool;
+use crate::round::{Round, Trust};
+use crate::values::holder::Holder;
+use crate::values::names::Names;
+use crate::values::votes::{Vote, Votes};
+
+/// Outcome of [`force_release`](crate::MultiLock::force_release) and
+/// [`force_release_from`](crate::MultiLock::force_release_from).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forced {
+    /// Holders that have lost the names, other libraries' included; empty when the names were free, or other holders than the
+    /// chosen ones had them.
+    pub former: Vec<Holder>,
+    /// Keys that are no locks. They were left as they are, so the names are not free there.
+    pub spared: Vec<Spared>,
+    /// What every master answered.
+    pub votes: Votes,
+}
+
+/// A key under the name of a lock that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spared {
+    /// The name.
+    pub name: String,
+    /// The address of the master that keeps it.
+    pub node: Arc<str>,
+    /// Its Redis type: a list, a set, a stream, a hash whose fields are no owners with their counts.
+    pub kind: String,
+}
+
+/// Takes the names away from the holders that are seen now and that `is_meant` chooses.
+pub(crate) async fn force(
+    pool: &Arc<Pool>,
+    names: &Names,
+    needed: usize,
+    is_meant: impl Fn(&Holder) -> bool,
+) -> Result<Forced, LockError> {
+    let sights = look(pool, names).await;
+    let mut votes: Vec<Vote> = sights
+        .iter()
+        .map(|sight| sight.as_ref().err().cloned().unwrap_or(Vote::Pending))
+        .collect();
+    if sights.iter().flatten().count() < needed {
+        // Who holds may be on those alone that say nothing.
+        let votes = pool.evidence(&votes);
+        return Err(LockError::Unreachable { votes });
+    }
+    let Seen {
+        mut holders,
+        labels,
+        spared,
+    } = seen(pool, names, &sights);
+    // The scripts touch those alone that are named to them: a hold that comes after the look is not judged by it.
+    for of_name in &mut holders {
+        of_name.retain(|owner| is_meant(&holder(owner, &labels)));
+    }
+    let portions = portions(&holders);
+    let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
+    let asked: Vec<(usize, u64)> = sights.iter().enumerate().filter_map(seen_at).collect();
+    let mut rounds: Vec<Round> = portions
+        .iter()
+        .flat_map(|portion| {
+            let begin =
+                |(node, clock_us): &(usize, u64)| begin(pool, names, needed, portion, *node, *clock_us);
+            asked.iter().map(begin)
+        })
+        .collect();
+    let answers = join_all(rounds.iter_mut().map(Round::next)).await;
+    for (round, answer) in rounds.iter_mut().zip(answers) {
+        let Some((node, answer)) = answer else { continue };
+        let vote = reply::forced(answer);
+        round.voted(node, &vote);
+        // One that did not do all of it has not done it.
+        if matches!(votes[node], Vote::Pending | Vote::Granted) {
+            votes[node] = vote;
+        }
+    }
+    let votes = pool.evidence(&votes);
+    let former = former(holders, &labels);
+    log::forced(names, former.len(), votes.granted());
+    pool.events.forced();
+    if votes.granted() < needed {
+        return Err(LockError::Unreachable { votes });
+    }
+    Ok(Forced {
+        former,
+        spared,
+        votes,
+    })
+}
+
+/// What was seen on the masters together.
+struct Seen {
+    /// For each name, everybody who has it on any master.
+    holders: Vec<BTreeSet<Arc<str>>>,
+    /// What their clients call themselves.
+    labels: BTreeMap<Arc<str>, Arc<str>>,
+    spared: Vec<Spared>,
+}
+
+fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
+    let mut seen = Seen {
+        holders: vec![BTreeSet::new(); names.len()],
+        labels: BTreeMap::new(),
+        spared: Vec::new(),
+    };
+    for (slot, sight) in pool.slots.iter().zip(sights) {
+        let entries = sight.iter().flat_map(|report| &report.entries);
+        for ((name, known), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
+            let labelled = |entry: &FieldEntry| Some((entry.field.as_str().into(), entry.label.clone()?));
+            seen.labels.extend(entry.fields.iter().filter_map(labelled));
+            match holders(entry) {
+                Some(holders) => known.extend(holders),
+                None => seen.spared.push(Spared {
+                    name: pool.config.namespace.own(name).to_owned(),
+                    node: Arc::clone(slot.label()),
+                    kind: entry.kind.clone(),
+                }),
+            }
+        }
+    }
+    seen
+}
+
+/// So many of each name's holders go into one script call, during which a master serves nobody else.
+const PORTION: usize = 1_000;
+
+/// The holders of each name, in as many portions as it takes; one, where there are none.
+fn portions(holders: &[BTreeSet<Arc<str>>]) -> Vec<Vec<Vec<Arc<str>>>> {
+    let most = holders.iter().map(BTreeSet::len).max().unwrap_or(0);
+    let portion = |from: usize| -> Vec<Vec<Arc<str>>> {
+        let of_name = |all: &BTreeSet<Arc<str>>| all.iter().skip(from).take(PORTION).cloned().collect();
+        holders.iter().map(of_name).collect()
+    };
+    (0..most.max(1)).step_by(PORTION).map(portion).collect()
+}
+
+/// Who holds a key; `None` for one that is no lock.
+fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
+    match (entry.kind.as_str(), &entry.digest) {
+        ("none", _) => Some(Vec::new()),
+        ("string", Some(digest)) => Some(vec![format!("string:{digest}").into()]),
+        ("hash", _) => {
+            let owners = owners(entry).map(|FieldEntry { field, value, .. }| {
+                let is_owner = field.contains(':') && value.parse::<u64>().is_ok();
+                is_owner.then(|| field.as_str().into())
+            });
+            let owners: Vec<Arc<str>> = owners.collect::<Option<_>>()?;
+            (!owners.is_empty()).then_some(owners)
+        }
+        _ => None,
+    }
+}
+
+/// Asks one master, whose clock showed `clock_us` at the look. The look began at most a node timeout ago,
+/// and nobody waits for this answer for longer than another one.
+fn begin(
+    pool: &Arc<Pool>,
+    names: &Names,
+    needed: usize,
+    holders: &[Vec<Arc<str>>],
+    node: usize,
+    clock_us: u64,
+) -> Round {
+    let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
+    let latest_us = clock_us.saturating_add(patience);
+    let request = calls::force(names, latest_us, pool.reckoning.longest_lease, holders);
+    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
+}
+
+fn former(holders: Vec<BTreeSet<Arc<str>>>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<Holder> {
+    let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
+    former.sort_unstable();
+    former.dedup();
+    former.iter().map(|owner| holder(owner, labels)).collect()
+}
+
+fn holder(owner: &Arc<str>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Holder {
+    Holder::new(Arc::clone(owner), labels.get(owner).cloned())
+}

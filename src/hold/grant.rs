@@ -1,0 +1,547 @@
+//! A grant: what one successful round put on the masters, and the holds that have it one after the other.
+//!
+//! The masters know of one owner field, one lease and one block of tokens. Inside this process the grant passes from
+//! hold to hold where it may, and they are told nothing: the same process goes on holding. Only one of the holds has
+//! it at any moment, by one lock.
+
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::handoff::{self, Handoff};
+use super::state::{Entered, HoldState, HoldView, Left, Phase, TIMER_SLACK, Upkeep};
+use crate::error::LossCause;
+use crate::events::HoldTrace;
+use crate::hold::expiry::HoldExpiry;
+use crate::node::sync::{Mutex, MutexGuard};
+use crate::protocol::calls;
+use crate::protocol::claim::Claim;
+use crate::protocol::field::Field;
+use crate::protocol::kind::HoldKind;
+use crate::protocol::node_set::NodeSet;
+use crate::protocol::reply::WaitersBehind;
+use crate::queue::{Holding, LineRef, NextInLine, Turn, Wanted};
+use crate::time::clock::{Clock, Moment};
+use crate::values::names::Names;
+use crate::values::token::{Block, FencingToken};
+use crate::values::votes::Vote;
+
+/// What one successful round gave.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) names: Names,
+    /// Never used again for another one.
+    pub(crate) field: Field,
+    /// The size of its quorum.
+    pub(crate) needed: usize,
+    /// The first one of its block.
+    pub(crate) token: FencingToken,
+    /// Whether the token is another than that of its acquire, which stored it along with the field.
+    raised: bool,
+    /// What its round asked for.
+    granted: HoldKind,
+    /// Who waited for the names when it was granted.
+    pub(crate) behind: WaitersBehind,
+    clock: Clock,
+    /// Before the acquire was sent, and how long it took.
+    begun: Moment,
+    took: Duration,
+    state: Mutex<HoldState>,
+    /// This process's turn at the names, passed on when the grant ends.
+    turn: Mutex<Option<Turn<Hold>>>,
+    /// Rings when one of its holds ends before its time.
+    changed: Notify,
+    pub(crate) trace: HoldTrace,
+}
+
+/// The parts of a new grant.
+#[derive(Debug)]
+pub(crate) struct QuorumGrant {
+    pub(crate) names: Names,
+    pub(crate) field: Field,
+    pub(crate) needed: usize,
+    pub(crate) token: FencingToken,
+    pub(crate) raised: bool,
+    pub(crate) kind: HoldKind,
+    pub(crate) behind: WaitersBehind,
+    pub(crate) begun: Moment,
+    pub(crate) took: Duration,
+    pub(crate) ends: HoldExpiry,
+    pub(crate) lease: Duration,
+    pub(crate) votes: Vec<Vote>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// One of the holds of a grant: a local acquisition, shared by every guard that entered it.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) grant: Arc<Grant>,
+    /// Of those before it in the grant.
+    pub(crate) number: u32,
+}
+
+impl Grant {
+    pub(crate) fn new(clock: Clock, granted: QuorumGrant) -> Self {
+        Self {
+            names: granted.names,
+            field: granted.field,
+            needed: granted.needed,
+            token: granted.token,
+            raised: granted.raised,
+            granted: granted.kind,
+            behind: granted.behind,
+            clock,
+            begun: granted.begun,
+            took: granted.took,
+            state: Mutex::new(HoldState::new(
+                granted.kind,
+                granted.ends,
+                granted.lease,
+                granted.begun,
+                granted.max_hold,
+                granted.votes,
+            )),
+            turn: Mutex::new(None),
+            changed: Notify::new(),
+            trace: HoldTrace::default(),
+        }
+    }
+
+    /// The hold that has it, or had it last.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        Hold {
+            grant: Arc::clone(self),
+            number: self.state().number(),
+        }
+    }
+
+    /// How many keys it has in an extension.
+    pub(crate) fn extended_keys(&self) -> usize {
+        calls::extended_keys(&self.names, self.granted, self.tokens())
+    }
+
+    /// What it is now.
+    pub(crate) fn kind(&self) -> HoldKind {
+        self.state().kind
+    }
+
+    /// Its tokens; who reads shares the one that is there.
+    pub(crate) fn tokens(&self) -> Block {
+        if self.granted.is_shared() {
+            self.token.single()
+        } else {
+            self.token.block()
+        }
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.state().lease
+    }
+
+    /// What is left of it, whoever has it.
+    pub(crate) fn left(&self) -> Duration {
+        self.state().left(self.clock.now())
+    }
+
+    /// How many guards are in, for the masters.
+    pub(crate) fn count(&self) -> u64 {
+        self.state().entries()
+    }
+
+    pub(crate) fn votes(&self) -> Vec<Vote> {
+        self.state().votes.to_vec()
+    }
+
+    /// All that it takes to release it.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim {
+            names: self.names.clone(),
+            field: self.field,
+            kind: self.granted,
+            fence: if self.raised {
+                self.tokens().last
+            } else {
+                FencingToken::NONE
+            },
+        }
+    }
+
+    /// The masters that may keep something for it: they granted, or nobody can tell.
+    pub(crate) fn touched(&self) -> NodeSet {
+        self.state().touched
+    }
+
+    /// For how much longer its names are to be kept from everybody, also from the next of this process.
+    pub(crate) fn kept(&self) -> Duration {
+        let mut state = self.state();
+        // Nearly always.
+        if state.keeps_nothing() {
+            return Duration::ZERO;
+        }
+        state.kept(self.clock.now())
+    }
+
+    /// Whether the caller is to release it: the first who asks is. One that was lost is released when that is
+    /// found, and nothing of it is left for its guards to give up.
+    pub(crate) fn is_to_release(&self) -> bool {
+        self.state().is_to_release()
+    }
+
+    /// Notes what a master answered last.
+    pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
+        self.state().votes.set(node, vote);
+    }
+
+    /// A master has confirmed the round that began at `start` after those that were needed.
+    pub(crate) fn confirm(&self, node: usize, start: Moment) {
+        self.state().ends.confirm(node, start);
+    }
+
+    /// Whether a master has kept it without a gap: it has counted for the hold, its end there has not
+    /// come by anything that is known of its clock, and it has said nothing else since.
+    pub(crate) fn is_kept_by(&self, node: usize) -> bool {
+        let state = self.state();
+        state.ends.stand_on(node, self.clock.now())
+            && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
+    }
+
+    /// Does `send` on behalf of it, which will put something of it on a master, unless it has
+    /// ended. What is sent here is sent before its release is.
+    pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64, HoldKind) -> T) -> Option<T> {
+        let mut state = self.state();
+        if state.left(self.clock.now()).is_zero() {
+            return None;
+        }
+        state.touched.insert(node);
+        Some(send(state.entries(), state.kind))
+    }
+
+    /// What the watchdog is to do with it.
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        self.look(HoldState::upkeep)
+    }
+
+    pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
+        std::mem::replace(&mut self.state().due, due)
+    }
+
+    /// Keeps this process's turn until it ends.
+    fn keep_turn(&self, turn: Turn<Hold>) {
+        let state = self.state();
+        // One that was entered again may have a turn already, at more names than these.
+        let mut kept = self.turn();
+        if state.phase == Phase::Held && kept.is_none() {
+            *kept = Some(turn);
+        }
+    }
+
+    /// Takes the turn out, to be passed on by dropping it.
+    pub(crate) fn take_turn(&self) -> Option<Turn<Hold>> {
+        self.turn().take()
+    }
+
+    /// Passes a vacant grant on to the next in line, where it may; whether it did.
+    pub(crate) fn pass(self: &Arc<Self>) -> bool {
+        let line = self.turn().as_ref().map(|turn| turn.line().clone());
+        line.is_some_and(|line: LineRef<Hold>| line.pass(|wanted, next| self.next_hold(wanted, next)))
+    }
+
+    fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &NextInLine) -> Option<Hold> {
+        // The turn may be another line's, kept by a hold that was entered again.
+        let is_wanted = wanted.kind == self.granted
+            && wanted.names == self.names
+            && wanted.needed == self.needed
+            && wanted.fenced == (self.token != FencingToken::NONE);
+        if !is_wanted {
+            return None;
+        }
+        let now = self.clock.now();
+        let mut state = self.state();
+        if state.kind != wanted.kind || wanted.kind.is_shared() {
+            return None;
+        }
+        let offer = Handoff {
+            number: state.number() + 1,
+            left: state.left(now),
+            lease: (!state.is_longer()).then_some(state.lease),
+            begun: self.begun,
+            for_so_long: now.since(self.begun).saturating_sub(self.took),
+            behind: self.behind,
+        };
+        if !handoff::may_hand_off(&offer, wanted, next) {
+            return None;
+        }
+        let number = state.pass(now, next)?;
+        let grant = Arc::clone(self);
+        Some(Hold { grant, number })
+    }
+
+    /// What `read` finds in the state now; a hold with no validity left has lapsed.
+    fn look<T>(&self, read: impl FnOnce(&mut HoldState, Moment) -> T) -> T {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let lapsed = state.lapse(now);
+        let found = read(&mut state, now);
+        drop(state);
+        if lapsed {
+            self.changed.notify_waiters();
+        }
+        found
+    }
+
+    /// Why the hold was lost that had it last, if it was; one of which nothing is left has lapsed.
+    pub(crate) fn loss(&self) -> Option<LossCause> {
+        self.look(|state, now| match (state.phase, state.left(now)) {
+            (Phase::Lost(cause), _) => Some(cause),
+            (Phase::Vacant, Duration::ZERO) => Some(LossCause::Expired),
+            _ => None,
+        })
+    }
+
+    /// Whether a hold has it that somebody has taken, or is about to.
+    pub(crate) fn is_held(&self) -> bool {
+        self.look(|state, _| state.phase == Phase::Held)
+    }
+
+    /// For how long the hold lasts that has it, if one does that is not to last by design.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        self.look(|state, now| state.held_for(now))
+    }
+
+    /// The same, where the log is to tell.
+    pub(crate) fn lasts_long(&self) -> Option<Duration> {
+        self.look(HoldState::lasts_long)
+    }
+
+    /// Wakes who waits for the end: it may have come nearer.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Ends the validity before its time; whether it had not ended yet.
+    pub(crate) fn lose(&self, cause: LossCause) -> bool {
+        let held = self.state().lose(cause);
+        if held {
+            self.changed.notify_waiters();
+        }
+        held
+    }
+
+    fn state(&self) -> MutexGuard<'_, HoldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<Turn<Hold>>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Holding for Grant {
+    fn left(&self) -> Duration {
+        self.left()
+    }
+
+    fn votes(&self) -> Vec<Vote> {
+        self.votes()
+    }
+}
+
+impl Hold {
+    /// The first hold of a grant, which nobody has entered yet.
+    pub(crate) fn first(grant: Grant) -> Self {
+        Self {
+            grant: Arc::new(grant),
+            number: 0,
+        }
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.grant.token.of_hold(self.number)
+    }
+
+    /// Validity left; zero when the hold is lost or given up.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.grant.state().remaining(self.number, self.grant.clock.now())
+    }
+
+    /// The same, and the lease, for who has just looked at the clock and wants to enter: nothing is left
+    /// to enter of a leaked hold.
+    pub(crate) fn term(&self, now: Moment) -> HoldView {
+        self.grant.state().term(self.number, now)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.grant.state().count(self.number)
+    }
+
+    /// However long it lasts, nobody is to be told.
+    pub(crate) fn lasts_by_design(&self) {
+        self.grant.state().lasts_by_design(self.number);
+    }
+
+    /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
+    /// as long as it is in.
+    pub(crate) fn enter(
+        &self,
+        now: Moment,
+        min_validity: Duration,
+        renew: bool,
+        kind: HoldKind,
+    ) -> Option<Entered> {
+        self.grant
+            .state()
+            .enter(self.number, now, min_validity, renew, kind)
+    }
+
+    /// Leaves once, for who is in. The last to leave ends the validity before anything is sent, or passed on.
+    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> Left {
+        let left = self.grant.state().leave(renew, is_shared);
+        if left == Left::Last {
+            self.grant.changed.notify_waiters();
+        }
+        left
+    }
+
+    /// One guard is exclusive no longer; whether the masters are to be told. Nothing that lets in those who read is sent
+    /// before this.
+    pub(crate) fn give_up_exclusive(&self) -> bool {
+        self.grant.state().give_up_exclusive()
+    }
+
+    /// Takes it, where it was passed on; not once it was taken back.
+    pub(crate) fn take(&self, renew: bool) -> bool {
+        self.grant.state().take(self.number, renew)
+    }
+
+    /// Keeps the names for so long after `now`, also where it is given up before.
+    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
+        self.grant.state().keep_at_least(self.number, now, at_least);
+    }
+
+    /// It will be asked for by this lease.
+    pub(crate) fn ask(&self, lease: Duration) {
+        self.grant.state().ask(lease);
+    }
+
+    /// One guard stays in for good, and does not want it renewed any more; whether only leaked ones are
+    /// in.
+    pub(crate) fn leak(&self, renew: bool) -> bool {
+        self.grant.state().leak(renew)
+    }
+
+    /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
+    /// terminal.
+    pub(crate) fn prolong(&self, ends: HoldExpiry, lease: Duration) -> bool {
+        let now = self.grant.clock.now();
+        self.grant.state().prolong(self.number, ends, lease, now)
+    }
+
+    /// Keeps this process's turn until the grant ends.
+    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
+        turn.line().held_by(Arc::<Grant>::downgrade(&self.grant));
+        self.grant.keep_turn(turn);
+    }
+
+    /// Resolves when the hold has ended: why it was lost; `None` when it was given up.
+    ///
+    /// The timer is for the end as it is known, and is set anew only when it has fired: an extension wakes
+    /// nobody. Whatever brings the end forward, and the watchdog after a suspension, rouses who waits.
+    pub(crate) async fn ended(&self) -> Option<LossCause> {
+        loop {
+            let mut changed = pin!(self.grant.changed.notified());
+            changed.as_mut().enable();
+            let number = self.number;
+            let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
+            let left = match self.grant.look(look) {
+                (Phase::Lost(cause), _) => return Some(cause),
+                (Phase::Left | Phase::Vacant, _) => return None,
+                (Phase::Held, left) => left,
+            };
+            tokio::select! {
+                biased;
+                () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    /// The token of the hold; `watch` is called if it is to be made and somebody has to watch.
+    pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
+        let (token, made) = self.grant.state().cancellation(self.number);
+        if made {
+            watch(token.clone());
+        }
+        token
+    }
+}
+
+impl PartialEq for Hold {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.grant, &other.grant)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::time::steps::Steps;
+    use crate::time::validity::Validity;
+
+    fn ends(start: Moment, lease: Duration) -> HoldExpiry {
+        let validity = Validity::of_lease(start, lease, 0.0);
+        let on = NodeSet::of(&[Vote::Granted], |_| true);
+        HoldExpiry::new(validity, on, 1, &Arc::new(Steps::new(1)), 0)
+    }
+
+    pub(crate) fn hold_on(names: Names, lease: Duration) -> Hold {
+        let now = Clock::Host.now();
+        let granted = QuorumGrant {
+            names,
+            field: Field {
+                client: uuid::Uuid::nil(),
+                number: 1,
+            },
+            needed: 1,
+            token: FencingToken::NONE,
+            raised: false,
+            kind: HoldKind::Plain,
+            behind: WaitersBehind::default(),
+            begun: now,
+            took: Duration::ZERO,
+            ends: ends(now, lease),
+            lease,
+            votes: vec![Vote::Granted],
+            max_hold: None,
+        };
+        Hold::first(Grant::new(Clock::Host, granted))
+    }
+
+    #[test]
+    fn nothing_is_sent_for_what_has_ended() {
+        let given_up = hold_on("a".into(), Duration::from_secs(30));
+        assert!(
+            given_up
+                .enter(Clock::Host.now(), Duration::ZERO, true, HoldKind::Plain)
+                .is_some()
+        );
+        assert_eq!(given_up.grant.while_valid(0, |count, _| count), Some(1));
+        assert_eq!(given_up.leave(true, false), Left::Last);
+        assert_eq!(
+            given_up.grant.while_valid(0, |count, _| count),
+            Some(1),
+            "it may pass on"
+        );
+        assert!(given_up.grant.is_to_release());
+        assert!(
+            given_up.grant.while_valid(0, |_, _| ()).is_none(),
+            "it would come after the release"
+        );
+        let lapsed = hold_on("a".into(), Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(lapsed.grant.while_valid(0, |_, _| ()).is_none());
+    }
+}

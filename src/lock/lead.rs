@@ -1,0 +1,71 @@
+//! Standing for the lead: waiting for a lock, through everything that time may cure.
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use crate::acquire::request::Purpose;
+use crate::error::{InvalidInput, LockError};
+use crate::lock::options::LockOptions;
+use crate::lock::owned_entry::OwnedEntry;
+use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
+
+/// One of many that stand for the lead.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    options: LockOptions,
+}
+
+impl Candidate {
+    /// By the options of a call site, which must leave the hold to be renewed.
+    pub(crate) fn new(options: &LockOptions) -> Result<Self, InvalidInput> {
+        if let Some(lease) = options.lease {
+            let allowed = "none with lead, whose hold is renewed: MastersBuilder::lease sets that lease, and max_hold the \
+                           longest term";
+            return Err(InvalidInput::new(
+                "lease",
+                humantime::format_duration(lease),
+                allowed,
+            ));
+        }
+        Ok(Self {
+            options: LockOptions {
+                purpose: Purpose::Lead,
+                ..options.clone()
+            },
+        })
+    }
+
+    /// Waits for the next term. Goes on after an error that time may cure, with pauses that grow.
+    ///
+    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    pub(crate) async fn elected(&self) -> Result<OwnedEntry, LockError> {
+        let pool = &self.options.masters.client.pool;
+        let mut delays = slow_delays(&pool.chance);
+        loop {
+            let begun = Instant::now();
+            let error = match self.options.lock().await {
+                Ok(term) => {
+                    term.hold().lasts_by_design();
+                    return Ok(term);
+                }
+                Err(error) => error,
+            };
+            // Outside of a runtime nothing can be waited for.
+            if error.is_permanent() || Handle::try_current().is_err() {
+                return Err(error);
+            }
+            if error.is_contended() {
+                // It has waited for its turn already, and is to have its place again soon.
+                delays = slow_delays(&pool.chance);
+            } else {
+                pool.bounds.cannot_lead(&self.options.names, &error);
+            }
+            let pause = delays.next().unwrap_or(LONGEST_SLOW_DELAY);
+            tokio::select! {
+                biased;
+                () = pool.closing.cancelled() => return Err(LockError::Closed),
+                () = sleep(pause.saturating_sub(begun.elapsed())) => {}
+            }
+        }
+    }
+}

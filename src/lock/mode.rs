@@ -1,0 +1,53 @@
+//! What a guard proves, as a type: that nobody else holds, or that nobody writes.
+
+use std::fmt::Debug;
+
+/// What a [`MultiLock`](crate::MultiLock) gives and a [`MultiLockGuard`](crate::MultiLockGuard) proves: [`Exclusive`],
+/// [`Shared`], or [`Either`] of them.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{Exclusive, Lost, Mode, MultiLockGuard, Shared};
+///
+/// /// May be called by those who read, and by those who write.
+/// fn look<M: Mode>(guard: &MultiLockGuard<M>) -> Result<(), Lost> {
+///     guard.ensure_valid()
+/// }
+///
+/// /// Only by who is alone.
+/// fn change(guard: &MultiLockGuard<Exclusive>) -> Result<(), Lost> {
+///     guard.ensure_valid()
+/// }
+///
+/// let writing = masters.red_lock("catalogue").write().lock().await?;
+/// change(&writing)?;
+/// let reading: MultiLockGuard<Shared> = writing.downgrade().await;
+/// look(&reading)?;
+/// # Ok(()) }
+/// ```
+pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + Unpin + 'static {}
+
+/// Nobody else holds the names.
+#[derive(Clone, Copy, Debug)]
+pub enum Exclusive {}
+
+/// Others may hold the names at the same time, all of them to read.
+#[derive(Clone, Copy, Debug)]
+pub enum Shared {}
+
+/// One of the two: the locks of a [`LockSet`](crate::LockSet) may be of both kinds.
+#[derive(Clone, Copy, Debug)]
+pub enum Either {}
+
+impl Mode for Exclusive {}
+impl Mode for Shared {}
+impl Mode for Either {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::lock::mode::Exclusive {}
+    impl Sealed for crate::lock::mode::Shared {}
+    impl Sealed for crate::lock::mode::Either {}
+}

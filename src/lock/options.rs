@@ -1,0 +1,208 @@
+//! The options of a call site, and what its verbs come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::acquire::enter::acquire;
+use crate::acquire::in_the_way::in_the_way;
+use crate::acquire::request::{AcquireRequest, Purpose};
+use crate::acquire::wait::contend;
+use crate::admin::force::{self, Forced};
+use crate::admin::inspect::{self, Inspection};
+use crate::error::{InvalidInput, LockError};
+use crate::events::{AcquireTrace, Label};
+use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::owner::Owner;
+use crate::masters::Masters;
+use crate::masters::config::{bounded, checked_max_hold, in_range};
+use crate::protocol::kind::HoldKind;
+use crate::protocol::tally::LossReason;
+use crate::values::holder::Holder;
+use crate::values::names::Names;
+use crate::values::policy::Policy;
+use crate::values::votes::Votes;
+
+/// What a call site asks for, unchecked.
+#[derive(Clone, Debug)]
+pub(crate) struct LockOptions {
+    pub(crate) masters: Masters,
+    pub(crate) names: Names,
+    pub(crate) kind: HoldKind,
+    pub(crate) policy: Policy,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) min_validity: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Duration,
+    pub(crate) fenced: bool,
+    pub(crate) fair: bool,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) purpose: Purpose,
+    /// Under which it is counted.
+    pub(crate) label: Label,
+}
+
+impl LockOptions {
+    pub(crate) fn new(masters: &Masters, names: Names, policy: Policy) -> Self {
+        Self {
+            masters: masters.clone(),
+            names: masters.client.pool.config.namespace.within(names),
+            kind: HoldKind::Plain,
+            policy,
+            lease: None,
+            wait: None,
+            min_validity: Duration::ZERO,
+            max_hold: None,
+            at_least: Duration::ZERO,
+            fenced: true,
+            fair: false,
+            owner: None,
+            purpose: Purpose::Job,
+            label: masters.client.pool.events.unlabelled(),
+        }
+    }
+
+    pub(crate) async fn lock(&self) -> Result<OwnedEntry, LockError> {
+        let mut request = self.request()?;
+        request.begin();
+        if Handle::try_current().is_err() {
+            let acquired = acquire(&request).await.map_err(|refusal| refusal.error);
+            request.ended(acquired.as_ref());
+            return acquired;
+        }
+        let begun = Instant::now();
+        let mut last = None;
+        let acquired = match self.wait.and_then(bounded) {
+            Some(Duration::ZERO) => once(&request, &mut last).await,
+            Some(wait) => timeout_at(begun + wait, contend(&request, &mut last)).await.ok(),
+            None => Some(contend(&request, &mut last).await),
+        };
+        let acquired = acquired.unwrap_or_else(|| {
+            Err(LockError::TimedOut {
+                waited: begun.elapsed(),
+                last: Some(Box::new(in_the_way(&request, last.as_deref()))),
+            })
+        });
+        request.ended(acquired.as_ref());
+        acquired
+    }
+
+    /// The hold of a body that has ended was released, and too few masters have confirmed it.
+    pub(crate) fn warn_of_unconfirmed(&self, free_within: Duration, votes: &Votes) {
+        let bounds = &self.masters.client.pool.bounds;
+        bounds.release_unconfirmed(&self.names, free_within, votes);
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
+        let (pool, request) = (&self.masters.client.pool, self.request()?);
+        Ok(inspect::inspect(pool, &self.names, request.needed).await)
+    }
+
+    pub(crate) async fn force_release(
+        &self,
+        is_meant: impl Fn(&Holder) -> bool,
+    ) -> Result<Forced, LockError> {
+        let (pool, request) = (&self.masters.client.pool, self.request()?);
+        force::force(pool, &self.names, request.needed, is_meant).await
+    }
+
+    /// The options of a lock that is taken together with others, checked.
+    pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<AcquireRequest, LockError> {
+        let allowed = |what: &str| format!("none on a lock of a set: {what}");
+        if let Some(wait) = self.wait {
+            let allowed = allowed("LockSet::wait counts for all of them");
+            return Err(InvalidInput::new("wait", humantime::format_duration(wait), allowed).into());
+        }
+        if self.owner.is_some() {
+            let allowed = allowed("LockSet::owner holds all of them");
+            return Err(InvalidInput::new("owner", "set", allowed).into());
+        }
+        if !self.at_least.is_zero() {
+            let at_least = humantime::format_duration(self.at_least);
+            let allowed = allowed("what is won while another one is refused is given back at once");
+            return Err(InvalidInput::new("at_least", at_least, allowed).into());
+        }
+        let request = self.request()?;
+        Ok(AcquireRequest {
+            owner: owner.cloned(),
+            ..request
+        })
+    }
+
+    /// What a read/write lock leaves to be chosen.
+    fn check_kind(&self) -> Result<(), InvalidInput> {
+        let kind = self.kind;
+        if self.fair {
+            let allowed = format!("not set with {kind}, which is always served in order of arrival");
+            return Err(InvalidInput::new("fair", self.fair, allowed));
+        }
+        if !self.at_least.is_zero() {
+            let at_least = humantime::format_duration(self.at_least);
+            let allowed = format!("not set with {kind}");
+            return Err(InvalidInput::new("at_least", at_least, allowed));
+        }
+        Ok(())
+    }
+
+    /// The options, checked. No master has been asked yet.
+    pub(crate) fn request(&self) -> Result<AcquireRequest, LockError> {
+        self.names.check()?;
+        let config = &self.masters.client.pool.config;
+        let lease = match self.lease {
+            Some(lease) => config.checked_lease(lease)?,
+            // Checked when the masters were connected.
+            None => config.default_lease(),
+        };
+        if !self.min_validity.is_zero() {
+            config.checked_min_validity(self.min_validity, lease)?;
+        }
+        let max_hold = match self.max_hold {
+            Some(max) => checked_max_hold(max, lease)?,
+            // Checked with the builder's lease, which may be shorter.
+            None => config.max_hold.and_then(bounded).map(|max| max.max(lease)),
+        };
+        if !self.at_least.is_zero() {
+            in_range("at_least", self.at_least, Duration::ZERO, lease)?;
+        }
+        if self.kind.is_read_write() {
+            self.check_kind()?;
+        }
+        if self.masters.client.pool.is_closed() {
+            return Err(LockError::Closed);
+        }
+        Ok(AcquireRequest {
+            client: Arc::clone(&self.masters.client),
+            names: self.names.clone(),
+            kind: self.kind,
+            policy: self.policy,
+            needed: self.policy.checked(self.masters.len())?,
+            lease,
+            renew: self.lease.is_none(),
+            max_hold,
+            at_least: self.at_least,
+            fenced: self.fenced,
+            min_validity: self.min_validity,
+            owner: self.owner.clone(),
+            fair: self.fair || self.kind.is_read_write(),
+            purpose: self.purpose,
+            trace: AcquireTrace::new(self.label.clone(), self.policy),
+        })
+    }
+}
+
+/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
+async fn once(
+    request: &AcquireRequest,
+    last: &mut Option<Arc<LockError>>,
+) -> Option<Result<OwnedEntry, LockError>> {
+    match acquire(request).await {
+        Err(refusal) if refusal.obstacle != LossReason::Final => {
+            *last = Some(Arc::new(refusal.error));
+            None
+        }
+        settled => Some(settled.map_err(|refusal| refusal.error)),
+    }
+}

@@ -1,0 +1,196 @@
+//! Owners: who may enter a hold again, by which of its holds.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use uuid::Uuid;
+
+use crate::hold::HoldView;
+use crate::hold::grant::{Grant, Hold};
+use crate::time::clock::Moment;
+use crate::values::names::Names;
+
+/// An actor of this process that may hold locks: a request, a job, a session.
+///
+/// Without one, every acquisition has an owner of its own and nothing is ever entered twice by
+/// accident. To enter a lock again, make one `Owner` per actor and pass it down. Clones are the same
+/// owner; two different owners exclude each other inside one process as well.
+///
+/// The masters never see an `Owner`: what they store is a fresh field for every grant, so that
+/// nothing late can touch a newer hold.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LockError, Owner};
+///
+/// let (ann, bob) = (Owner::new(), Owner::new());
+/// let invoice = masters.red_lock("invoice:42");
+/// let _outer = invoice.clone().owner(&ann).lock().await?;
+/// let _inner = invoice.clone().owner(&ann).try_lock().await?;
+/// let refused = invoice.owner(&bob).try_lock().await;
+/// assert!(matches!(refused, Err(LockError::Contended { .. })));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+pub struct Owner {
+    actor: Arc<Actor>,
+}
+
+#[derive(Default)]
+struct Actor {
+    holds: Mutex<Holds>,
+    /// Rings when it has got another hold.
+    entered: Notify,
+}
+
+/// Nearly every owner has one hold at a time. They are weak, so that an owner that outlives its guards keeps nothing alive.
+type Holds = SmallVec<[(Weak<Grant>, u32); 1]>;
+
+/// What an owner already has of the names it asks for.
+#[derive(Debug)]
+pub(crate) enum OwnerStanding {
+    /// None of them.
+    Outside,
+    /// All of them, in one hold that is good for so long.
+    Inside(Hold, HoldView),
+    /// Some, or all but in several holds.
+    Overlapping(Names),
+}
+
+impl Owner {
+    /// A new owner, different from every other.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
+    pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> OwnerStanding {
+        let mut part = None;
+        let holds = self.holds();
+        // One that reads may have several.
+        for (grant, number) in holds.iter() {
+            let Some(grant) = grant.upgrade() else { continue };
+            if grant.field.client != client || !grant.names.overlaps(names) {
+                continue;
+            }
+            let is_whole = grant.names.contains_all(names);
+            let number = *number;
+            let hold = Hold { grant, number };
+            let term = hold.term(now);
+            if term.left.is_zero() {
+                continue;
+            }
+            if is_whole {
+                return OwnerStanding::Inside(hold, term);
+            }
+            part.get_or_insert_with(|| hold.grant.names.clone());
+        }
+        part.map_or(OwnerStanding::Outside, OwnerStanding::Overlapping)
+    }
+
+    pub(crate) fn remember(&self, hold: &Hold) {
+        let mut holds = self.holds();
+        // Those of guards that were leaked. All are looked through only when there is no room for another, so seldom.
+        if holds.len() == holds.capacity() {
+            holds.retain(|(grant, _)| grant.strong_count() > 0);
+        }
+        holds.push((Arc::downgrade(&hold.grant), hold.number));
+        drop(holds);
+        self.actor.entered.notify_waiters();
+    }
+
+    /// A hold has been given up.
+    pub(crate) fn forget(&self, hold: &Hold) {
+        self.holds().retain(|(grant, number)| {
+            *number != hold.number || !std::ptr::eq(grant.as_ptr(), Arc::as_ptr(&hold.grant))
+        });
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves when a task of this owner gets another hold, from the moment it is enabled.
+    pub(crate) fn entered(&self) -> Notified<'_> {
+        self.actor.entered.notified()
+    }
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.actor, &other.actor)
+    }
+}
+
+impl Eq for Owner {}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:p})", Arc::as_ptr(&self.actor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::hold::grant::tests::hold_on;
+    use crate::protocol::kind::HoldKind;
+    use crate::time::clock::Clock;
+
+    /// A hold with a guard.
+    fn hold(names: impl Into<Names>) -> Hold {
+        let hold = hold_on(names.into(), Duration::from_secs(30));
+        let entered = hold.enter(Clock::Host.now(), Duration::ZERO, true, HoldKind::Plain);
+        assert!(entered.is_some());
+        hold
+    }
+
+    fn standing(owner: &Owner, names: impl Into<Names>) -> OwnerStanding {
+        owner.standing(Uuid::nil(), &names.into(), Clock::Host.now())
+    }
+
+    #[test]
+    fn a_hold_is_found_by_each_of_its_names() {
+        let owner = Owner::new();
+        let (first, second) = (hold(["a", "b"]), hold("c"));
+        owner.remember(&first);
+        owner.remember(&second);
+        for name in ["a", "b", "c"] {
+            assert!(
+                matches!(standing(&owner, name), OwnerStanding::Inside(..)),
+                "{name}"
+            );
+        }
+        assert!(matches!(
+            standing(&owner, ["b", "d"]),
+            OwnerStanding::Overlapping(_)
+        ));
+        assert!(matches!(
+            standing(&owner, ["b", "c"]),
+            OwnerStanding::Overlapping(_)
+        ));
+        assert!(matches!(standing(&owner, "d"), OwnerStanding::Outside));
+        owner.forget(&first);
+        assert!(matches!(standing(&owner, "b"), OwnerStanding::Outside));
+        assert!(matches!(standing(&owner, "c"), OwnerStanding::Inside(..)));
+    }
+
+    #[test]
+    fn what_was_leaked_takes_no_room() {
+        let owner = Owner::new();
+        let kept = hold("kept");
+        owner.remember(&kept);
+        for n in 0..10_000 {
+            owner.remember(&hold(format!("leaked {n}")));
+        }
+        assert!(owner.holds().capacity() < 100, "{}", owner.holds().capacity());
+        assert!(matches!(standing(&owner, "kept"), OwnerStanding::Inside(..)));
+    }
+}

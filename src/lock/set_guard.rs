@@ -1,0 +1,162 @@
+//! The proof of several holds at once.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::{join_all, select_all};
+
+use crate::error::{Loss, Lost, UnlockError};
+use crate::lock::guard::MultiLockGuard;
+use crate::lock::mode::Either;
+use crate::lock::owned_entry::{OwnedEntry, Unlocked};
+use crate::values::token::FencingToken;
+
+/// Proof of several holds, valid for as long as all of them are.
+///
+/// Dropping it gives all of them up in the background, as with [`MultiLockGuard`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::UnlockSetError;
+///
+/// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+/// set.ensure_valid()?;
+/// for (guard, token) in set.guards().iter().zip(set.fencing_tokens()) {
+///     assert_eq!(guard.fencing_token(), token);
+/// }
+/// println!("valid for {:?}", set.validity());
+/// if let Err(UnlockSetError { outcomes, .. }) = set.unlock().await {
+///     println!("{outcomes:?}");
+/// }
+/// # Ok(()) }
+/// ```
+#[must_use = "a guard that is dropped at once releases its locks at once"]
+#[clippy::has_significant_drop]
+pub struct LockSetGuard {
+    guards: Vec<MultiLockGuard<Either>>,
+}
+
+/// The loss of one of several holds, as [`LockSetGuard::lost`] reports it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lock {} of the set: {loss}", .index + 1)]
+#[non_exhaustive]
+pub struct SetLoss {
+    /// Which one, from 0, in the order in which they were put together.
+    pub index: usize,
+    /// What became of it.
+    pub loss: Loss,
+}
+
+/// What [`LockSetGuard::unlock`] may answer: what became of each lock. All of them were given up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Failed(.outcomes))]
+#[non_exhaustive]
+pub struct UnlockSetError {
+    /// One for each lock, in the order in which they were put together; one of them at least is an error.
+    pub outcomes: Vec<Result<Unlocked, UnlockError>>,
+}
+
+struct Failed<'a>(&'a [Result<Unlocked, UnlockError>]);
+
+impl fmt::Display for Failed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.0.iter().enumerate();
+        let failed = failed.filter_map(|(index, outcome)| Some((index, outcome.as_ref().err()?)));
+        for (place, (index, error)) in failed.enumerate() {
+            let and = if place > 0 { "; " } else { "" };
+            write!(f, "{and}lock {} of the set: {error}", index + 1)?;
+        }
+        Ok(())
+    }
+}
+
+impl LockSetGuard {
+    pub(crate) fn new(entries: Vec<OwnedEntry>) -> Self {
+        let guards = entries.into_iter().map(MultiLockGuard::of).collect();
+        Self { guards }
+    }
+
+    /// One for each lock, in the order in which they were put together.
+    pub fn guards(&self) -> &[MultiLockGuard<Either>] {
+        &self.guards
+    }
+
+    /// Takes them apart, to be given up one by one, in the order in which they were put together.
+    pub fn into_guards(self) -> Vec<MultiLockGuard<Either>> {
+        self.guards
+    }
+
+    /// The shortest validity of all, from the clock at this call; zero when one of the holds is lost.
+    pub fn validity(&self) -> Duration {
+        let validities = self.guards.iter().map(MultiLockGuard::validity);
+        validities.min().unwrap_or_default()
+    }
+
+    /// Whether any validity is left.
+    pub fn is_valid(&self) -> bool {
+        !self.validity().is_zero()
+    }
+
+    /// For one line before a side effect: `set.ensure_valid()?`.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] when one of the holds has no validity left.
+    pub fn ensure_valid(&self) -> Result<(), Lost> {
+        if self.is_valid() { Ok(()) } else { Err(Lost) }
+    }
+
+    /// The token of each lock, for the resource that it guards. There is none for all of them together.
+    pub fn fencing_tokens(&self) -> Vec<FencingToken> {
+        self.guards.iter().map(MultiLockGuard::fencing_token).collect()
+    }
+
+    /// Resolves when one of the holds is lost, as [`MultiLockGuard::lost`] does. The others are held until this guard goes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+    /// masters.red_lock("account:2").force_release().await?;
+    /// let lost = set.lost().await;
+    /// assert_eq!(lost.index, 1, "{}", lost.loss);
+    /// assert!(!set.is_valid());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// It only looks, so it can be dropped and called again at any point.
+    pub async fn lost(&self) -> SetLoss {
+        let losses = self.guards.iter().map(|guard| Box::pin(guard.lost()));
+        let (loss, index, _) = select_all(losses).await;
+        SetLoss { index, loss }
+    }
+
+    /// Leaves all of the holds at once; what [`MultiLockGuard::unlock`] answers for each.
+    ///
+    /// # Errors
+    ///
+    /// [`UnlockSetError`] when one of them had been lost, or its release is not confirmed. All are given up in each case.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, the releases are carried on in the background.
+    pub async fn unlock(self) -> Result<Vec<Unlocked>, UnlockSetError> {
+        let outcomes = join_all(self.guards.into_iter().map(MultiLockGuard::unlock)).await;
+        let unlocked: Result<Vec<Unlocked>, ()> = outcomes
+            .iter()
+            .map(|outcome| outcome.as_ref().copied().map_err(drop))
+            .collect();
+        unlocked.map_err(|()| UnlockSetError { outcomes })
+    }
+}
+
+impl fmt::Debug for LockSetGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.guards).finish()
+    }
+}

@@ -1,0 +1,501 @@
+//! Builds a pool of masters: options, checks, the first connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::error::{ConnectError, InvalidInput};
+use crate::events::{METERED, log};
+use crate::hold::client::ClientCore;
+use crate::hold::watchdog;
+use crate::masters::Masters;
+use crate::masters::client_label::ClientLabel;
+use crate::masters::config::{Config, Quarantine};
+use crate::masters::connecting::until_connected;
+use crate::masters::namespace::Namespace;
+use crate::masters::node_options::Node;
+use crate::node::{Address, Endpoint, POOL, Server, Tls, TlsFiles};
+use crate::round::pool::Pool;
+use crate::time::clock::Clock;
+use crate::time::random::Random;
+use crate::values::policy::Policy;
+
+/// Collects the masters and their options, then [`connect`](Self::connect)s.
+///
+/// Every option is checked by `connect`, before any master is touched.
+///
+/// ```no_run
+/// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+/// use multilock::{Masters, Node};
+/// use std::time::Duration;
+///
+/// let masters = Masters::builder()
+///     .nodes(["redis://10.0.0.1", "redis://10.0.0.2"])
+///     .node(Node::url("redis://10.0.0.3").label("eu-3"))
+///     .namespace("prod")
+///     .client_label("billing@web-1")
+///     .lease(Duration::from_secs(20))
+///     .node_timeout(Duration::from_millis(100))
+///     .connect_timeout(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until connect() is awaited"]
+pub struct MastersBuilder {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) tls_files: TlsFiles,
+    pub(crate) config: Config,
+}
+
+impl Masters {
+    /// Starts with no masters and the defaults.
+    pub fn builder() -> MastersBuilder {
+        MastersBuilder::default()
+    }
+}
+
+impl MastersBuilder {
+    /// Adds one master: a URL, which is `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
+    /// `unix:///path`, or a [`Node`] with options of its own.
+    pub fn node(mut self, node: impl Into<Node>) -> Self {
+        self.nodes.push(node.into());
+        self
+    }
+
+    /// Adds several masters.
+    pub fn nodes<N: Into<Node>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
+        self.nodes.extend(nodes.into_iter().map(Into::into));
+        self
+    }
+
+    /// The lease of a lock that does not set its own. By default as long as it may be: [`LONGEST_LEASE`](crate::LONGEST_LEASE),
+    /// 30 s. It bounds for how long a lock stays taken after a crash. A hold is renewed, so it needs no long lease to last.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.config.lease = Some(lease);
+        self
+    }
+
+    /// The longest that a hold is renewed, for locks that do not set their own
+    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)); it then lasts for what is left of its lease. Not shorter than the
+    /// lease. Without it, a hold is renewed for as long as its guard lives, also where that guard is forgotten, or its task
+    /// hangs for ever. The log warns of such a hold after ten leases.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().max_hold(Duration::from_secs(600))).await?;
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// std::mem::forget(guard);
+    /// // Another one gets it ten minutes and a lease later, at the latest.
+    /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn max_hold(mut self, max: Duration) -> Self {
+        self.config.max_hold = Some(max);
+        self
+    }
+
+    /// Another longest lease than 30 s, for masters that are thrown away: in tests, demonstrations, at home.
+    ///
+    /// A master that may have lost locks has no vote until the longest lease of *any client* has passed. With one of two seconds
+    /// that is over in two, also at the first start. **Every client of these masters must say the same.** The masters
+    /// record it, and a client that says another one, or none, is refused
+    /// ([`Unfit::OtherSet`](crate::Unfit::OtherSet)): so no such client ever joins a set that is in real use.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    /// use multilock::sim::{Cluster, Keep};
+    /// use std::time::Duration;
+    ///
+    /// let cluster = Cluster::new(3);
+    /// let for_tests = || Masters::builder().for_tests(Duration::from_secs(1));
+    /// let masters = cluster.connect(for_tests()).await?;
+    /// cluster.iter().for_each(|master| master.restart(Keep::Nothing));
+    /// // About a second later the masters have their votes back, and not half a minute.
+    /// let guard = masters.red_lock("a").wait(Duration::from_secs(5)).lock().await?;
+    /// assert!(cluster.connect(Masters::builder()).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn for_tests(mut self, longest_lease: Duration) -> Self {
+        self.config.for_tests = Some(longest_lease);
+        self
+    }
+
+    /// Puts `prod:` in front of every name, with the namespace `prod`: of the lock itself and of every key
+    /// and channel that belongs to it. Locks in two namespaces exclude nothing between them; a lock `a` in
+    /// the namespace `prod` is the lock `prod:a` of a client that has none. At most 128 bytes, without
+    /// braces, spaces and control characters; it counts in the length of a name.
+    ///
+    /// What all clients of the masters share stands outside of it: the record of the set (`multilock_set`).
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.config.namespace = Namespace::new(namespace);
+        self
+    }
+
+    /// What this client calls itself, for people who ask who holds: shown by
+    /// [`inspect`](crate::MultiLock::inspect), by [`LockError::Contended`](crate::LockError::Contended), and by what
+    /// [`force_release`](crate::MultiLock::force_release) took away. `program@host:pid` by default; 1 to 128 bytes
+    /// without control characters.
+    ///
+    /// Each master keeps it under `multilock_client:` and the client's id, in no namespace, for three minutes longer
+    /// than the client's longest lease. The client tells it in the background, when it connects and again every minute.
+    /// A user who may not write there has none; nothing else depends on it.
+    pub fn client_label(mut self, label: impl Into<String>) -> Self {
+        self.config.client_label = ClientLabel::new(label);
+        self
+    }
+
+    /// How long a round waits for a master. 50 ms by default.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.config.node_timeout = timeout;
+        self
+    }
+
+    /// How long one attempt to connect to a master may take: looking up its name, the connection, which is tried at
+    /// all addresses of the host, one soon after the other, TLS, credentials and set-up. 1 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// The part of every lease that is not trusted, because the clocks of client and masters may run
+    /// at different rates: 0.01 (1 %) by default and at least, to which 2 ms are added. NTP daemons slew by up to
+    /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
+    ///
+    /// A larger one shortens the validity of this client's own holds, and nothing else. Steps of clocks are looked for by
+    /// 1 % all the same, because they harm the leases of other clients. A master whose clock gains more than 0.5 % on this
+    /// client's therefore counts as one whose clock steps, and has no vote for a while.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    /// use std::time::Duration;
+    ///
+    /// let masters = cluster.connect(Masters::builder().drift_factor(0.1)).await?;
+    /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
+    /// assert!(guard.validity() < Duration::from_secs(9));
+    /// # Ok(()) }
+    /// ```
+    pub fn drift_factor(mut self, factor: f64) -> Self {
+        self.config.drift_factor = factor;
+        self
+    }
+
+    /// Accepts masters that evict keys when their memory is full. Such a master may forget a lock at
+    /// any moment. Off by default.
+    pub fn allow_eviction(mut self, allow: bool) -> Self {
+        self.config.allow_eviction = allow;
+        self
+    }
+
+    /// Accepts masters that do not say whether they evict keys, as some services do not (Redis Enterprise and Redis
+    /// Cloud). Off by default; by this you vouch that none of them does. Unlike
+    /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses one that says that it evicts: a setting
+    /// that was changed is noticed where it can be.
+    ///
+    /// ```
+    /// use multilock::Masters;
+    ///
+    /// // In each database's settings, eviction is off.
+    /// let builder = Masters::builder()
+    ///     .nodes(["redis://lock-1.example.com:14001", "redis://lock-2.example.com:14002", "redis://lock-3.example.com:14003"])
+    ///     .allow_unknown_eviction(true);
+    /// ```
+    pub fn allow_unknown_eviction(mut self, allow: bool) -> Self {
+        self.config.allow_unknown.eviction = allow;
+        self
+    }
+
+    /// Accepts masters that do not say whether they are masters, neither by `INFO` nor by `ROLE`, as some services do not
+    /// (Upstash). Off by default; by this you vouch that none of them is a replica, and that a replica which takes its
+    /// place has all that it acknowledged. One that says that it is a replica is refused all the same.
+    ///
+    /// ```
+    /// use multilock::Masters;
+    ///
+    /// // Three databases of the provider, each in one region, without replicas that may take its place.
+    /// let builder = Masters::builder()
+    ///     .nodes(["redis://db-1.example.com", "redis://db-2.example.com", "redis://db-3.example.com"])
+    ///     .allow_unknown_eviction(true)
+    ///     .allow_unknown_role(true);
+    /// ```
+    pub fn allow_unknown_role(mut self, allow: bool) -> Self {
+        self.config.allow_unknown.role = allow;
+        self
+    }
+
+    /// For how long after its start a master has no vote. [`Quarantine::Auto`] by default.
+    pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.config.quarantine = quarantine;
+        self
+    }
+
+    /// Looks with every vote at the record of each master, which shows since when its memory counts. A
+    /// master whose memory was wiped while it went on running (`FLUSHALL`, `FLUSHDB`), or that was
+    /// replaced behind its address, then has no vote for as long as one that was started anew. Without it, clients that are
+    /// connected do not notice. Costs each master one `GET` a vote. Off by default.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// let masters = cluster.connect(Masters::builder().strict(true)).await?;
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// cluster.iter().for_each(|master| master.flush_all());
+    /// // Nobody else gets it while the guard may be valid.
+    /// assert!(masters.red_lock("report").try_lock().await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.config.strict = strict;
+        self
+    }
+
+    /// Makes [`connect`](Self::connect) refuse a list with any unfit master, and wait the whole connect timeout for each
+    /// master. Off by default: a majority of fit masters is enough.
+    ///
+    /// Even so, a master that is out of reach is no error while a majority is connected.
+    /// [`connect_lazy`](Self::connect_lazy) waits for no master, so the option changes nothing there.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{ConnectError, Masters, Unfit};
+    ///
+    /// cluster.master(2).set_unfit(Some(Unfit::Replica));
+    /// // Two of three will do.
+    /// cluster.connect(Masters::builder()).await?;
+    /// // A deployment check wants to know of the third.
+    /// let refused = cluster.connect(Masters::builder().require_all(true)).await;
+    /// assert!(matches!(refused, Err(ConnectError::Unfit { reason: Unfit::Replica, .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn require_all(mut self, require: bool) -> Self {
+        self.config.require_all = require;
+        self
+    }
+
+    /// Connects to all masters at once, and keeps the connections up in the background.
+    ///
+    /// Succeeds with a majority of fit masters. Once these are connected, the other masters have one
+    /// [`node_timeout`](Self::node_timeout) more. A master that is still missing then, or is unfit, costs one warning in the
+    /// log and has no vote; [`Masters::status`] tells why. It is tried again until it can be used.
+    ///
+    /// Masters have no vote for 31 s after the first client of a new set, and after a restart ([`Quarantine`]), so the first
+    /// lock may wait for that long. One line in the log (`INFO`) says so, and [`Masters::ready`] waits for the end of it.
+    /// [`for_tests`](Self::for_tests) shortens it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::{ConnectError, Masters};
+    ///
+    /// let refused = Masters::builder().connect().await;
+    /// assert!(matches!(refused, Err(ConnectError::Invalid(invalid)) if invalid.field == "nodes"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] for an option, before a master is asked. [`ConnectError::Unfit`] as soon as too many masters
+    /// are unfit for a majority, or one is in another set. [`ConnectError::TooFew`] without a majority
+    /// at the end of the connect timeout, or once every master has answered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, every connection is closed again.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn connect(self) -> Result<Masters, ConnectError> {
+        let config = self.config.clone();
+        let connection_name = connection_name(self.nodes.len());
+        let nodes = endpoints(self.servers(connection_name).await?);
+        connect(nodes, config, Clock::Host, Random::from_host()).await
+    }
+
+    /// Checks the options, and returns before a master is asked: the connections come by themselves.
+    ///
+    /// For a service that is to start while its masters are down. Until enough masters are connected, `lock` waits and
+    /// `try_lock` answers [`LockError::Unreachable`](crate::LockError::Unreachable); [`Masters::ready`] waits for them.
+    /// A master that [`connect`](Self::connect) would refuse has no vote, and [`Masters::status`] tells why. Too many unfit
+    /// masters make a lock answer [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    ///
+    /// Certificate files are read here, which blocks for milliseconds.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::{Masters, NodeError};
+    ///
+    /// let masters = Masters::builder()
+    ///     .nodes(["redis://127.0.0.1:7401", "redis://127.0.0.1:7402", "redis://127.0.0.1:7403"])
+    ///     .connect_lazy()?;
+    /// assert_eq!(masters.status().nodes[0].connection, Err(NodeError::Connecting));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`] names the option that cannot be used, or `runtime` outside a tokio runtime.
+    pub fn connect_lazy(self) -> Result<Masters, InvalidInput> {
+        let config = self.config.clone();
+        let connection_name = connection_name(self.nodes.len());
+        let nodes = endpoints(self.servers_now(&connection_name)?);
+        start_lazily(nodes, config, Clock::Host, Random::from_host())
+    }
+
+    /// What it takes to connect to each of them, in their order.
+    pub(crate) async fn servers(self, connection_name: Arc<str>) -> Result<Vec<Server>, ConnectError> {
+        let addresses = self.addresses()?;
+        // Before any master is touched, and not within the time that a connection has.
+        let shared = if self.shares_tls(&addresses) {
+            Some(Tls::load(self.tls_files.clone()).await?)
+        } else {
+            None
+        };
+        Ok(self.servers_at(addresses, shared.as_ref(), &connection_name))
+    }
+
+    /// The same at once: certificates are read on this thread.
+    fn servers_now(self, connection_name: &Arc<str>) -> Result<Vec<Server>, InvalidInput> {
+        let addresses = self.addresses()?;
+        let shared = if self.shares_tls(&addresses) {
+            Some(Tls::read(&self.tls_files)?)
+        } else {
+            None
+        };
+        Ok(self.servers_at(addresses, shared.as_ref(), connection_name))
+    }
+
+    fn servers_at(
+        self,
+        addresses: Vec<Address>,
+        shared: Option<&Tls>,
+        connection_name: &Arc<str>,
+    ) -> Vec<Server> {
+        let server = |(node, address): (Node, Address)| {
+            let shared = shared.filter(|_| address.is_tls()).cloned();
+            Server {
+                address,
+                credentials: node.credentials,
+                tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
+                connect_timeout: self.config.connect_timeout,
+                allow_eviction: self.config.allow_eviction,
+                allow_unknown: self.config.allow_unknown,
+                connection_name: Arc::clone(connection_name),
+            }
+        };
+        self.nodes.into_iter().zip(addresses).map(server).collect()
+    }
+
+    /// Where the masters are: all of them, or which of the options cannot be used.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
+        self.config.check(self.nodes.len())?;
+        let numbered = self.nodes.iter().zip(1..);
+        let addresses = numbered.map(|(node, number)| node.address(number));
+        let addresses: Vec<Address> = addresses.collect::<Result<_, _>>()?;
+        self.check_labels(&addresses)?;
+        self.tls_files.check()?;
+        match self.tls_files.named() {
+            Some((name, file)) if !self.shares_tls(&addresses) => {
+                let allowed = "a file where a URL begins with rediss://";
+                Err(InvalidInput::new(name, file.display(), allowed))
+            }
+            _ => Ok(addresses),
+        }
+    }
+
+    /// What users call masters tells them apart. Of two that are listed by the same address the servers tell.
+    fn check_labels(&self, addresses: &[Address]) -> Result<(), InvalidInput> {
+        for (at, (node, address)) in self.nodes.iter().zip(addresses).enumerate() {
+            let is_same = |other: usize| other != at && addresses[other].label == address.label;
+            if node.has_label() && (0..addresses.len()).any(is_same) {
+                let allowed = "a label that no other master has, nor as its address";
+                return Err(InvalidInput::new(
+                    "label",
+                    format!("{:?}", address.label),
+                    allowed,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some master has TLS without a configuration of its own.
+    fn shares_tls(&self, addresses: &[Address]) -> bool {
+        let mut masters = self.nodes.iter().zip(addresses);
+        masters.any(|(node, address)| address.is_tls() && node.tls.is_none())
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn into_config(self) -> Config {
+        self.config
+    }
+}
+
+/// What `CLIENT LIST` shows of the connections of one pool, on each of its masters: so one sees who lists other masters.
+/// Its id is drawn apart from the client's, which is a part of its owners.
+fn connection_name(masters: usize) -> Arc<str> {
+    format!("{POOL}{}:{masters}", Random::from_host().uuid()).into()
+}
+
+fn endpoints(servers: Vec<Server>) -> Vec<Box<dyn Endpoint>> {
+    let endpoint = |server| Box::new(server) as Box<dyn Endpoint>;
+    servers.into_iter().map(endpoint).collect()
+}
+
+/// Starts a client, whose connections come by themselves. Needs a tokio runtime.
+fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, chance: Random) -> Masters {
+    let client = Arc::new(ClientCore::new(Pool::start(nodes, config, clock, chance)));
+    watchdog::start(&client);
+    if METERED {
+        client.keep_published();
+    }
+    Masters { client }
+}
+
+/// The same, refused where there is no runtime.
+pub(crate) fn start_lazily(
+    nodes: Vec<Box<dyn Endpoint>>,
+    config: Config,
+    clock: Clock,
+    chance: Random,
+) -> Result<Masters, InvalidInput> {
+    if Handle::try_current().is_err() {
+        let allowed = "a call inside of a tokio runtime, which drives the connections";
+        return Err(InvalidInput::new("runtime", "none", allowed));
+    }
+    Ok(start(nodes, config, clock, chance))
+}
+
+/// Starts a client and waits until it can be used.
+pub(crate) async fn connect(
+    nodes: Vec<Box<dyn Endpoint>>,
+    config: Config,
+    clock: Clock,
+    chance: Random,
+) -> Result<Masters, ConnectError> {
+    let masters = start(nodes, config, clock, chance);
+    until_connected(&masters.client.pool).await?;
+    let first_lock = masters.status().ready_in(Policy::RedLock);
+    if let Some(remaining) = first_lock.filter(|remaining| !remaining.is_zero()) {
+        log::first_lock_waits(remaining);
+    }
+    Ok(masters)
+}

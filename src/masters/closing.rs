@@ -1,0 +1,140 @@
+//! Closing a client: its holds are released, and what masters are owed is sent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use crate::error::LossCause;
+use crate::events::log;
+use crate::hold::client::ClientCore;
+use crate::hold::grant::Grant;
+use crate::hold::release::Release;
+use crate::masters::Masters;
+use crate::node::{DeferredRelease, label};
+
+/// What becomes of the holds when a pool is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Closing {
+    /// They are released at once, or once they are no longer kept ([`MultiLock::at_least`](crate::MultiLock::at_least)); to
+    /// their guards they are lost.
+    Release,
+    /// They stay on the masters until their leases end. Their guards keep the validity they have.
+    Leave,
+}
+
+/// What [`Masters::close`] did with the holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Closed {
+    /// Holds that so many masters have released that their names are free.
+    pub released: u64,
+    /// Holds of which too few masters have said so: their leases free the names at the latest.
+    pub unconfirmed: u64,
+    /// Holds whose names are kept for a while longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
+    pub kept: u64,
+    /// Masters that could not be told everything, and how many releases they are owed.
+    pub left: Vec<(Arc<str>, u64)>,
+}
+
+/// Node deadlines for which a master may keep silent before it is waited for no longer.
+const SILENT: u32 = 4;
+
+impl Masters {
+    /// Ends the pool, for this and every other clone: waiters are told
+    /// [`LockError::Closed`](crate::LockError::Closed), holds are released or left as asked, and when
+    /// this returns every connection is closed and no background task is left.
+    ///
+    /// Releases go in batches and take the time that they need, for as long as the masters answer: a
+    /// master that has said nothing for four node deadlines is left as it is, and the leases free
+    /// what it keeps. The result tells what was released.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Closing;
+    ///
+    /// let guard = masters.red_lock("report").lock().await?;
+    /// let closed = masters.close(Closing::Release).await;
+    /// assert_eq!((closed.released, closed.unconfirmed), (1, 0));
+    /// assert!(closed.left.is_empty(), "every master was told");
+    /// assert!(!guard.is_valid());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, no new lock is given out any more, but connections may still be open. Call it
+    /// again: it goes on, and its result is that of both calls.
+    pub async fn close(&self, holds: Closing) -> Closed {
+        let client = &self.client;
+        let pool = &client.pool;
+        pool.tracker.close();
+        pool.closing.cancel();
+        if holds == Closing::Release {
+            for grant in client.schedule.all() {
+                release(client, &grant);
+            }
+        }
+        let kept = client.kept.load(Ordering::Relaxed);
+        // What is on its way gets there before the connections end.
+        let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
+        let quiet = pool.config.node_timeout * SILENT;
+        let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
+        if holds == Closing::Release && kept == 0 {
+            // What is left of it elsewhere is still to be known by its label.
+            let settled = pool.slots.iter().zip(&owed).filter(|(_, owed)| **owed == 0);
+            let withdrawn =
+                settled.map(|(slot, _)| label::withdraw(slot, client.id, pool.config.node_timeout));
+            join_all(withdrawn).await;
+        }
+        pool.stop().await;
+        client.publish();
+        let (released, of) = client.released.count();
+        let mut closed = Closed {
+            released: released as u64,
+            unconfirmed: (of - released) as u64,
+            kept,
+            left: Vec::new(),
+        };
+        for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
+            closed.left.push((Arc::clone(slot.label()), owed as u64));
+        }
+        let Closed {
+            released,
+            unconfirmed,
+            kept,
+            ref left,
+        } = closed;
+        log::closed(released, unconfirmed, kept, left.len());
+        closed
+    }
+}
+
+/// Every master is told with others, in batches.
+fn release(client: &ClientCore, grant: &Grant) {
+    let kept = grant.kept();
+    if !grant.lose(LossCause::Closed) || !grant.is_to_release() {
+        return;
+    }
+    if let Some(trace) = grant.trace.take() {
+        trace.lost(LossCause::Closed);
+    }
+    let touched = grant.touched();
+    if !kept.is_zero() {
+        client.kept.fetch_add(1, Ordering::Relaxed);
+        drop(Release::keep(&client.pool, grant.claim(), kept, |node| {
+            touched.contains(node)
+        }));
+        return;
+    }
+    let untouched = client.pool.slots.len() - touched.len();
+    let confirmed = client.released.add(untouched, grant.needed);
+    for node in touched.iter() {
+        let release = DeferredRelease::new(grant.claim()).counted_by(Arc::clone(&confirmed));
+        client.pool.slots[node].defer(release);
+    }
+}

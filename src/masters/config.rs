@@ -1,0 +1,263 @@
+//! The options of a pool of masters, and every check on them.
+
+use std::time::Duration;
+
+use crate::error::InvalidInput;
+use crate::masters::client_label::ClientLabel;
+use crate::masters::namespace::Namespace;
+use crate::time::validity::{LEAST_DRIFT_FACTOR, RESOLUTION, drift, outlived};
+use crate::values::master_set::MasterSet;
+
+/// Times are numbers of milliseconds to a Lua script, exact up to here.
+pub(crate) const MAX_TIME: Duration = Duration::from_millis((1 << 53) - 1);
+/// A deadline per node beyond this is a mistake in a unit.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest lease of any lock, and default. A master that may have lost locks has no vote for as long, so no client may have
+/// longer ones. A hold is renewed for as long as its guard lives, so it needs no longer lease to last.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(30);
+/// Longest lease of a set for tests.
+const MAX_FOR_TESTS: Duration = Duration::from_secs(24 * 3600);
+/// Longer than any process waits or holds: beyond it, a time to wait or to hold has no end.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// More masters than this make every round slower and nothing safer.
+const MAX_NODES: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Of a call site that sets none; the longest lease where it is not set.
+    pub(crate) lease: Option<Duration>,
+    /// Longest lease of a set that is thrown away.
+    pub(crate) for_tests: Option<Duration>,
+    /// Of a call site that sets none.
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) node_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) drift_factor: f64,
+    pub(crate) allow_eviction: bool,
+    pub(crate) allow_unknown: Unknowns,
+    pub(crate) require_all: bool,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) strict: bool,
+    pub(crate) namespace: Namespace,
+    pub(crate) client_label: ClientLabel,
+}
+
+/// What a server may leave unsaid of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unknowns {
+    /// Whether it evicts.
+    pub(crate) eviction: bool,
+    /// Whether it is a master.
+    pub(crate) role: bool,
+}
+
+/// How long a master that may have lost locks has no vote.
+///
+/// A master that comes back without its data has forgotten who holds, and would help a second holder
+/// to a quorum. Nobody can tell from outside what it has forgotten; but once the [longest lease](LONGEST_LEASE) has
+/// passed, nothing that it could have forgotten is alive any more. Until then its answers do not count.
+///
+/// Each master records since when its memory counts (under the key `multilock_set`): since a client met it for the first
+/// time, on this run of its server and with this memory. So a master has no vote for 31 s after the first client of a new
+/// set, after a restart with or without its data, after `FLUSHALL`, and in the place of another master.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{LockError, Masters, Quarantine};
+/// use multilock::sim::Keep;
+///
+/// cluster.iter().for_each(|master| master.restart(Keep::Data));
+/// // By default they have no vote, as they might have forgotten.
+/// assert!(matches!(masters.red_lock("a").try_lock().await, Err(LockError::Unreachable { .. })));
+/// // They keep every acknowledged write, which this client is told.
+/// let trusting = cluster.connect(Masters::builder().quarantine(Quarantine::Off)).await?;
+/// trusting.red_lock("a").try_lock().await?.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Quarantine {
+    /// As long as the longest lease and its drift. The default.
+    #[default]
+    Auto,
+    /// This long, which must not be less.
+    For(Duration),
+    /// None, for masters that keep every acknowledged write through every restart. The number of masters in the list of such a
+    /// client has to be that of the others all the same. For tests there is
+    /// [`for_tests`](crate::MastersBuilder::for_tests).
+    Off,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lease: None,
+            for_tests: None,
+            max_hold: None,
+            node_timeout: Duration::from_millis(50),
+            connect_timeout: Duration::from_secs(1),
+            drift_factor: LEAST_DRIFT_FACTOR,
+            allow_eviction: false,
+            allow_unknown: Unknowns::default(),
+            require_all: false,
+            quarantine: Quarantine::Auto,
+            strict: false,
+            namespace: Namespace::default(),
+            client_label: ClientLabel::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The longest lease that any client of these masters may ask for.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.whole_for_tests().unwrap_or(LONGEST_LEASE)
+    }
+
+    /// What is said for tests, in the whole milliseconds in which masters record it.
+    fn whole_for_tests(&self) -> Option<Duration> {
+        self.for_tests.map(whole_milliseconds)
+    }
+
+    /// The set of so many masters, as this client describes it.
+    pub(crate) fn set(&self, masters: usize) -> MasterSet {
+        MasterSet {
+            masters,
+            for_tests: self.whole_for_tests(),
+        }
+    }
+
+    /// The shortest lease that can still be valid when every node takes its full deadline, once to
+    /// answer and once more to be asked again: 2 × node timeout + drift.
+    fn shortest_lease(&self) -> Duration {
+        let round_trips = self.node_timeout.saturating_mul(2);
+        // drift is itself a share of the lease, so solve for the lease; then round up to whole ms.
+        let fixed = round_trips + RESOLUTION;
+        let lease =
+            Duration::try_from_secs_f64(fixed.as_secs_f64() / (1.0 - self.drift_factor)).unwrap_or(MAX_TIME);
+        whole_milliseconds(lease + Duration::from_micros(999))
+    }
+
+    pub(crate) fn check(&self, nodes: usize) -> Result<(), InvalidInput> {
+        if !(1..=MAX_NODES).contains(&nodes) {
+            return Err(InvalidInput::new(
+                "nodes",
+                nodes,
+                format!("1 to {MAX_NODES} masters"),
+            ));
+        }
+        self.namespace.check()?;
+        self.client_label.check()?;
+        let smallest = Duration::from_millis(1);
+        in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
+        in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;
+        if !(LEAST_DRIFT_FACTOR..=0.5).contains(&self.drift_factor) {
+            return Err(InvalidInput::new(
+                "drift_factor",
+                self.drift_factor,
+                "0.01 to 0.5",
+            ));
+        }
+        if let Some(longest) = self.for_tests {
+            in_range("for_tests", longest, self.shortest_lease(), MAX_FOR_TESTS)?;
+        }
+        if let Some(lease) = self.lease {
+            self.checked_lease(lease)?;
+        }
+        if let Some(max) = self.max_hold {
+            checked_max_hold(max, self.default_lease())?;
+        }
+        if let Quarantine::For(quarantine) = self.quarantine {
+            let shortest = outlived(self.longest_lease(), self.drift_factor);
+            in_range("quarantine", quarantine, shortest, MAX_TIME)?;
+        }
+        Ok(())
+    }
+
+    /// The lease of a call site that asks for none, in the whole milliseconds that Redis counts in.
+    pub(crate) fn default_lease(&self) -> Duration {
+        self.lease.map_or(self.longest_lease(), whole_milliseconds)
+    }
+
+    /// A lease asked for at a call site, in the whole milliseconds that Redis counts in.
+    pub(crate) fn checked_lease(&self, lease: Duration) -> Result<Duration, InvalidInput> {
+        let (lease, longest) = (whole_milliseconds(lease), self.longest_lease());
+        in_range("lease", lease, self.shortest_lease(), longest).map_err(|mut error| {
+            if lease > longest {
+                error.allowed.push_str(ENOUGH);
+            }
+            error
+        })?;
+        Ok(lease)
+    }
+
+    /// A minimum validity, which must be within what the lease can give.
+    pub(crate) fn checked_min_validity(&self, min: Duration, lease: Duration) -> Result<(), InvalidInput> {
+        let most = lease.saturating_sub(drift(lease, self.drift_factor));
+        if min < most {
+            return Ok(());
+        }
+        let allowed = format!(
+            "less than {}, the lease minus drift",
+            humantime::format_duration(most)
+        );
+        Err(InvalidInput::new(
+            "min_validity",
+            humantime::format_duration(min),
+            allowed,
+        ))
+    }
+}
+
+/// Why no longer lease is needed.
+const ENOUGH: &str = "; a hold is renewed for as long as it lives, and max_hold bounds it";
+
+/// The longest that a hold with this lease is renewed; `None` for one without an end.
+pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<Duration>, InvalidInput> {
+    if max >= lease {
+        return Ok(bounded(max));
+    }
+    let allowed = format!("{} or more, the lease", humantime::format_duration(lease));
+    Err(InvalidInput::new(
+        "max_hold",
+        humantime::format_duration(max),
+        allowed,
+    ))
+}
+
+/// A time to wait or to hold; `None` where it has no end.
+pub(crate) fn bounded(time: Duration) -> Option<Duration> {
+    (time <= FOR_EVER).then_some(time)
+}
+
+pub(crate) fn in_range(
+    field: &'static str,
+    value: Duration,
+    from: Duration,
+    to: Duration,
+) -> Result<(), InvalidInput> {
+    if (from..=to).contains(&value) {
+        return Ok(());
+    }
+    // Exact, for whoever takes over what is shown; nobody does so with thousands of years.
+    let most = if to < MAX_TIME {
+        humantime::format_duration(to).to_string()
+    } else {
+        "285000years".into()
+    };
+    let allowed = format!("{} to {most}", humantime::format_duration(from));
+    Err(InvalidInput::new(
+        field,
+        humantime::format_duration(value),
+        allowed,
+    ))
+}
+
+fn whole_milliseconds(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! The wait for the first connections: until a majority of fit masters is there, or cannot be had.
+
+use std::sync::Arc;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{ConnectError, NodeError, Unfit};
+use crate::node::{Reached, Slot};
+use crate::round::pool::Pool;
+use crate::values::policy::Policy;
+
+/// Waits until a majority of the masters is connected, and the others have had their chance: one node timeout more, or
+/// the whole connect timeout where the client is to require all of them.
+pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
+    let config = &pool.config;
+    let mut said = FirstWords::new(&pool.slots, config.require_all);
+    let words = pool.slots.iter().enumerate();
+    let mut words: FuturesUnordered<_> = words
+        .map(|(node, slot)| async move { (node, first_word(slot).await) })
+        .collect();
+    // A record is stored once every other master has told of its own, or its connect timeout has passed.
+    let mut end = Instant::now() + config.connect_timeout + config.node_timeout;
+    while let Ok(Some((node, word))) = timeout_at(end, words.next()).await {
+        said.words[node] = word;
+        if let Some(refusal) = said.refusal() {
+            return Err(refusal);
+        }
+        if said.are_enough() && !config.require_all {
+            // The first time counts: each later moment is later by as much.
+            end = end.min(Instant::now() + config.node_timeout);
+        }
+    }
+    if said.are_enough() {
+        return Ok(());
+    }
+    Err(said.too_few())
+}
+
+/// How the first attempt to connect to a master ends.
+async fn first_word(slot: &Slot) -> Result<(), NodeError> {
+    let mut status = slot.watch();
+    let heard = status
+        .wait_for(|status| !matches!(status, Reached::Connecting))
+        .await;
+    match heard.as_deref() {
+        Ok(Reached::Up) => Ok(()),
+        Ok(Reached::Down(error)) => Err(error.clone()),
+        Ok(Reached::Connecting) | Err(_) => Err(NodeError::Connecting),
+    }
+}
+
+/// How the first attempts to connect have ended so far.
+struct FirstWords<'a> {
+    slots: &'a [Arc<Slot>],
+    words: Vec<Result<(), NodeError>>,
+    needed: usize,
+    /// How many masters may be unfit.
+    spare: usize,
+}
+
+impl<'a> FirstWords<'a> {
+    fn new(slots: &'a [Arc<Slot>], require_all: bool) -> Self {
+        let needed = Policy::RedLock.needed(slots.len());
+        Self {
+            slots,
+            words: vec![Err(NodeError::Connecting); slots.len()],
+            needed,
+            spare: if require_all { 0 } else { slots.len() - needed },
+        }
+    }
+
+    fn reached(&self) -> usize {
+        self.words.iter().filter(|word| word.is_ok()).count()
+    }
+
+    fn are_enough(&self) -> bool {
+        self.reached() >= self.needed
+    }
+
+    /// Why no further answer is worth waiting for: too many masters are unfit, or one is in another set, which is why none
+    /// may be used.
+    fn refusal(&self) -> Option<ConnectError> {
+        let words = self.words.iter().zip(self.slots);
+        let unfit: Vec<_> = words
+            .filter_map(|(word, slot)| match word {
+                Err(NodeError::Unfit(reason)) => Some((slot, reason)),
+                _ => None,
+            })
+            .collect();
+        let mut elsewhere = unfit
+            .iter()
+            .filter(|(_, reason)| matches!(reason, Unfit::OtherSet { .. }));
+        let too_many = || unfit.first().filter(|_| unfit.len() > self.spare);
+        let (slot, reason) = *elsewhere.next().or_else(too_many)?;
+        Some(ConnectError::Unfit {
+            node: Arc::clone(slot.label()),
+            reason: reason.clone(),
+        })
+    }
+
+    fn too_few(self) -> ConnectError {
+        let labels = self.slots.iter().map(|slot| Arc::clone(slot.label()));
+        ConnectError::TooFew {
+            reached: self.reached(),
+            needed: self.needed,
+            nodes: labels.zip(self.words.into_iter().map(Result::err)).collect(),
+        }
+    }
+}

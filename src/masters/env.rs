@@ -1,0 +1,283 @@
+//! A client as the environment describes it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{ConnectError, InvalidInput};
+use crate::masters::Masters;
+use crate::masters::builder::MastersBuilder;
+use crate::masters::client_label::ClientLabel;
+use crate::masters::config::{Config, Quarantine};
+use crate::masters::credentials::Provider;
+use crate::masters::namespace::Namespace;
+use crate::masters::node_options::Node;
+use crate::node::{CA_FILE, CERT_FILE, KEY_FILE, TlsFiles};
+
+const NODES: &str = "MULTILOCK_NODES";
+const NODES_FILE: &str = "MULTILOCK_NODES_FILE";
+const NODE_LABELS: &str = "MULTILOCK_NODE_LABELS";
+const USER: &str = "MULTILOCK_USER";
+const PASSWORD: &str = "MULTILOCK_PASSWORD";
+const PASSWORD_FILE: &str = "MULTILOCK_PASSWORD_FILE";
+
+impl Masters {
+    /// Connects as the environment says.
+    ///
+    /// - `MULTILOCK_NODES`: URLs separated by commas (one in a password is written `%2C`); or `MULTILOCK_NODES_FILE`: a file
+    ///   with URLs, separated by commas or lines, where what follows a `#` at the beginning of a line or behind a space is left out. A
+    ///   password belongs in a file.
+    /// - `MULTILOCK_NODE_LABELS`: what the masters are called, in the same order, separated by commas.
+    /// - `MULTILOCK_PASSWORD`, or `MULTILOCK_PASSWORD_FILE`, and where wanted `MULTILOCK_USER`, for every master whose URL has
+    ///   no password. The file is read for each connection, and every five seconds: when it changes, connections that live
+    ///   are logged in anew (see [`Node::credentials`](crate::Node::credentials)).
+    /// - `MULTILOCK_TLS_CA_FILE`: the authorities that are trusted in place of the platform's, in PEM;
+    ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: what the client shows of itself. For every `rediss://` URL;
+    ///   read once.
+    /// - `MULTILOCK_LEASE`, `MULTILOCK_FOR_TESTS` (see [`MastersBuilder::for_tests`]), `MULTILOCK_MAX_HOLD`,
+    ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
+    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
+    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and `MULTILOCK_STRICT`
+    ///   (`true` or `false`).
+    ///
+    /// ```no_run
+    /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
+    /// use multilock::Masters;
+    ///
+    /// // MULTILOCK_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+    /// let masters = Masters::from_env().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`] names the variable; otherwise as [`MastersBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`MastersBuilder::connect`].
+    pub async fn from_env() -> Result<Self, ConnectError> {
+        let builder = MastersBuilder::from_variables(|name| std::env::var(name).ok())?;
+        builder.connect().await
+    }
+}
+
+impl MastersBuilder {
+    /// Begins with what variables say: those that [`Masters::from_env`] reads, wherever `variable` has them from. It is given
+    /// a name, and answers what that is set to. What is set on the builder afterwards goes before it.
+    ///
+    /// ```
+    /// # use multilock::MastersBuilder;
+    /// let builder = MastersBuilder::from_variables(|name| match name {
+    ///     "MULTILOCK_NODES" => Some("redis://10.0.0.1".to_owned()),
+    ///     name => std::env::var(name).ok(),
+    /// })?;
+    /// # Ok::<(), multilock::InvalidInput>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`] names the variable. The values of most are checked by [`connect`](Self::connect). A file with URLs
+    /// is read here, and blocks for as long as that takes.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
+        Self::from_variables_and_files(variable, |file| std::fs::read_to_string(file))
+    }
+
+    /// The same; a list of nodes is read by `read`.
+    pub(crate) fn from_variables_and_files(
+        variable: impl Fn(&str) -> Option<String>,
+        read: impl Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, InvalidInput> {
+        let variables = Variables(variable);
+        let mut builder = Self {
+            nodes: variables.nodes(read)?,
+            ..Self::default()
+        };
+        variables.label(&mut builder.nodes)?;
+        if let Some(provider) = variables.credentials()? {
+            let nodes = builder.nodes.into_iter();
+            builder.nodes = nodes.map(|node| node.or_credentials(&provider)).collect();
+        }
+        builder.tls_files = TlsFiles {
+            ca: variables.file(CA_FILE)?,
+            cert: variables.file(CERT_FILE)?,
+            key: variables.file(KEY_FILE)?,
+        };
+        variables.configure(&mut builder.config)?;
+        Ok(builder)
+    }
+}
+
+const DURATION: &str = "a duration such as 30s or 50ms";
+
+fn duration(text: &str) -> Option<Duration> {
+    humantime::parse_duration(text).ok()
+}
+
+fn quarantine(text: &str) -> Option<Quarantine> {
+    match text {
+        "auto" => Some(Quarantine::Auto),
+        "off" => Some(Quarantine::Off),
+        text => duration(text).map(Quarantine::For),
+    }
+}
+
+/// Where variables are looked up.
+struct Variables<V>(V);
+
+impl<V: Fn(&str) -> Option<String>> Variables<V> {
+    /// The masters, from a list or from a file with one.
+    fn nodes(&self, read: impl Fn(&Path) -> io::Result<String>) -> Result<Vec<Node>, InvalidInput> {
+        let list = (self.0)(NODES).filter(|list| !list.trim().is_empty());
+        let (list, file) = (list, self.file(NODES_FILE)?);
+        let (name, value, list, allowed) = match (list, file) {
+            (Some(_), Some(file)) => {
+                let allowed = format!("one of the two: {NODES_FILE} or {NODES}");
+                return Err(InvalidInput::new(NODES_FILE, file.display(), allowed));
+            }
+            (None, Some(file)) => {
+                let allowed = "a file with URLs, separated by commas or lines";
+                let refuse =
+                    |error| InvalidInput::new(NODES_FILE, format!("{} ({error})", file.display()), allowed);
+                (
+                    NODES_FILE,
+                    file.display().to_string(),
+                    read(&file).map_err(refuse)?,
+                    allowed,
+                )
+            }
+            (list, None) => (
+                NODES,
+                "\"\"".into(),
+                list.unwrap_or_default(),
+                "URLs separated by commas",
+            ),
+        };
+        // A # inside of a URL is left to be refused with it: cut there, half a password would be a host.
+        let comment = |line: &str| {
+            line.split_once(" #")
+                .map_or(line.len(), |(before, _)| before.len())
+        };
+        let lines = list.lines().map(|line| line[..comment(line)].trim());
+        let lines = lines.filter(|line| !line.starts_with('#'));
+        let urls = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let nodes: Vec<Node> = urls.filter(|url| !url.is_empty()).map(Node::url).collect();
+        if nodes.is_empty() {
+            return Err(InvalidInput::new(name, value, allowed));
+        }
+        Ok(nodes)
+    }
+
+    fn label(&self, nodes: &mut Vec<Node>) -> Result<(), InvalidInput> {
+        let Some(text) = (self.0)(NODE_LABELS) else {
+            return Ok(());
+        };
+        let labels: Vec<&str> = text.split(',').map(str::trim).collect();
+        if labels.len() != nodes.len() {
+            let allowed = format!("{} labels separated by commas, one for each master", nodes.len());
+            return Err(InvalidInput::new(NODE_LABELS, format!("{text:?}"), allowed));
+        }
+        let labelled = std::mem::take(nodes).into_iter().zip(labels);
+        *nodes = labelled.map(|(node, label)| node.label(label)).collect();
+        Ok(())
+    }
+
+    /// Of every master whose URL has no password.
+    fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
+        let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
+        let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
+        match (password, self.file(PASSWORD_FILE)?) {
+            (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, file.display(), either)),
+            (Some(password), None) if password.is_empty() => {
+                Err(InvalidInput::new(PASSWORD, "\"\"", "a password"))
+            }
+            (Some(password), None) => Ok(Some(Provider::fixed(user, password))),
+            (None, Some(file)) => Ok(Some(Provider::file(user, file))),
+            (None, None) => match user {
+                None => Ok(None),
+                Some(user) => {
+                    let allowed = format!("a user together with {PASSWORD_FILE} or {PASSWORD}");
+                    Err(InvalidInput::new(USER, format!("{user:?}"), allowed))
+                }
+            },
+        }
+    }
+
+    /// The name of a file.
+    fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
+        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        self.value(name, "the name of a file", path)
+    }
+
+    fn configure(&self, config: &mut Config) -> Result<(), InvalidInput> {
+        if let Some(namespace) = (self.0)("MULTILOCK_NAMESPACE") {
+            config.namespace = Namespace::new(namespace);
+        }
+        if let Some(label) = (self.0)("MULTILOCK_CLIENT_LABEL") {
+            config.client_label = ClientLabel::new(label);
+        }
+        config.lease = self.value("MULTILOCK_LEASE", DURATION, duration)?;
+        config.for_tests = self.value("MULTILOCK_FOR_TESTS", DURATION, duration)?;
+        config.max_hold = self.value("MULTILOCK_MAX_HOLD", DURATION, duration)?;
+        self.duration("MULTILOCK_NODE_TIMEOUT", &mut config.node_timeout)?;
+        self.duration("MULTILOCK_CONNECT_TIMEOUT", &mut config.connect_timeout)?;
+        self.set(
+            "MULTILOCK_DRIFT_FACTOR",
+            &mut config.drift_factor,
+            "a number such as 0.01",
+            |text| text.parse().ok(),
+        )?;
+        self.set(
+            "MULTILOCK_QUARANTINE",
+            &mut config.quarantine,
+            "auto, off or a duration such as 40s",
+            quarantine,
+        )?;
+        self.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
+        let unknown = &mut config.allow_unknown;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_EVICTION", &mut unknown.eviction)?;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut unknown.role)?;
+        self.switch("MULTILOCK_REQUIRE_ALL", &mut config.require_all)?;
+        self.switch("MULTILOCK_STRICT", &mut config.strict)?;
+        Ok(())
+    }
+
+    /// What a variable says, if it is set.
+    fn value<T>(
+        &self,
+        name: &'static str,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, InvalidInput> {
+        let Some(text) = (self.0)(name) else {
+            return Ok(None);
+        };
+        let refuse = || InvalidInput::new(name, format!("{text:?}"), allowed);
+        parse(text.trim()).map(Some).ok_or_else(refuse)
+    }
+
+    /// Leaves an option as it is, unless its variable is set.
+    fn set<T>(
+        &self,
+        name: &'static str,
+        option: &mut T,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<(), InvalidInput> {
+        if let Some(value) = self.value(name, allowed, parse)? {
+            *option = value;
+        }
+        Ok(())
+    }
+
+    fn duration(&self, name: &'static str, option: &mut Duration) -> Result<(), InvalidInput> {
+        self.set(name, option, DURATION, duration)
+    }
+
+    fn switch(&self, name: &'static str, option: &mut bool) -> Result<(), InvalidInput> {
+        self.set(name, option, "true or false", |text| text.parse().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests;

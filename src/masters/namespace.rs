@@ -1,0 +1,91 @@
+//! A prefix of every name, so that applications can share masters without meeting.
+
+use crate::error::InvalidInput;
+use crate::values::names::Names;
+
+/// The longest namespace, in bytes.
+const MAX_BYTES: usize = 128;
+
+/// What every name begins with on the masters; nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Namespace(Option<String>);
+
+impl Namespace {
+    pub(crate) fn new(namespace: impl Into<String>) -> Self {
+        Self(Some(namespace.into()))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        let Some(text) = &self.0 else { return Ok(()) };
+        let unfit = |symbol: char| symbol.is_whitespace() || symbol.is_control() || "{}".contains(symbol);
+        if (1..=MAX_BYTES).contains(&text.len()) && !text.contains(unfit) {
+            return Ok(());
+        }
+        let value = if text.len() > MAX_BYTES {
+            format!("a namespace of {} bytes", text.len())
+        } else {
+            format!("{text:?}")
+        };
+        let allowed = format!("1 to {MAX_BYTES} bytes without braces, spaces and control characters");
+        Err(InvalidInput::new("namespace", value, allowed))
+    }
+
+    /// The names as the masters know them. One that is empty stays so, to be refused.
+    pub(crate) fn within(&self, names: Names) -> Names {
+        let Some(text) = &self.0 else { return names };
+        let full = |name: &str| {
+            if name.is_empty() {
+                String::new()
+            } else {
+                format!("{text}:{name}")
+            }
+        };
+        Names::from(names.iter().map(full).collect::<Vec<_>>())
+    }
+
+    /// The user's own name for what the masters know by this one.
+    pub(crate) fn own<'a>(&self, name: &'a str) -> &'a str {
+        let own = self
+            .0
+            .as_deref()
+            .and_then(|text| name.strip_prefix(text)?.strip_prefix(':'));
+        own.unwrap_or(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_goes_in_front_of_every_name() {
+        let prod = Namespace::new("prod");
+        let names = prod.within(["b", "a", ""].into());
+        assert_eq!(names.iter().collect::<Vec<_>>(), ["", "prod:a", "prod:b"]);
+        assert_eq!(prod.own("prod:a"), "a");
+        let none = Namespace::default();
+        assert_eq!(none.within("a".into()), Names::from("a"));
+        assert_eq!(none.own("prod:a"), "prod:a");
+    }
+
+    #[test]
+    fn what_would_change_the_keys_is_refused() {
+        let check = |text: &str| Namespace::new(text).check().map_err(|error| error.to_string());
+        assert_eq!(check("prod:eu-1"), Ok(()));
+        for (text, value) in [
+            ("", "\"\""),
+            ("a b", "\"a b\""),
+            ("{a}", "\"{a}\""),
+            ("a\n", "\"a\\n\""),
+        ] {
+            assert_eq!(
+                check(text),
+                Err(format!(
+                    "namespace: {value} is not allowed; allowed: 1 to 128 bytes without braces, spaces and control \
+                     characters"
+                ))
+            );
+        }
+        assert!(check(&"x".repeat(129)).is_err_and(|error| error.contains("a namespace of 129 bytes")));
+    }
+}

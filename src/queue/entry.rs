@@ -1,0 +1,83 @@
+//! The place of a waiter in the queues on the masters.
+
+use std::sync::Arc;
+
+use crate::node::waiters::StaleCall;
+use crate::protocol::calls;
+use crate::protocol::node_set::NodeSet;
+use crate::queue::QueueEntry;
+use crate::round::pool::Pool;
+use crate::round::{OnNoScript, Round, Trust};
+use crate::values::names::Names;
+
+impl QueueEntry {
+    /// Has the waiter leave the queues again where a request that puts it there is sent once more after its wait: that comes
+    /// behind what it has sent when it left.
+    pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
+        let (place, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
+        round.when_sent_again(move |node| {
+            if place.calls.still_stands(node) {
+                place.leave(&pool, &names, |other| other == node);
+            }
+        })
+    }
+
+    /// Takes the waiter out of all queues in which it may be found, in the background.
+    pub(crate) fn leave_all(&self, pool: &Arc<Pool>, names: &Names) {
+        let places = self.calls.left();
+        self.leave(pool, names, |node| places.contains(node));
+    }
+
+    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. A master that could not be
+    /// told is told by its keeper, once the wait is over.
+    pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
+        if !(0..pool.slots.len()).any(&asked) {
+            return;
+        }
+        let request = calls::leave(names, pool.id, &self.waiter.text());
+        let (place, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
+        let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
+            if place.calls.still_stands(node) {
+                for name in all.iter() {
+                    slots[node].stale(StaleCall::of(&place.waiter, name));
+                }
+            }
+        });
+        round.leave(OnNoScript::Resend, |_, _| None);
+    }
+}
+
+/// A waiter that a release takes along into the queues.
+pub(crate) struct Next {
+    place: QueueEntry,
+    /// Whether it asks at once.
+    asks: bool,
+}
+
+impl Next {
+    /// The next of a process's line, which asks right behind the release.
+    pub(crate) fn asking(place: QueueEntry) -> Self {
+        Self { place, asks: true }
+    }
+
+    /// One that is to keep its place, and asks once it is called.
+    pub(crate) fn resting(place: QueueEntry) -> Self {
+        Self { place, asks: false }
+    }
+
+    pub(crate) fn place(&self) -> &QueueEntry {
+        &self.place
+    }
+
+    pub(crate) fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The release has been sent there. Whoever gave up just before may have left the queues before it came to stand there.
+    pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
+        self.place.calls.stand(places);
+        if self.place.calls.is_over() {
+            self.place.leave_all(pool, names);
+        }
+    }
+}

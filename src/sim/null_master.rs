@@ -1,0 +1,127 @@
+//! Masters that keep nothing and grant everything, so that what is left is what a client costs.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt, ready};
+use redis::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::admin::capabilities::Capabilities;
+use crate::error::NodeError;
+use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
+use crate::protocol::command::{Request, Script};
+use crate::protocol::record::Record;
+use crate::values::master_set::MasterSet;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct NullMaster {
+    pub(super) node: usize,
+    pub(super) set: MasterSet,
+}
+
+impl NullMaster {
+    fn run_id(&self) -> String {
+        format!("null_master-{}", self.node)
+    }
+
+    /// Of a set that was there for long.
+    fn record(&self) -> Option<Record> {
+        Record::parse(&Record::write(self.set, &format!("{}-", self.run_id()), 0))
+    }
+}
+
+impl Endpoint for NullMaster {
+    fn label(&self) -> Arc<str> {
+        self.run_id().into()
+    }
+
+    fn connect<'a>(
+        &'a self,
+        _predecessor: Option<&'a Peer>,
+        _channel: &'a str,
+        _listener: Listener,
+    ) -> BoxFuture<'a, Result<Connection, NodeError>> {
+        let peer = Peer {
+            identity: Identity {
+                run_id: self.run_id(),
+                replication_id: String::new(),
+                is_of_a_process: true,
+            },
+            client_ids: vec![1],
+            record: self.record(),
+            clock_us: CLOCK_US,
+            version: "null_master".into(),
+            capabilities: Capabilities::ALL,
+            calls_denied: false,
+        };
+        let (calls, mut called) = unbounded_channel::<(ReplyTo, Value)>();
+        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
+            while let Some((reply, value)) = called.recv().await {
+                reply.give(Ok(value));
+            }
+        }));
+        let wire = Box::new(HollowWire {
+            answers: calls,
+            connected: Instant::now(),
+        });
+        ready(Ok(Connection { wire, driver, peer })).boxed()
+    }
+}
+
+/// What its clock shows at first.
+const CLOCK_US: u64 = 1_700_000_000_000_000;
+
+/// Answers as a socket does, by way of the runtime.
+#[derive(Debug)]
+struct HollowWire {
+    answers: UnboundedSender<(ReplyTo, Value)>,
+    connected: Instant,
+}
+
+impl HollowWire {
+    /// Right, or every answer would look like one that was heard late.
+    fn clock(&self) -> Value {
+        let elapsed_us = u64::try_from(self.connected.elapsed().as_micros()).unwrap_or_default();
+        Value::Int((CLOCK_US + elapsed_us).cast_signed())
+    }
+
+    fn answer(&self, reply: ReplyTo, value: Value) {
+        // Once the connection has ended, dropping the reply says so.
+        let _ = self.answers.send((reply, value));
+    }
+}
+
+impl Wire for HollowWire {
+    fn call(&self, request: &Request, _by: By, reply: ReplyTo) {
+        let value = match request.script.name {
+            "acquire" => self.clock(),
+            "extend" => Value::Array(vec![self.clock(), Value::Int(1)]),
+            "release" => Value::Int(1),
+            _ => Value::Int(0),
+        };
+        self.answer(reply, value);
+    }
+
+    fn load(&self, _script: &'static Script, reply: ReplyTo) {
+        self.answer(reply, Value::Nil);
+    }
+
+    fn subscribe(&self, _channels: &[String], reply: ReplyTo) {
+        self.answer(reply, Value::Nil);
+    }
+
+    fn unsubscribe(&self, _channels: &[String], reply: ReplyTo) {
+        self.answer(reply, Value::Nil);
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        Some(Instant::now())
+    }
+}

@@ -1,0 +1,113 @@
+//! A holder as masters and people name it: the parsed owner field of a lock's key.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
+/// in part, or by the label of its client where that is known.
+///
+/// Two are equal if their owners are, whatever is known of their clients.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+/// use multilock::Masters;
+///
+/// let masters = cluster.connect(Masters::builder().client_label("billing@web-1")).await?;
+/// let guard = masters.red_lock("invoice:42").lock().await?;
+/// let holder = guard.holder();
+/// assert_eq!(holder.client_label(), Some("billing@web-1"));
+/// println!("{holder}, and of its holds this one: {}", holder.redacted_owner());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Holder {
+    pub(crate) owner: Arc<str>,
+    label: Option<Arc<str>>,
+}
+
+impl Holder {
+    pub(crate) fn new(owner: impl Into<Arc<str>>, label: Option<Arc<str>>) -> Self {
+        Self {
+            owner: owner.into(),
+            label,
+        }
+    }
+
+    /// What its client calls itself ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
+    /// asked. `None` for holders of other libraries, and where the masters do not know: a client tells them when it
+    /// connects, and again every minute, where it is allowed to.
+    pub fn client_label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// Its owner in part, which tells the holds of one client apart: `5f0c2a1b…:17`.
+    pub fn redacted_owner(&self) -> impl fmt::Display {
+        OwnerExcerpt(&self.owner)
+    }
+}
+
+impl PartialEq for Holder {
+    fn eq(&self, other: &Self) -> bool {
+        self.owner == other.owner
+    }
+}
+
+impl Eq for Holder {}
+
+impl Hash for Holder {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.owner.hash(state);
+    }
+}
+
+/// A part of an owner that tells it from others, and is not enough to be taken for it.
+struct OwnerExcerpt<'a>(&'a str);
+
+impl fmt::Display for OwnerExcerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start: String = self.0.chars().take(8).collect();
+        match self.0.rsplit_once(':') {
+            Some((_, number)) => write!(f, "{start}…:{number}"),
+            None => write!(f, "{start}…"),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.label {
+            Some(label) => f.write_str(label),
+            None => OwnerExcerpt(&self.owner).fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.label {
+            Some(label) => write!(f, "Holder({}, {label:?})", OwnerExcerpt(&self.owner)),
+            None => write!(f, "Holder({})", OwnerExcerpt(&self.owner)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_shown_by_its_label_or_in_part() {
+        let owner = "0123456789abcdef:17";
+        let known = Holder::new(owner, Some("billing@host:1".into()));
+        let unknown = Holder::new(owner, None);
+        assert_eq!(known, unknown, "the owner alone counts");
+        assert_eq!(known.to_string(), "billing@host:1");
+        assert_eq!(unknown.to_string(), "01234567…:17");
+        assert_eq!(known.redacted_owner().to_string(), unknown.to_string());
+        assert_eq!(format!("{known:?}"), "Holder(01234567…:17, \"billing@host:1\")");
+        assert_eq!(format!("{unknown:?}"), "Holder(01234567…:17)");
+    }
+}

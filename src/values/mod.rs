@@ -1,0 +1,8 @@
+//! Values that calls take and give.
+
+pub(crate) mod holder;
+pub(crate) mod master_set;
+pub(crate) mod names;
+pub(crate) mod policy;
+pub(crate) mod token;
+pub(crate) mod votes;
