@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test check both test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-computing run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -23,43 +23,35 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
 ON_SERVERS := examples real
 COMPUTING := $(filter-out $(ON_SERVERS) chaos simulation,$(TESTS))
+# In containers the tests run one after the other: these show connections, failing masters and waiting there.
+IN_CONTAINERS := connect outages waiting contention
 # A binary of tests takes four times as long to build where the crate is optimized, and the simulation runs for three
-# times as long where it is not.
-SIMULATION := --test simulation --config profile.dev.package.multilock.opt-level=2
+# times as long where it is not: so the short form is not.
+OPTIMIZED := --test simulation --config profile.dev.package.multilock.opt-level=2
 SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
+# Lanes for an engine that may be missing. The remark comes first, so that the last lines are always the test runners' own.
+IF_DOCKER = $$(if docker info >/dev/null 2>&1; then echo $(1); else \
+	echo "no docker engine answers: the tests in containers are left out" >&2; fi)
 
-# The remark comes first, so that the last lines are always the test runners' own.
 test: test-build ## All behaviour: library, simulation, real servers, command, examples; containers where an engine answers
-	@if docker info >/dev/null 2>&1; then \
-		$(SIDE_BY_SIDE) run-on-servers run-computing test-compose; \
-	else \
-		echo "no docker engine answers: the compose tests are left out" && \
-		$(SIDE_BY_SIDE) run-on-servers run-computing; \
-	fi
+	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation $(call IF_DOCKER,run-in-containers)
 
 test-native: test-build ## The same without containers
-	@$(SIDE_BY_SIDE) run-on-servers run-computing
+	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation
 
 test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: so often in a row)
 	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
 
-check: lint check-build ## What takes longer: lint, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
-	@$(SIDE_BY_SIDE) run-builds run-models run-chaos
+check: lint check-build ## What takes longer: lint, schedules, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
+	@$(SIDE_BY_SIDE) run-builds run-models run-chaos run-schedules $(call IF_DOCKER,test-compose)
 
 both: lint test-build check-build ## What test and check do, side by side, as CI does
-	@if docker info >/dev/null 2>&1; then \
-		$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing test-compose; \
-	else \
-		echo "no docker engine answers: the compose tests are left out" && \
-		$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing; \
-	fi
+	@$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing run-schedules $(call IF_DOCKER,test-compose)
 
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
-	@scripts/install-faketime.sh
 	@cargo test -q --all-features --no-run
-	@cargo test -q --all-features --no-run $(SIMULATION)
 	@cargo test -q --all-features -p multilock-cli --no-run
 
 check-build: need-cargo
@@ -68,18 +60,28 @@ check-build: need-cargo
 	@scripts/install-prometheus.sh
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
-	@cargo test -q --all-features --no-run --test chaos
+	@cargo test -q --all-features --no-run --test chaos --test real
+	@cargo test -q --all-features --no-run $(OPTIMIZED)
 	@cargo test -q --no-run -p multilock-model -p multilock-loom -p multilock-package -p multilock-monitoring
 
+# They wait for answers and for leases to end, most of the time.
 run-on-servers:
-	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS))
-	@# They wait for leases to end, most of the time.
+	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS)) -- --test-threads=4
 	@cargo test -q --all-features -p multilock-cli -- --test-threads=10
+
+run-in-containers:
+	@scripts/test-compose.sh $(IN_CONTAINERS)
 
 run-computing:
 	@nice cargo test -q --all-features --doc
 	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
-	@nice cargo test -q --all-features $(SIMULATION)
+
+# Every directed schedule, and few at random.
+run-simulation:
+	@SIM_RUNS=200 nice cargo test -q --all-features --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
+
+run-schedules:
+	@nice cargo test -q --all-features $(OPTIMIZED)
 
 # Both are timed.
 run-on-servers-and-chaos:
