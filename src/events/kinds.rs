@@ -16,7 +16,7 @@ macro_rules! words {
             const ALL: &[Self] = &[$(Self::$variant,)*];
             pub(super) const COUNT: usize = Self::ALL.len();
 
-            pub(super) const fn word(self) -> &'static str {
+            pub(crate) const fn word(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
                 }
@@ -42,6 +42,7 @@ words! {
         Inspect = "inspect",
         Force = "force",
         Introduce = "introduce",
+        Label = "label",
     }
 }
 
@@ -151,15 +152,6 @@ words! {
         Gap = "gap",
         /// Another task of the process has passed on what it had.
         HandOn = "hand_on",
-    }
-}
-
-impl Op {
-    /// That of a script, by its name.
-    pub(super) fn of(script: &str) -> Self {
-        let op = Self::ALL.iter().find(|op| op.word() == script);
-        debug_assert!(op.is_some(), "{script} is no operation");
-        op.copied().unwrap_or(Self::Introduce)
     }
 }
 

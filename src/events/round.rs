@@ -32,17 +32,12 @@ struct Counts {
 impl RoundTrace {
     /// In the span that is current, where so many masters have to assent.
     #[inline]
-    pub(crate) fn begin(events: &Events, script: &'static str, needed: usize) -> Self {
+    pub(crate) fn begin(events: &Events, op: Op, needed: usize) -> Self {
         Self {
-            // Whoever hears an answer asks for it: it is looked for once a round, and only where it counts.
-            op: if super::METERED {
-                Op::of(script)
-            } else {
-                Op::Introduce
-            },
+            op,
             watch: Stopwatch::started(),
             span: if is_looked_at(Level::TRACE) {
-                open(script)
+                open(op.word())
             } else {
                 None
             },

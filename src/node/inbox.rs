@@ -46,6 +46,8 @@ struct InboxEntries {
     here: usize,
     /// Those of them that assent.
     assents: usize,
+    /// Tells an assent by the answer of the script.
+    is_assent: fn(&Value) -> bool,
     /// Fewer of these do not wake the asker.
     wake_after: usize,
     asker: Option<Waker>,
@@ -61,13 +63,15 @@ enum InboxEntry {
 }
 
 impl Inbox {
-    /// For the answers of so many masters; none is expected yet.
-    pub(crate) fn new(nodes: usize) -> Self {
+    /// For the answers of so many masters to a script, of which `is_assent` is told what the master answers; none is expected
+    /// yet.
+    pub(crate) fn new(nodes: usize, is_assent: fn(&Value) -> bool) -> Self {
         Self(Arc::new(InboxState(Mutex::new(InboxEntries {
             entries: (0..nodes).map(|_| InboxEntry::Closed).collect(),
             awaited: 0,
             here: 0,
             assents: 0,
+            is_assent,
             wake_after: 1,
             asker: None,
             late: None,
@@ -76,7 +80,7 @@ impl Inbox {
 
     /// For one answer.
     pub(crate) fn single() -> (Self, ReplyTo) {
-        let inbox = Self::new(1);
+        let inbox = Self::new(1, |_| false);
         let reply = inbox.expect(0);
         (inbox, reply)
     }
@@ -107,7 +111,7 @@ impl Inbox {
                         std::mem::replace(&mut state.entries[node], InboxEntry::Closed)
                 {
                     state.here -= 1;
-                    if assents(&answer) {
+                    if state.assents_by(&answer) {
                         state.assents -= 1;
                         state.wake_after = state.wake_after.saturating_sub(1);
                     }
@@ -145,10 +149,10 @@ impl Inbox {
     }
 }
 
-/// Whether a master says no more than that it did what it was asked. What else there is to say comes as a
-/// list.
-fn assents(answer: &Answer) -> bool {
-    matches!(answer, Ok(value) if !matches!(value, Value::Array(_)))
+impl InboxEntries {
+    fn assents_by(&self, answer: &Answer) -> bool {
+        answer.as_ref().is_ok_and(self.is_assent)
+    }
 }
 
 impl Drop for Inbox {
@@ -168,7 +172,7 @@ impl ReplyTo {
 
     /// The way back for an answer that nobody waits for.
     pub(crate) fn left_to(late: Arc<dyn Late>, node: usize) -> Self {
-        let inbox = Inbox::new(node + 1);
+        let inbox = Inbox::new(node + 1, |_| false);
         inbox.0.state().late = Some(late);
         Self {
             shared: Some(Arc::clone(&inbox.0)),
@@ -190,7 +194,7 @@ impl ReplyTo {
                 }
                 return;
             };
-            let assents = assents(&answer);
+            let assents = state.assents_by(&answer);
             state.entries[self.node] = InboxEntry::Here(answer);
             state.awaited -= 1;
             state.here += 1;
@@ -248,7 +252,7 @@ mod tests {
 
     /// How often it is woken by each of these answers, when it takes none.
     fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
-        let inbox = Inbox::new(answers.len());
+        let inbox = Inbox::new(answers.len(), |answer| *answer == Value::Int(1));
         inbox.wake_after(worth);
         let replies: Vec<_> = (0..answers.len()).map(|node| inbox.expect(node)).collect();
         let asker = Arc::new(Asker::default());
@@ -267,14 +271,14 @@ mod tests {
         assert_eq!(wakes(2, vec![granted(), granted(), granted()]), [0, 1, 1]);
         let closed = Err(Fault::Unknown("closed".into()));
         assert_eq!(wakes(3, vec![closed, granted(), granted()]), [1, 1, 1]);
-        let refused = Ok(Value::Array(vec![]));
+        let refused = Ok(Value::Int(0));
         assert_eq!(wakes(3, vec![granted(), refused, granted()]), [0, 1, 1]);
         assert_eq!(wakes(9, vec![granted(), granted()]), [0, 1], "no more will come");
     }
 
     #[test]
     fn an_answer_counts_once_and_only_while_it_is_awaited() {
-        let inbox = Inbox::new(3);
+        let inbox = Inbox::new(3, |_| true);
         let cx = Context::from_waker(Waker::noop());
         let (first, late, lost) = (inbox.expect(0), inbox.expect(1), inbox.expect(2));
         drop(lost);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::events::Op;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
 use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
@@ -17,9 +18,9 @@ use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
 
 macro_rules! script {
-    ($constant:ident, $name:literal $(, behind $shared:literal)*) => {
+    ($constant:ident, $op:ident, $name:literal $(, behind $shared:literal)*) => {
         static $constant: Script = Script::new(
-            $name,
+            Op::$op,
             concat!(
                 $(include_str!(concat!("../../lua/", $shared, ".lua")), "\n",)*
                 include_str!(concat!("../../lua/", $name, ".lua"))
@@ -29,16 +30,16 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, "acquire", behind "labels", behind "queue", behind "readers");
-script!(EXTEND, "extend", behind "queue", behind "readers");
-script!(RELEASE, "release", behind "queue", behind "readers");
-script!(DOWNGRADE, "downgrade", behind "queue", behind "readers");
-script!(RETAIN, "retain", behind "queue");
-script!(LEAVE, "leave", behind "queue", behind "readers");
-script!(INSPECT, "inspect", behind "labels");
-script!(FORCE, "force", behind "queue", behind "readers");
-script!(INTRODUCE, "introduce");
-script!(LABEL, "label");
+script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers");
+script!(EXTEND, Extend, "extend", behind "queue", behind "readers");
+script!(RELEASE, Release, "release", behind "queue", behind "readers");
+script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
+script!(RETAIN, Retain, "retain", behind "queue");
+script!(LEAVE, Leave, "leave", behind "queue", behind "readers");
+script!(INSPECT, Inspect, "inspect", behind "labels");
+script!(FORCE, Force, "force", behind "queue", behind "readers");
+script!(INTRODUCE, Introduce, "introduce");
+script!(LABEL, Label, "label");
 
 /// All scripts, to be loaded when a connection is set up.
 pub(crate) static ALL: [&Script; 10] = [

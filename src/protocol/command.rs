@@ -4,28 +4,34 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use crate::events::Op;
 use crate::protocol::keys::Key;
 use crate::values::names::Names;
 
 /// One Lua file.
 pub(crate) struct Script {
-    pub(crate) name: &'static str,
+    pub(crate) op: Op,
     pub(crate) source: &'static str,
     sha: LazyLock<String>,
 }
 
 impl Script {
-    pub(crate) const fn new(name: &'static str, source: &'static str, sha: fn() -> String) -> Self {
+    pub(crate) const fn new(op: Op, source: &'static str, sha: fn() -> String) -> Self {
         Self {
-            name,
+            op,
             source,
             sha: LazyLock::new(sha),
         }
     }
 
+    /// Name of its file.
+    pub(crate) fn name(&self) -> &'static str {
+        self.op.word()
+    }
+
     /// Whether a call of it may leave something on a master that has to be released.
     pub(crate) fn leaves_something(&self) -> bool {
-        self.name == "acquire"
+        self.op == Op::Acquire
     }
 
     /// `SCRIPT LOAD source`
@@ -38,7 +44,7 @@ impl Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(self.name())
     }
 }
 
@@ -213,7 +219,7 @@ fn words(packed: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    static SCRIPT: Script = Script::new("test", "return 1", || "digest".into());
+    static SCRIPT: Script = Script::new(Op::Inspect, "return 1", || "digest".into());
 
     fn texts(packed: &[u8]) -> Vec<String> {
         let texts = words(packed).into_iter().map(String::from_utf8);

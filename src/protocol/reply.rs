@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::events::Op;
 use crate::masters::client_label;
 use crate::protocol::fault::Fault;
 use crate::protocol::record::Record;
@@ -71,6 +72,20 @@ impl WaitersBehind {
     pub(crate) fn add(&mut self, other: Self) {
         self.waiting = self.waiting.max(other.waiting);
         self.first = self.first.into_iter().chain(other.first).min();
+    }
+}
+
+/// How an answer to an operation is told to assent: that the master has done for its part all that was asked, so that it counts
+/// towards a quorum. A look is enough: the answer is parsed by the caller that asked.
+pub(crate) fn assent_to(op: Op) -> fn(&Value) -> bool {
+    match op {
+        // A stamp alone, or with what else comes with a grant.
+        Op::Acquire => |answer| match answer {
+            Value::Array(parts) => matches!(parts.get(1), Some(Value::Int(1 | 3))),
+            _ => true,
+        },
+        Op::Release => |answer| matches!(parse_released(answer), Some(Released::Whole { .. })),
+        _ => |answer| matches!(answer, Value::Int(1)),
     }
 }
 

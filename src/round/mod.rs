@@ -19,7 +19,7 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::reply::Stamp;
+use crate::protocol::reply::{self, Stamp};
 use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
 use crate::round::stragglers::Rest;
@@ -158,13 +158,13 @@ impl Round {
             trust,
             release,
             quarantined: trust.quarantined(&links, sent),
-            inbox: Inbox::new(links.len()),
+            inbox: Inbox::new(links.len(), reply::assent_to(request.script.op)),
             links,
             outstanding: 0,
             heard: false,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
-            trace: RoundTrace::begin(&pool.events, request.script.name, trust.needed()),
+            trace: RoundTrace::begin(&pool.events, request.script.op, trust.needed()),
             sent_to: NodeSet::default(),
             hooks: None,
         };

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::observer::Fate;
 use super::store::Bytes;
+use crate::events::Op;
 use crate::node::{self, By, Listener, ReplyTo};
 use crate::protocol::command::{Request, Script};
 
@@ -55,7 +56,7 @@ impl Ask {
 
     /// Whether its answer is waited for until the connection ends.
     pub(super) fn is_owed(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if ["release", "leave"].contains(&script.name))
+        matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Leave))
     }
 
     pub(super) fn by_sha(&self) -> bool {

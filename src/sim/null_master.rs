@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
+use crate::events::Op;
 use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;
@@ -96,10 +97,10 @@ impl HollowWire {
 
 impl Wire for HollowWire {
     fn call(&self, request: &Request, _by: By, reply: ReplyTo) {
-        let value = match request.script.name {
-            "acquire" => self.clock(),
-            "extend" => Value::Array(vec![self.clock(), Value::Int(1)]),
-            "release" => Value::Int(1),
+        let value = match request.script.op {
+            Op::Acquire => self.clock(),
+            Op::Extend => Value::Array(vec![self.clock(), Value::Int(1)]),
+            Op::Release => Value::Int(1),
             _ => Value::Int(0),
         };
         self.answer(reply, value);

@@ -227,3 +227,20 @@ proptest! {
         let _ = inspected(Ok(value), 1);
     }
 }
+
+/// A grant assents also where it tells more: the asker is not woken for it before there is a quorum.
+#[test]
+fn what_is_granted_assents() {
+    let list = |parts: &[i64]| Value::Array(parts.iter().map(|part| Value::Int(*part)).collect());
+    let acquire = assent_to(Op::Acquire);
+    for grant in [Value::Int(7), list(&[7, 1, 2, 9]), list(&[7, 3, 9])] {
+        assert!(acquire(&grant), "{grant:?}");
+    }
+    for other in [list(&[7, 0, 100]), list(&[7, -1]), list(&[7, 2]), list(&[])] {
+        assert!(!acquire(&other), "{other:?}");
+    }
+    let release = assent_to(Op::Release);
+    assert!(release(&Value::Int(1)) && release(&Value::Int(2)));
+    assert!(!release(&list(&[1])));
+    assert!(!assent_to(Op::Downgrade)(&list(&[1])));
+}

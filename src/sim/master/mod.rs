@@ -24,6 +24,7 @@ use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::node::{Identity, Listener, Peer};
 use crate::protocol::calls;
+use crate::protocol::command::Script;
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
@@ -196,7 +197,7 @@ impl Master {
             } => Some(Call {
                 master: self.inner.node,
                 connection: client,
-                script: script.name,
+                script: script.name(),
                 keys: texts(keys),
                 args: texts(args),
             }),
@@ -241,7 +242,7 @@ impl Master {
                 .abandoned
                 .retain(|(client, _)| !old.client_ids.contains(client));
         }
-        state.scripts.extend(calls::ALL.map(|script| script.name));
+        state.scripts.extend(calls::ALL.map(Script::name));
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
@@ -333,7 +334,7 @@ impl Master {
                 script, keys, args, ..
             } => (*script, keys, args),
             Ask::Load(script) => {
-                state.scripts.insert(script.name);
+                state.scripts.insert(script.name());
                 return (Ok(Value::Okay), true);
             }
             // A server that cannot write, or is loading, lets its clients listen all the same.
@@ -345,11 +346,11 @@ impl Master {
         if let Some(error) = &state.error {
             return (Err(error.clone()), true);
         }
-        if ask.by_sha() && !state.scripts.contains(script.name) {
+        if ask.by_sha() && !state.scripts.contains(script.name()) {
             return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
-        state.scripts.insert(script.name);
-        *state.executed.entry(script.name).or_default() += 1;
+        state.scripts.insert(script.name());
+        *state.executed.entry(script.name()).or_default() += 1;
         let reply = self
             .inner
             .lua

@@ -17,6 +17,10 @@ fn granted(place: usize) -> Answer {
     Ok(Value::Int(i64::try_from(place).expect("a few")))
 }
 
+fn is_assent(_: &Value) -> bool {
+    true
+}
+
 fn silent(_: usize) -> Fault {
     Fault::Unknown("no answer".into())
 }
@@ -45,7 +49,7 @@ impl Late for Kept {
 /// each answer once.
 pub fn no_answer_is_lost() {
     explore(3, || {
-        let inbox = Inbox::new(3);
+        let inbox = Inbox::new(3, is_assent);
         let replies: Vec<_> = (0..3).map(|place| inbox.expect(place)).collect();
         inbox.wake_after(2);
         let masters: Vec<_> = replies
@@ -71,7 +75,7 @@ pub fn no_answer_is_lost() {
 /// What refuses, fails or ends wakes at once, however many assents are wanted.
 pub fn a_connection_that_ends_wakes_the_asker() {
     explore(3, || {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, is_assent);
         let (first, second) = (inbox.expect(0), inbox.expect(1));
         inbox.wake_after(2);
         let ends = thread::spawn(move || drop(second));
@@ -87,7 +91,7 @@ pub fn a_connection_that_ends_wakes_the_asker() {
 /// silence goes to whoever takes in what is late.
 pub fn giving_up_and_an_answer_are_one_answer() {
     explore(3, || {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, is_assent);
         let replies = [inbox.expect(0), inbox.expect(1)];
         let masters: Vec<_> = replies
             .into_iter()
@@ -120,7 +124,7 @@ pub fn giving_up_and_an_answer_are_one_answer() {
 /// The asker goes away while masters answer: nothing is kept, and nobody is woken who is not there.
 pub fn an_answer_to_nobody_is_dropped() {
     explore(3, || {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, is_assent);
         let (first, second) = (inbox.expect(0), inbox.expect(1));
         let masters = [
             thread::spawn(move || first.give(granted(0))),
