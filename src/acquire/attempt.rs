@@ -37,39 +37,14 @@ use crate::values::votes::Vote;
 /// Where very many wait, their questions come in bursts, and a master may be a few milliseconds behind.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
-/// As whom an attempt asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Asker<'a> {
-    /// One that waits, and is let into the queues where it is refused.
-    Waiter(&'a QueueEntry),
-    /// One that reads and has this ticket, beside another of its process that waits for both.
-    Beside(u64),
-    /// One that does not wait.
-    Try,
-}
-
-impl<'a> Asker<'a> {
-    /// As a waiter, if there is one.
-    pub(crate) fn of(waiting: Option<&'a QueueEntry>) -> Self {
-        waiting.map_or(Self::Try, Self::Waiter)
-    }
-
-    fn waiter(self) -> Option<&'a QueueEntry> {
-        match self {
-            Self::Waiter(waiting) => Some(waiting),
-            _ => None,
-        }
-    }
-}
-
 /// One round with an owner field that was never used before; a second one only when a master had seen
 /// a larger fencing token.
 pub(crate) async fn attempt(
     request: &AcquireRequest,
-    asker: Asker<'_>,
+    precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
 ) -> Result<OwnedEntry, Refusal> {
-    let mut acquisition = Acquisition::begin(request, asker, clocks);
+    let mut acquisition = Acquisition::begin(request, precedence, clocks);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
@@ -98,15 +73,14 @@ struct Acquisition<'a> {
 
 impl<'a> Acquisition<'a> {
     /// Asks every master.
-    fn begin(request: &'a AcquireRequest, asking: Asker<'_>, clocks: Option<Clocks>) -> Self {
+    fn begin(
+        request: &'a AcquireRequest,
+        precedence: Precedence<&QueueEntry>,
+        clocks: Option<Clocks>,
+    ) -> Self {
         let (client, pool) = (&request.client, &request.client.pool);
         let (field, proposal) = (client.fresh_field(), TokenProposal::new(request, clocks));
-        let precedence = match asking {
-            Asker::Waiter(waiting) => Precedence::Queued(waiting.waiter),
-            Asker::Beside(ticket) => Precedence::Ticketed(ticket),
-            Asker::Try => Precedence::Tried,
-        };
-        let waiting = asking.waiter().cloned();
+        let waiting = precedence.waiter().cloned();
         let told = Acquire {
             names: &request.names,
             kind: request.kind,
@@ -115,7 +89,7 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             tokens: proposal.tokens(),
             fencing: Fencing::Proposed,
-            precedence,
+            precedence: precedence.map(|entry| entry.waiter),
         };
         let question = calls::acquire(&told, pool.evidence_wanted());
         let mut tally = Tally::new(pool.slots.len(), request.needed);

@@ -1,6 +1,6 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
-use crate::acquire::attempt::{Asker, attempt};
+use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::error::{ExtendError, InvalidInput, LockError};
@@ -11,19 +11,21 @@ use crate::lock::owned_entry::OwnedEntry;
 use crate::lock::owner::OwnerStanding;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::tally::LossReason;
+use crate::protocol::waiter::Precedence;
+use crate::queue::QueueEntry;
 use crate::round::clocks::Clocks;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
 /// Tries once.
 pub(crate) async fn acquire(request: &AcquireRequest) -> Result<OwnedEntry, Refusal> {
-    acquire_as(request, Asker::Try, None).await
+    acquire_as(request, Precedence::Tried, None).await
 }
 
 /// Asks once; by the masters' clocks where they have just been looked at.
 pub(crate) async fn acquire_as(
     request: &AcquireRequest,
-    asker: Asker<'_>,
+    precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
 ) -> Result<OwnedEntry, Refusal> {
     if request.client.pool.is_closed() {
@@ -42,7 +44,7 @@ pub(crate) async fn acquire_as(
         OwnerStanding::Outside => {}
     }
     request.client.pool.relief(request.needed).await;
-    attempt(request, asker, clocks).await
+    attempt(request, precedence, clocks).await
 }
 
 /// Enters a hold once more, which is extended first where too little is left or more is wanted; `None` when it has lapsed or was leaked meanwhile.

@@ -13,39 +13,18 @@ pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
     pub(super) standing: LineTicket<Hold>,
     pub(super) seat: Arc<Seat<Hold>>,
-    /// Whether it wants a hold renewed.
-    pub(super) renew: bool,
-}
-
-/// What a waiter that stood in line has got.
-pub(super) enum Got {
-    /// It is the one to ask the masters.
-    Turn,
-    /// It may ask beside others that want the same.
-    Open,
-    /// A hold that the one ahead has left; none if that has gone on meanwhile.
-    HoldEntry(Option<HoldEntry>),
-    /// It came too late, and what it was given has gone on to the next.
-    Nothing,
 }
 
 impl LinePlace<'_> {
-    /// Waits for the turn, or for what is better.
+    /// Waits for what it is given: the turn, or what is better. `None` where it came too late, and that has gone on to the
+    /// next.
     ///
     /// # Cancel safety
     ///
     /// It may be called again.
-    pub(super) async fn wait(&mut self) -> Got {
+    pub(super) async fn wait(&mut self) -> Option<Given<Hold>> {
         self.standing.given().await;
-        match self.seat.take() {
-            Some(given @ Given::Turn(_)) => {
-                self.seat.put(given);
-                Got::Turn
-            }
-            Some(Given::Open) => Got::Open,
-            Some(Given::Passed(hold)) => Got::HoldEntry(HoldEntry::passed(self.client, hold, self.renew)),
-            None => Got::Nothing,
-        }
+        self.seat.take()
     }
 }
 

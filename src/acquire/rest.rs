@@ -70,9 +70,9 @@ pub(super) async fn rest(
     });
     tokio::select! {
         biased;
-        by = called(&waiting.place.calls, &asked.heard, &refusal.votes, request.needed) => by,
+        by = called(&waiting.entry.calls, &asked.heard, &refusal.votes, request.needed) => by,
         () = released(announced, &refusal.votes) => WokenBy::Notice,
-        () = appointed(&waiting.place.calls) => WokenBy::Notice,
+        () = appointed(&waiting.entry.calls) => WokenBy::Notice,
         () = sleep(timer) => WokenBy::Timer,
     }
 }

@@ -11,7 +11,6 @@ use futures::future::{Either, maybe_done, select, select_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
 use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
@@ -22,6 +21,7 @@ use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::lock::owned_entry::OwnedEntry;
 use crate::protocol::tally::LossReason;
+use crate::protocol::waiter::Precedence;
 use crate::round::clocks::Clocks;
 
 /// Two sets that begin at once have the same ticket once in as many microseconds.
@@ -131,7 +131,13 @@ async fn ask_all(
         if is_lost {
             for (index, (member, won)) in members.iter().zip(&mut won).enumerate() {
                 if let Some(guard) = won.take() {
-                    guard.give_back(member.waiting.place().filter(|_| is_reserved(index)).cloned());
+                    guard.give_back(
+                        member
+                            .waiting
+                            .queued_entry()
+                            .filter(|_| is_reserved(index))
+                            .cloned(),
+                    );
                 }
             }
         }
@@ -153,7 +159,12 @@ async fn ask(
     member: &Member<'_>,
     clocks: Option<Clocks>,
 ) -> MemberRefusal<Result<OwnedEntry, Refusal>> {
-    let attempted = acquire_as(member.request, Asker::of(member.waiting.place()), clocks).await;
+    let attempted = acquire_as(
+        member.request,
+        Precedence::of(member.waiting.queued_entry()),
+        clocks,
+    )
+    .await;
     let attempted = attempted.and_then(|guard| still_good(member.request, &guard).map(|()| guard));
     (index, attempted)
 }
@@ -173,7 +184,7 @@ impl Blocked {
         let by = longest(refused).map_or(0, |(index, _)| index);
         Self {
             by,
-            until: Instant::now() + members[by].waiting.place.waiter.comes_within,
+            until: Instant::now() + members[by].waiting.entry.waiter.comes_within,
         }
     }
 }
@@ -269,7 +280,7 @@ impl<'a> Member<'a> {
     }
 
     fn ticket(&self) -> u64 {
-        self.waiting.place.waiter.ticket
+        self.waiting.entry.waiter.ticket
     }
 }
 

@@ -9,21 +9,23 @@ use std::sync::Arc;
 
 use tokio::time::{sleep, sleep_until};
 
-use crate::acquire::attempt::Asker;
 use crate::acquire::enter::{acquire, acquire_as};
-use crate::acquire::line::{Got, LinePlace};
+use crate::acquire::line::LinePlace;
 use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rest::rest;
-use crate::acquire::waiting::{Asked, InLineAs, Waiting};
+use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::events::WokenBy;
+use crate::hold::entry::HoldEntry;
+use crate::hold::grant::Hold;
 use crate::lock::owned_entry::OwnedEntry;
 use crate::lock::owner::OwnerStanding;
 use crate::protocol::tally::LossReason;
-use crate::queue::Given;
+use crate::protocol::waiter::Precedence;
+use crate::queue::{Given, Joined};
 
 /// Waits for this process's turn, and then until the masters grant. What they have told last is left in `last`, for the
 /// caller whose patience ends; nothing where the waiter stands behind another task, which knows more.
@@ -45,7 +47,7 @@ pub(crate) async fn contend(
         yield_to_foreign(request, &mut waiting).await?;
         let asked = waiting.prepare();
         let clocks = waiting.clocks.take();
-        let refusal = match acquire_as(request, Asker::of(waiting.place()), clocks).await {
+        let refusal = match acquire_as(request, Precedence::of(waiting.queued_entry()), clocks).await {
             Ok(guard) => {
                 match waiting.seat.take() {
                     Some(Given::Turn(turn)) if request.kind.is_shared() => turn.open(),
@@ -116,45 +118,52 @@ async fn line_up(
     last: &mut Option<Arc<LockError>>,
 ) -> Result<ControlFlow<OwnedEntry>, LockError> {
     loop {
-        let got = match waiting.join_line() {
-            InLineAs::Front => return Ok(ControlFlow::Continue(())),
-            InLineAs::Beside => Some(Got::Open),
-            InLineAs::WaitersBehind(place) => {
+        let given = match waiting.join_line() {
+            Joined::Turn(turn) => {
+                waiting.seat.put(Given::Turn(turn));
+                return Ok(ControlFlow::Continue(()));
+            }
+            Joined::Beside => ControlFlow::Continue(Some(Given::Open)),
+            Joined::Behind(standing, asks) => {
                 *last = None;
-                waiting.mind_absence();
-                let got = unless_closed(request, turn(request, waiting, place, patience)).await?;
-                waiting.place.calls.present();
-                if got.is_some() {
+                let place = waiting.stand_behind(standing, asks);
+                let given = unless_closed(request, turn(request, waiting, place, patience)).await?;
+                waiting.entry.calls.present();
+                if given.is_continue() {
                     request.client.pool.events.woken(WokenBy::HandOn);
                 }
-                got
+                given
             }
         };
         // They have gone on meanwhile.
         waiting.clocks = None;
-        match got {
-            Some(Got::Turn) => return Ok(ControlFlow::Continue(())),
-            Some(Got::Nothing) => continue,
-            Some(Got::HoldEntry(entry)) => {
+        match given {
+            ControlFlow::Continue(None) => continue,
+            ControlFlow::Continue(Some(turn @ Given::Turn(_))) => {
+                waiting.seat.put(turn);
+                return Ok(ControlFlow::Continue(()));
+            }
+            ControlFlow::Continue(Some(Given::Passed(hold))) => {
+                let entry = HoldEntry::passed(&request.client, hold, request.renew);
                 if let Some(guard) = entry.and_then(|entry| request.take_over(entry)) {
                     return Ok(ControlFlow::Break(guard));
                 }
                 // It came too late, and has gone on to the next one.
                 continue;
             }
-            Some(Got::Open) => {
+            ControlFlow::Continue(Some(Given::Open)) => {
                 yield_to_foreign(request, waiting).await?;
-                let asker = waiting.beside();
-                match acquire_as(request, asker, waiting.clocks.take()).await {
+                let precedence = waiting.beside();
+                match acquire_as(request, precedence, waiting.clocks.take()).await {
                     Ok(guard) => return Ok(ControlFlow::Break(guard)),
                     Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
                     Err(refusal) => *last = Some(Arc::new(refusal.error)),
                 }
-                // Whoever stands in front has been told the same, or is about to be.
+                // The one in front has been told the same, or is about to be.
                 request.client.lines.refused(&request.wanted());
                 continue;
             }
-            None => {}
+            ControlFlow::Break(()) => {}
         }
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(request).await {
@@ -179,27 +188,27 @@ async fn unless_closed<T>(
     }
 }
 
-/// This process's turn, or the hold of the one ahead; `None` when another task of the same owner has got a hold
-/// meanwhile, which is then entered instead.
+/// What this waiter is given in line; breaks when another task of the same owner has got a hold meanwhile, which is then
+/// entered instead.
 async fn turn(
     request: &AcquireRequest,
     waiting: &mut Waiting<'_>,
     mut place: LinePlace<'_>,
     patience: &mut Patience,
-) -> Option<Got> {
+) -> ControlFlow<(), Option<Given<Hold>>> {
     let ticket = place.standing.ticket();
     let mut turn = pin!(async {
         tokio::select! {
             biased;
-            () = inside(request) => None,
-            got = place.wait() => Some(got),
-            () = waiting.draw_late(|drawn| ticket.set(drawn)) => None,
+            () = inside(request) => ControlFlow::Break(()),
+            given = place.wait() => ControlFlow::Continue(given),
+            () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
         }
     });
     loop {
         tokio::select! {
             biased;
-            got = &mut turn => return got,
+            given = &mut turn => return given,
             () = patience.over() => patience.mind(request, None),
         }
     }

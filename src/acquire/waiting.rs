@@ -6,7 +6,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
-use crate::acquire::attempt::Asker;
 use crate::acquire::line::{self, LinePlace};
 use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
@@ -17,9 +16,9 @@ use crate::hold::grant::Hold;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
-use crate::protocol::waiter::Waiter;
+use crate::protocol::waiter::{Precedence, Waiter};
 use crate::queue::subscription::{NoticeCounts, Subscription};
-use crate::queue::{Given, Joined, NextInLine, QueueEntry, Seat};
+use crate::queue::{Joined, LineTicket, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::values::names::Names;
@@ -34,19 +33,10 @@ pub(super) struct Asked {
     pub(super) stood: bool,
 }
 
-/// Its place in the line of this process.
-pub(super) enum InLineAs<'a> {
-    /// It has the turn.
-    Front,
-    /// It may ask without a place.
-    Beside,
-    WaitersBehind(LinePlace<'a>),
-}
-
 /// Dropped, it leaves every queue.
 pub(super) struct Waiting<'a> {
     request: &'a AcquireRequest,
-    pub(super) place: QueueEntry,
+    pub(super) entry: QueueEntry,
     /// Its turn in the line of this process.
     pub(super) seat: Arc<Seat<Hold>>,
     /// Whether its ticket was drawn from so many clocks as it needs grants.
@@ -83,7 +73,7 @@ impl<'a> Waiting<'a> {
         };
         let mut waiting = Self {
             request,
-            place: QueueEntry { waiter, calls },
+            entry: QueueEntry { waiter, calls },
             seat: Arc::new(Seat::new()),
             has_ticket: false,
             could_win: true,
@@ -102,44 +92,41 @@ impl<'a> Waiting<'a> {
     }
 
     /// Joins the line of this process.
-    pub(super) fn join_line(&self) -> InLineAs<'a> {
-        let (client, renew) = (&self.request.client, self.request.renew);
-        let successor = NextInLine {
-            ticket: Some(self.place.waiter.ticket).filter(|ticket| *ticket > 0),
+    pub(super) fn join_line(&self) -> Joined<Hold> {
+        let next = NextInLine {
+            ticket: Some(self.entry.waiter.ticket).filter(|ticket| *ticket > 0),
             begun: self.begun,
-            renew,
+            renew: self.request.renew,
             max_hold: self.request.max_hold,
             at_least: self.request.at_least,
         };
-        let joined = client
-            .lines
-            .join(&self.request.wanted(), self.place.clone(), successor, &self.seat);
-        match joined {
-            Joined::Turn(turn) => {
-                self.seat.put(Given::Turn(turn));
-                InLineAs::Front
-            }
-            Joined::Beside => InLineAs::Beside,
-            Joined::Behind(standing, asks) => {
-                if let Some((seat, place)) = asks {
-                    // Nobody waited behind it, so it did not mind.
-                    mind_absence_of(self.request, &seat, &place);
-                    place.calls.woken();
-                }
-                InLineAs::WaitersBehind(LinePlace {
-                    client,
-                    standing,
-                    seat: Arc::clone(&self.seat),
-                    renew,
-                })
-            }
+        let lines = &self.request.client.lines;
+        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.seat)
+    }
+
+    /// Stands in line behind one that asks, which may ask for the first time.
+    pub(super) fn stand_behind(
+        &self,
+        standing: LineTicket<Hold>,
+        asks: Option<(Arc<Seat<Hold>>, QueueEntry)>,
+    ) -> LinePlace<'a> {
+        if let Some((seat, place)) = asks {
+            // Nobody waited behind it, so it did not mind.
+            mind_absence_of(self.request, &seat, &place);
+            place.calls.woken();
+        }
+        self.mind_absence();
+        LinePlace {
+            client: &self.request.client,
+            standing,
+            seat: Arc::clone(&self.seat),
         }
     }
 
     /// From here on others may wait behind it. Where it is woken and its task is not polled in time, its turn goes on to
     /// the next in line, and it leaves the queues. It comes again, with its ticket, once its task is polled.
     pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.request, &self.seat, &self.place);
+        mind_absence_of(self.request, &self.seat, &self.entry);
     }
 
     /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
@@ -152,19 +139,19 @@ impl<'a> Waiting<'a> {
             // They go on meanwhile.
             self.clocks = None;
             if self.has_ticket {
-                drawn(self.place.waiter.ticket);
+                drawn(self.entry.waiter.ticket);
             }
         }
         std::future::pending::<()>().await;
     }
 
     /// As whom to ask beside others.
-    pub(super) fn beside(&mut self) -> Asker<'static> {
+    pub(super) fn beside(&mut self) -> Precedence<&'static QueueEntry> {
         self.draw_ticket();
         if self.has_ticket {
-            Asker::Beside(self.place.waiter.ticket)
+            Precedence::Ticketed(self.entry.waiter.ticket)
         } else {
-            Asker::Try
+            Precedence::Tried
         }
     }
 
@@ -174,12 +161,12 @@ impl<'a> Waiting<'a> {
         self.finish_rollback();
         self.draw_ticket();
         // Until the answers are there, and it looks at them.
-        self.place.calls.present();
-        self.place.calls.woken();
+        self.entry.calls.present();
+        self.entry.calls.woken();
         Asked {
-            heard: self.place.calls.heard(),
+            heard: self.entry.calls.heard(),
             noticed: self.foreign.as_ref().map(Subscription::heard),
-            stood: self.place().is_some(),
+            stood: self.queued_entry().is_some(),
         }
     }
 
@@ -188,7 +175,7 @@ impl<'a> Waiting<'a> {
         let clock_us = self.clocks.as_ref().and_then(Clocks::median_us).unwrap_or(0);
         let is_near = self.has_ticket && ticket <= clock_us.saturating_add(NEAR_US);
         if is_near {
-            self.place.waiter.ticket = ticket;
+            self.entry.waiter.ticket = ticket;
         }
         is_near
     }
@@ -196,12 +183,12 @@ impl<'a> Waiting<'a> {
     /// Whether it may stand in the queues from its next attempt on.
     pub(super) fn may_stand(&mut self) -> bool {
         self.draw_ticket();
-        self.place().is_some()
+        self.queued_entry().is_some()
     }
 
     /// As whom to ask next; none for somebody who tries, and must not keep out others who could win.
-    pub(super) fn place(&self) -> Option<&QueueEntry> {
-        (self.could_win && self.has_ticket).then_some(&self.place)
+    pub(super) fn queued_entry(&self) -> Option<&QueueEntry> {
+        (self.could_win && self.has_ticket).then_some(&self.entry)
     }
 
     /// Draws a ticket, unless there is one already that the masters' clocks bear out.
@@ -213,9 +200,9 @@ impl<'a> Waiting<'a> {
         };
         // The median of few is no reason to give up one that more of them bore out.
         let are_enough = clocks.known() >= self.request.needed;
-        let is_ahead = self.place.waiter.ticket > clock_us.saturating_add(NEAR_US);
+        let is_ahead = self.entry.waiter.ticket > clock_us.saturating_add(NEAR_US);
         if !self.has_ticket || are_enough && is_ahead {
-            self.place.waiter.ticket = self.request.client.draw_ticket(clock_us);
+            self.entry.waiter.ticket = self.request.client.draw_ticket(clock_us);
             self.has_ticket = are_enough;
         }
         self.clocks = Some(clocks);
@@ -247,20 +234,20 @@ impl<'a> Waiting<'a> {
     /// alone: else it would keep the others shut for as long. Called from there, it stands in all of them again.
     fn choose_queues(&mut self, refusal: &Refusal) {
         let (now, blocking) = (Instant::now(), self.request.blocking());
-        let called = self.place.calls.take_names();
+        let called = self.entry.calls.take_names();
         for (index, name) in self.request.names.iter().enumerate() {
             let refused = refusal.blockers.by_name.get(index).copied().unwrap_or(0);
             let is_shut = usize::from(refused) >= blocking && !called.iter().any(|other| **other == *name);
             let since = &mut self.shut_since[index];
             *since = is_shut.then(|| since.unwrap_or(now));
         }
-        let comes_within = self.place.waiter.comes_within;
+        let comes_within = self.entry.waiter.comes_within;
         let longest = self.longest_shut();
         let only = longest
             .filter(|(since, _)| now - *since >= comes_within)
             .map(|(_, index)| index);
-        let before = std::mem::replace(&mut self.place.waiter.only, only);
-        let (Some(only), true) = (only, only != before && self.place.calls.stands()) else {
+        let before = std::mem::replace(&mut self.entry.waiter.only, only);
+        let (Some(only), true) = (only, only != before && self.entry.calls.stands()) else {
             return;
         };
         // At once: until its next question it would keep the others shut.
@@ -270,7 +257,7 @@ impl<'a> Waiting<'a> {
             .map(|(_, name)| name)
             .collect();
         self.finish_rollback();
-        self.place.leave(&self.request.client.pool, &others, |_| true);
+        self.entry.leave(&self.request.client.pool, &others, |_| true);
     }
 
     /// The name that has refused it for longest, and since when.
@@ -281,7 +268,7 @@ impl<'a> Waiting<'a> {
 
     /// How long it may go on standing in the queues of several names; `None` where it stands in one alone.
     pub(super) fn may_keep_shut(&self) -> Option<Duration> {
-        let waiter = &self.place.waiter;
+        let waiter = &self.entry.waiter;
         let (since, _) = self.longest_shut().filter(|_| waiter.only.is_none())?;
         Some(waiter.comes_within.saturating_sub(since.elapsed()))
     }
@@ -299,10 +286,10 @@ impl<'a> Waiting<'a> {
 
     /// Leaves the queues.
     pub(super) fn leave(&mut self) {
-        if self.place.calls.stands() {
+        if self.entry.calls.stands() {
             // It puts the waiter back.
             self.finish_rollback();
-            self.place
+            self.entry
                 .leave_all(&self.request.client.pool, &self.request.names);
         }
     }
@@ -329,10 +316,10 @@ impl Drop for Waiting<'_> {
         line::give_up(&self.request.client, self.seat.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();
-        pool.topics.waiters.leave(self.place.calls.number);
-        let places = self.place.calls.end();
+        pool.topics.waiters.leave(self.entry.calls.number);
+        let places = self.entry.calls.end();
         self.finish_rollback();
-        self.place
+        self.entry
             .leave(pool, &self.request.names, |node| places.contains(node));
     }
 }

@@ -68,7 +68,7 @@ impl Release {
     ) {
         let here = waiting.map(Next::resting);
         let round = Self::send(pool, &claim, here.as_ref(), asked);
-        let calls = here.map(|here| Arc::clone(&here.place().calls));
+        let calls = here.map(|here| Arc::clone(&here.entry().calls));
         drop(Self::of(pool, round, claim, false, calls));
     }
 
@@ -86,11 +86,11 @@ impl Release {
 
     /// Sends it, with a waiter that is to stand in the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
-        let request = calls::release(claim, here.map(|next| (next.place().waiter, next.asks())));
+        let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
         let round = Round::release(pool, &request, claim.clone(), asked);
         match here {
             None => round,
-            Some(next) => next.place().followed(round, pool, &claim.names),
+            Some(next) => next.entry().followed(round, pool, &claim.names),
         }
     }
 

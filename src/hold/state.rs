@@ -258,7 +258,7 @@ impl HoldState {
     }
 
     /// The next hold begins, with one guard in it, if there is a vacant grant to have; its number.
-    pub(super) fn pass(&mut self, now: Moment, successor: &NextInLine) -> Option<u32> {
+    pub(super) fn pass(&mut self, now: Moment, next_in_line: &NextInLine) -> Option<u32> {
         if self.phase != Phase::Vacant {
             return None;
         }
@@ -270,7 +270,7 @@ impl HoldState {
         self.leaked = 0;
         // Not before it is taken: nobody may ever poll who it was passed to.
         self.renewing = 0;
-        self.max_hold = successor.max_hold;
+        self.max_hold = next_in_line.max_hold;
         self.told_s = 0;
         self.kept_for = Duration::ZERO;
         // The one before was given up, which is no loss.

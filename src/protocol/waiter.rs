@@ -49,12 +49,12 @@ impl Waiter {
     }
 }
 
-/// How an acquire stands to those who wait.
+/// How an acquire stands to those who wait. A caller may know more of its waiter than the masters are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precedence {
+pub(crate) enum Precedence<W = Waiter> {
     /// It waits, and is let into the queues where it is refused.
-    Queued(Waiter),
-    /// It has a ticket, and does not wait: where it is refused, somebody stands in the queues for it.
+    Queued(W),
+    /// It has a ticket, and does not wait: where it is refused, another one of its process waits for both.
     Ticketed(u64),
     /// It does not wait, and comes behind everybody who does.
     Tried,
@@ -62,15 +62,31 @@ pub(crate) enum Precedence {
     Resumed,
 }
 
-impl Precedence {
+impl<W> Precedence<W> {
+    /// That of a waiter, if there is one.
+    pub(crate) fn of(waiter: Option<W>) -> Self {
+        waiter.map_or(Self::Tried, Self::Queued)
+    }
+
     /// The waiter, if it is one.
-    pub(crate) fn waiter(self) -> Option<Waiter> {
+    pub(crate) fn waiter(self) -> Option<W> {
         match self {
             Self::Queued(waiter) => Some(waiter),
             _ => None,
         }
     }
 
+    pub(crate) fn map<V>(self, tell: impl FnOnce(W) -> V) -> Precedence<V> {
+        match self {
+            Self::Queued(waiter) => Precedence::Queued(tell(waiter)),
+            Self::Ticketed(ticket) => Precedence::Ticketed(ticket),
+            Self::Tried => Precedence::Tried,
+            Self::Resumed => Precedence::Resumed,
+        }
+    }
+}
+
+impl Precedence {
     pub(crate) fn ticket(self) -> u64 {
         match self {
             Self::Queued(waiter) => waiter.ticket,

@@ -14,10 +14,10 @@ impl QueueEntry {
     /// Has the waiter leave the queues again where a request that puts it there is sent once more after its wait: that comes
     /// behind what it has sent when it left.
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
-        let (place, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
+        let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
-            if place.calls.still_stands(node) {
-                place.leave(&pool, &names, |other| other == node);
+            if entry.calls.still_stands(node) {
+                entry.leave(&pool, &names, |other| other == node);
             }
         })
     }
@@ -35,11 +35,11 @@ impl QueueEntry {
             return;
         }
         let request = calls::leave(names, pool.id, &self.waiter.text());
-        let (place, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
+        let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
         let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
-            if place.calls.still_stands(node) {
+            if entry.calls.still_stands(node) {
                 for name in all.iter() {
-                    slots[node].stale(StaleCall::of(&place.waiter, name));
+                    slots[node].stale(StaleCall::of(&entry.waiter, name));
                 }
             }
         });
@@ -49,24 +49,24 @@ impl QueueEntry {
 
 /// A waiter that a release takes along into the queues.
 pub(crate) struct Next {
-    place: QueueEntry,
+    entry: QueueEntry,
     /// Whether it asks at once.
     asks: bool,
 }
 
 impl Next {
     /// The next of a process's line, which asks right behind the release.
-    pub(crate) fn asking(place: QueueEntry) -> Self {
-        Self { place, asks: true }
+    pub(crate) fn asking(entry: QueueEntry) -> Self {
+        Self { entry, asks: true }
     }
 
     /// One that is to keep its place, and asks once it is called.
-    pub(crate) fn resting(place: QueueEntry) -> Self {
-        Self { place, asks: false }
+    pub(crate) fn resting(entry: QueueEntry) -> Self {
+        Self { entry, asks: false }
     }
 
-    pub(crate) fn place(&self) -> &QueueEntry {
-        &self.place
+    pub(crate) fn entry(&self) -> &QueueEntry {
+        &self.entry
     }
 
     pub(crate) fn asks(&self) -> bool {
@@ -75,9 +75,9 @@ impl Next {
 
     /// The release has been sent there. Whoever gave up just before may have left the queues before it came to stand there.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
-        self.place.calls.stand(places);
-        if self.place.calls.is_over() {
-            self.place.leave_all(pool, names);
+        self.entry.calls.stand(places);
+        if self.entry.calls.is_over() {
+            self.entry.leave_all(pool, names);
         }
     }
 }

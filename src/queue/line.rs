@@ -90,8 +90,8 @@ type Order = (u64, u64);
 /// A waiter behind others, and how to give it what it stands for.
 #[derive(Debug)]
 struct Queued<T> {
-    place: QueueEntry,
-    successor: NextInLine,
+    entry: QueueEntry,
+    next_in_line: NextInLine,
     seat: Arc<Seat<T>>,
     /// Tells that something is in the seat.
     notice: oneshot::Sender<()>,
@@ -113,7 +113,7 @@ pub(crate) struct QueueEntry {
 #[derive(Debug)]
 pub(crate) struct Asks<T> {
     seat: Weak<Seat<T>>,
-    place: QueueEntry,
+    entry: QueueEntry,
 }
 
 /// What one in a line would be as the next holder.
@@ -190,8 +190,8 @@ impl<T> Lines<T> {
     pub(crate) fn join(
         self: &Arc<Self>,
         wanted: &Wanted,
-        place: QueueEntry,
-        successor: NextInLine,
+        entry: QueueEntry,
+        next_in_line: NextInLine,
         seat: &Arc<Seat<T>>,
     ) -> Joined<T> {
         let mut lines = self.lines();
@@ -205,7 +205,7 @@ impl<T> Lines<T> {
                 is_shut: AtomicBool::new(false),
                 ahead: Ahead::new(InFront::Asks(Asks {
                     seat: Arc::downgrade(seat),
-                    place,
+                    entry,
                 })),
                 behind: Mutex::new(BTreeMap::new()),
             });
@@ -219,17 +219,17 @@ impl<T> Lines<T> {
         let (notice, noticed) = oneshot::channel();
         let mut behind = line.behind();
         let last = behind.last_key_value().map_or(0, |((ticket, _), _)| *ticket);
-        let order = (successor.ticket.unwrap_or(last), place.calls.number);
+        let order = (next_in_line.ticket.unwrap_or(last), entry.calls.number);
         let new = Queued {
-            place,
-            successor,
+            entry,
+            next_in_line,
             seat: Arc::clone(seat),
             notice,
         };
         behind.insert(order, new);
         drop(behind);
         let asks = line.ahead.asks();
-        let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.place)));
+        let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.entry)));
         let standing = LineTicket {
             at: at(line),
             order,
@@ -278,8 +278,8 @@ impl<T> LineRef<T> {
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
         let behind = self.line.behind();
         let (_, next) = behind.first_key_value()?;
-        let is_carried = next.successor.ticket.is_some() && self.line.wanted.names == *names;
-        is_carried.then(|| next.place.clone())
+        let is_carried = next.next_in_line.ticket.is_some() && self.line.wanted.names == *names;
+        is_carried.then(|| next.entry.clone())
     }
 
     /// Gives the next one what `pass` makes for it, which stands in for the turn; whether there was somebody, and
@@ -289,7 +289,7 @@ impl<T> LineRef<T> {
         let mut behind = self.line.behind();
         let passed = behind
             .first_key_value()
-            .and_then(|(_, next)| pass(&self.line.wanted, &next.successor));
+            .and_then(|(_, next)| pass(&self.line.wanted, &next.next_in_line));
         let Some(passed) = passed else {
             return false;
         };
@@ -307,7 +307,7 @@ impl<T> Queued<T> {
     /// Gives it something, for which it has to come in time; what it was, where nobody listens.
     fn give(self, given: Given<T>) -> Option<Given<T>> {
         self.seat.put(given);
-        self.place.calls.woken();
+        self.entry.calls.woken();
         self.notice.send(()).err().and_then(|()| self.seat.take())
     }
 }
@@ -316,7 +316,7 @@ impl<T> Clone for Asks<T> {
     fn clone(&self) -> Self {
         Self {
             seat: Weak::clone(&self.seat),
-            place: self.place.clone(),
+            entry: self.entry.clone(),
         }
     }
 }
@@ -401,8 +401,8 @@ impl<T> LateTicket<T> {
     /// It was drawn. The waiter keeps its place in the line.
     pub(crate) fn set(&self, ticket: u64) {
         if let Some(queued) = self.at.line.behind().get_mut(&self.order) {
-            queued.place.waiter.ticket = ticket;
-            queued.successor.ticket = Some(ticket);
+            queued.entry.waiter.ticket = ticket;
+            queued.next_in_line.ticket = Some(ticket);
         }
     }
 }

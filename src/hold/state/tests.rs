@@ -107,7 +107,7 @@ fn renewal_ends_with_the_longest_hold() {
     assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
 }
 
-fn successor(renew: bool) -> NextInLine {
+fn next_in_line(renew: bool) -> NextInLine {
     NextInLine {
         ticket: Some(1),
         begun: at(0),
@@ -128,7 +128,7 @@ fn what_is_kept_counts_from_the_hold() {
     assert_eq!(state.leave(true, false), Left::Last);
     assert_eq!(state.kept(at(10)), Duration::from_secs(1));
     assert_eq!(state.kept(at(11)), Duration::ZERO);
-    assert_eq!(state.pass(at(12), &successor(true)), Some(1));
+    assert_eq!(state.pass(at(12), &next_in_line(true)), Some(1));
     assert_eq!(state.kept(at(12)), Duration::ZERO, "that was the one before");
     state.keep_at_least(0, at(12), Duration::from_secs(10));
     assert_eq!(state.kept(at(12)), Duration::ZERO, "it has left");
@@ -142,12 +142,12 @@ fn what_is_kept_counts_from_the_hold() {
 fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain);
-    assert_eq!(state.pass(at(1), &successor(true)), None, "somebody is in");
+    assert_eq!(state.pass(at(1), &next_in_line(true)), None, "somebody is in");
     assert_eq!(state.leave(false, false), Left::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
-    assert_eq!(state.pass(at(1), &successor(true)), Some(1));
+    assert_eq!(state.pass(at(1), &next_in_line(true)), Some(1));
     let second = |state: &mut HoldState| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
     assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
     assert_eq!(
@@ -171,7 +171,7 @@ fn what_is_not_taken_is_not_renewed() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     state.leave(true, false);
-    state.pass(at(1), &successor(true));
+    state.pass(at(1), &next_in_line(true));
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
     assert!(!state.take(0, true) && state.take(1, true));
     assert_eq!(state.upkeep(at(1)), renewal(29));
@@ -198,7 +198,7 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
         } else {
             assert!(state.is_to_release());
         }
-        assert_eq!(state.pass(at(1), &successor(true)), None);
+        assert_eq!(state.pass(at(1), &next_in_line(true)), None);
         assert_eq!(state.left(at(1)), AT_ONCE);
     }
 }

@@ -31,7 +31,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
 /// What passes from hand to hand here: a number.
 type Hand = Result<Turn<u32>, LineTicket<u32>>;
 
-fn successor(ticket: u64) -> NextInLine {
+fn next_in_line(ticket: u64) -> NextInLine {
     NextInLine {
         ticket: Some(ticket).filter(|ticket| *ticket > 0),
         begun: Clock::Host.now(),
@@ -41,9 +41,9 @@ fn successor(ticket: u64) -> NextInLine {
     }
 }
 
-fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, place: QueueEntry) -> Hand {
-    let successor = successor(place.waiter.ticket);
-    match lines.join(wanted, place, successor, &Arc::new(Seat::new())) {
+fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, entry: QueueEntry) -> Hand {
+    let next_in_line = next_in_line(entry.waiter.ticket);
+    match lines.join(wanted, entry, next_in_line, &Arc::new(Seat::new())) {
         Joined::Turn(turn) => Ok(turn),
         Joined::Behind(standing, _) => Err(standing),
         Joined::Beside => panic!("not where only one gets it"),
@@ -154,7 +154,7 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
     };
     let join = |ticket| {
         let seat = Arc::new(Seat::new());
-        lines.join(&reading, new(&waiters, ticket), successor(ticket), &seat)
+        lines.join(&reading, new(&waiters, ticket), next_in_line(ticket), &seat)
     };
     let Joined::Turn(first) = join(5) else {
         panic!("nobody is ahead");

@@ -97,11 +97,11 @@ impl Process {
     }
 
     fn join(&self, number: u64) -> Result<Turn<Hold>, Waits> {
-        let place = QueueEntry {
+        let entry = QueueEntry {
             waiter: Waiter { ticket: number },
             calls: Arc::new(Calls { number }),
         };
-        let successor = NextInLine {
+        let next_in_line = NextInLine {
             ticket: Some(number),
             begun: NOW,
             renew: true,
@@ -109,7 +109,7 @@ impl Process {
             at_least: Duration::ZERO,
         };
         let seat = Arc::new(Seat::new());
-        match self.lines.join(&wanted(), place, successor, &seat) {
+        match self.lines.join(&wanted(), entry, next_in_line, &seat) {
             Joined::Turn(turn) => Ok(turn),
             Joined::Behind(standing, _) => Err(Waits { standing, seat }),
             Joined::Beside => unreachable!("nobody reads"),
