@@ -12,6 +12,7 @@ pub mod fuzzing;
 #[cfg(doc)]
 pub mod guide;
 mod hold;
+mod interop;
 mod lock;
 mod masters;
 mod node;

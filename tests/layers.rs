@@ -21,8 +21,8 @@ const LAYERS: [&[&str]; 10] = [
     ],
     &["events"],
     &["protocol"],
-    &["node", "round"],
-    &["queue", "hold"],
+    &["node", "round", "yielding"],
+    &["queue", "hold", "subscription", "interop"],
     &[
         "owner",
         "mode",
@@ -48,8 +48,9 @@ const LAYERS: [&[&str]; 10] = [
     ],
 ];
 
-/// Folders of what users of the crate can name: their files stand on layers of their own.
-const ROOMS: [&str; 4] = ["lock", "masters", "admin", "values"];
+/// Folders of what users of the crate can name, and of what serves other libraries: their files stand on layers of their
+/// own.
+const ROOMS: [&str; 5] = ["lock", "masters", "admin", "values", "interop"];
 
 /// The modules, each with its text: no comments, nothing that only tests are built with.
 type Modules = BTreeMap<String, String>;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::acquire::proposal::TokenProposal;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
-use crate::acquire::rollback::{Deferred, Rollback};
+use crate::acquire::rollback::{DelayedRollback, Rollback};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
 use crate::hold::expiry::HoldExpiry;
@@ -81,7 +81,7 @@ impl<'a> Acquisition<'a> {
         let (client, pool) = (&request.client, &request.client.pool);
         let (field, proposal) = (client.fresh_field(), TokenProposal::new(request, clocks));
         let waiting = precedence.waiter().cloned();
-        let told = Acquire {
+        let args = Acquire {
             names: &request.names,
             kind: request.kind,
             owner: &field.text(),
@@ -91,7 +91,7 @@ impl<'a> Acquisition<'a> {
             fencing: Fencing::Proposed,
             precedence: precedence.map(|entry| entry.waiter),
         };
-        let question = calls::acquire(&told, pool.evidence_wanted());
+        let question = calls::acquire(&args, pool.evidence_wanted());
         let mut tally = Tally::new(pool.slots.len(), request.needed);
         let claim = Claim {
             names: request.names.clone(),
@@ -172,7 +172,7 @@ impl<'a> Acquisition<'a> {
     /// How many masters of the quorum have the token.
     fn accepted(&mut self) -> usize {
         if self.request.kind.is_shared() {
-            self.proposal.take_told()
+            self.proposal.take_highest_seen()
         } else {
             self.tally.accepted()
         }
@@ -311,12 +311,17 @@ fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: 
     round.leave(OnNoScript::Loaded, note);
 }
 
-/// Rolls back an attempt that met a holder, after the answers that are as good as here: where they say
-/// that the holder refuses too, nothing is to be released, and a waiter costs those masters one
-/// command instead of two. Only for one that waits now, and that finishes the rollback before it asks again.
-fn delayed_rollback(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: QueueEntry) -> Deferred {
+/// Rolls back an attempt that met a holder, once the answers that are about to come are there: a master that refuses
+/// needs no release, so a waiter costs it one command instead of two. Only for one that waits now, and that finishes
+/// the rollback before it asks again.
+fn delayed_rollback(
+    pool: &Arc<Pool>,
+    mut round: Round,
+    rollback: Rollback,
+    waiting: QueueEntry,
+) -> DelayedRollback {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
-    let deferred = Deferred::new(rollback);
+    let deferred = DelayedRollback::new(rollback);
     let heard = deferred.clone();
     // Where the script is forgotten it did not get into the queues, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {

@@ -43,7 +43,7 @@ pub(crate) async fn acquire_as(
         OwnerStanding::Overlapping(held) => return Err(overlapping(request, &held).into()),
         OwnerStanding::Outside => {}
     }
-    request.client.pool.relief(request.needed).await;
+    request.client.pool.wait_for_backlog(request.needed).await;
     attempt(request, precedence, clocks).await
 }
 

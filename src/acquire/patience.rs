@@ -40,7 +40,7 @@ impl Patience {
     }
 
     /// Tells of the wait where that is due, with what masters have told it last.
-    pub(super) fn mind(&mut self, request: &AcquireRequest, told: Option<&LockError>) {
+    pub(super) fn mind(&mut self, request: &AcquireRequest, last_error: Option<&LockError>) {
         let waited = self.begun.elapsed();
         if waited < self.next {
             return;
@@ -49,10 +49,10 @@ impl Patience {
             let later = MARKS.iter().find(|mark| **mark > self.next);
             self.next = later.copied().unwrap_or(self.next + LAST);
         }
-        let (client, why) = (&request.client, in_the_way(request, told));
+        let (client, why) = (&request.client, in_the_way(request, last_error));
         if !why.is_contended() {
             // So it is for all that wait for these masters.
-            client.pool.bounds.still_waiting(&request.names, &why);
+            client.pool.log_throttle.still_waiting(&request.names, &why);
         } else if request.purpose == Purpose::Lead {
             log::stands_by(&request.names, waited, &why);
         } else if client.schedule.is_held(&request.names) {

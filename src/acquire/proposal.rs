@@ -15,7 +15,7 @@ pub(super) struct TokenProposal<'a> {
     pub(super) token: FencingToken,
     pub(super) raised: bool,
     /// The largest token that masters have told to one that reads, and how many of them.
-    told: (u64, usize),
+    highest_seen: (u64, usize),
     clocks: Option<Clocks>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> TokenProposal<'a> {
             request,
             token,
             raised: false,
-            told: (0, 0),
+            highest_seen: (0, 0),
             clocks,
         }
     }
@@ -65,8 +65,8 @@ impl<'a> TokenProposal<'a> {
     }
 
     /// Who reads takes the largest token that a master of its quorum has told; how many have it.
-    pub(super) fn take_told(&mut self) -> usize {
-        let (token, masters) = self.told;
+    pub(super) fn take_highest_seen(&mut self) -> usize {
+        let (token, masters) = self.highest_seen;
         self.token = FencingToken(token);
         masters
     }
@@ -75,10 +75,10 @@ impl<'a> TokenProposal<'a> {
     pub(super) fn saw(&mut self, reply: &Reply) {
         let highest = reply.highest;
         if reply.vote == Vote::Granted {
-            self.told = match self.told {
-                (told, masters) if told == highest => (told, masters + 1),
-                (told, _) if told < highest => (highest, 1),
-                told => told,
+            self.highest_seen = match self.highest_seen {
+                (highest_seen, masters) if highest_seen == highest => (highest_seen, masters + 1),
+                (highest_seen, _) if highest_seen < highest => (highest, 1),
+                highest_seen => highest_seen,
             };
         }
         if let Some(shown) = self.clocks.as_ref().and_then(Clocks::median_us) {
@@ -89,8 +89,8 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// Takes note that a quorum has the token; by the clocks as they are now, as an answer that was heard late shows less
-    /// than the proposal went by.
+    /// Notes that a quorum has the token. The clocks as they are now are used, because a late answer shows an older
+    /// time.
     pub(super) fn accepted(&self, shown_us: Option<u64>) {
         if let Some(shown_us) = shown_us {
             let last = self.tokens().last.get();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::acquire::request::AcquireRequest;
-use crate::acquire::rollback::Deferred;
+use crate::acquire::rollback::DelayedRollback;
 use crate::error::{InvalidInput, LockError};
 use crate::protocol::blockers::Blockers;
 use crate::protocol::tally::{LossReason, Tally};
@@ -19,7 +19,7 @@ pub(crate) struct Refusal {
     /// What they told of those in the way.
     pub(crate) blockers: Box<Blockers>,
     /// Its rollback, where more is heard first.
-    pub(crate) deferred: Option<Deferred>,
+    pub(crate) deferred: Option<DelayedRollback>,
 }
 
 impl Refusal {

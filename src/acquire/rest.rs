@@ -11,9 +11,9 @@ use crate::acquire::request::AcquireRequest;
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
 use crate::events::WokenBy;
+use crate::interop::subscription::{NoticeCounts, Subscription};
 use crate::node::waiters::{Calls, Heard};
 use crate::protocol::tally::LossReason;
-use crate::queue::subscription::{NoticeCounts, Subscription};
 use crate::values::votes::Vote;
 
 /// A waiter that has heard nothing for so long asks again: a call may be lost, and its ticket counts only for three
@@ -37,11 +37,11 @@ pub(super) async fn rest(
     refusal: &Refusal,
     asked: &Asked,
 ) -> WokenBy {
-    let told = &refusal.blockers;
-    // Not where few masters say otherwise: one that leaves may have been there still.
+    let blockers = &refusal.blockers;
+    // A few masters may still report a waiter ahead that is just leaving.
     let is_first =
-        refusal.obstacle == LossReason::Held && usize::from(told.behind_others) < request.blocking();
-    if is_first && told.foreign_field && waiting.foreign.is_none() {
+        refusal.obstacle == LossReason::Held && usize::from(blockers.behind_others) < request.blocking();
+    if is_first && blockers.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
         waiting.foreign = Some(Subscription::begin(&request.client.pool, &request.names, request.kind).await);
         return WokenBy::Gap;
@@ -57,17 +57,20 @@ pub(super) async fn rest(
         }
     };
     let foreign = waiting.foreign.as_ref();
-    let announced = foreign.filter(|_| is_first && told.foreign_field).map(|foreign| {
-        // What came while it asked counts, but for where its own rollback may have been announced meanwhile.
-        let (now, noticed) = (
-            foreign.heard(),
-            asked.noticed.clone().unwrap_or_else(|| foreign.heard()),
-        );
-        (
-            foreign,
-            noticed.or(now, |node| waiting.rolled_back.contains(node)),
-        )
-    });
+    let announced = foreign
+        .filter(|_| is_first && blockers.foreign_field)
+        .map(|foreign| {
+            // Notices that came during the attempt count, except from masters that may have announced its own
+            // rollback.
+            let (now, noticed) = (
+                foreign.heard(),
+                asked.noticed.clone().unwrap_or_else(|| foreign.heard()),
+            );
+            (
+                foreign,
+                noticed.or(now, |node| waiting.rolled_back.contains(node)),
+            )
+        });
     tokio::select! {
         biased;
         by = called(&waiting.entry.calls, &asked.heard, &refusal.votes, request.needed) => by,
@@ -86,8 +89,8 @@ fn alarm(request: &AcquireRequest, waiting: &mut Waiting<'_>, refusal: &Refusal,
     let latest = (left + AFTER_LEASE).min(REASK);
     let latest = waiting.may_keep_shut().map_or(latest, |rest| latest.min(rest));
     let soon = SOON + request.client.pool.chance.within(SPREAD);
-    let told = &refusal.blockers;
-    if is_first && told.foreign_key {
+    let blockers = &refusal.blockers;
+    if is_first && blockers.foreign_key {
         let waited = waiting.since.elapsed();
         let poll = if waited < POLLED {
             soon.max(waiting.pauses.next(POLL))
@@ -97,7 +100,7 @@ fn alarm(request: &AcquireRequest, waiting: &mut Waiting<'_>, refusal: &Refusal,
         return poll.min(latest);
     }
     let some_granted = refusal.votes.contains(&Vote::Granted);
-    if is_first && told.foreign_field && some_granted {
+    if is_first && blockers.foreign_field && some_granted {
         return soon.min(latest);
     }
     latest

@@ -45,9 +45,9 @@ impl Rollback {
 
 /// The rollback of an attempt of which more is heard for a moment. Whoever wants it done at once drops it.
 #[derive(Clone)]
-pub(crate) struct Deferred(Arc<Mutex<Option<Rollback>>>);
+pub(crate) struct DelayedRollback(Arc<Mutex<Option<Rollback>>>);
 
-impl Deferred {
+impl DelayedRollback {
     pub(crate) fn new(rollback: Rollback) -> Self {
         Self(Arc::new(Mutex::new(Some(rollback))))
     }
@@ -70,9 +70,9 @@ impl Deferred {
     }
 }
 
-impl fmt::Debug for Deferred {
+impl fmt::Debug for DelayedRollback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deferred").finish_non_exhaustive()
+        f.debug_struct("DelayedRollback").finish_non_exhaustive()
     }
 }
 

@@ -89,8 +89,8 @@ pub(super) async fn after(
     asked: &Asked,
 ) -> Result<(), LockError> {
     if refusal.obstacle == LossReason::Unreachable {
-        let bounds = &request.client.pool.bounds;
-        bounds.still_waiting(&request.names, &refusal.error);
+        let log_throttle = &request.client.pool.log_throttle;
+        log_throttle.still_waiting(&request.names, &refusal.error);
     }
     waiting.refused(refusal);
     if !asked.stood && waiting.may_stand() {

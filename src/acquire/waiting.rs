@@ -10,14 +10,14 @@ use crate::acquire::line::{self, LinePlace};
 use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
-use crate::acquire::rollback::Deferred;
+use crate::acquire::rollback::DelayedRollback;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
+use crate::interop::subscription::{NoticeCounts, Subscription};
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{Precedence, Waiter};
-use crate::queue::subscription::{NoticeCounts, Subscription};
 use crate::queue::{Joined, LineTicket, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
@@ -46,7 +46,7 @@ pub(super) struct Waiting<'a> {
     /// Since when each of several names has stood in the way, without a call from there.
     shut_since: SmallVec<[Option<Instant>; 4]>,
     /// The rollback of its last attempt.
-    deferred: Option<Deferred>,
+    deferred: Option<DelayedRollback>,
     /// The masters that were told to roll back the attempt before the last, and those for the last.
     pub(super) rolled_back: NodeSet,
     touched: NodeSet,
@@ -303,7 +303,7 @@ fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &Que
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (seat, waiter) = (Arc::clone(seat), place.waiter);
     place.calls.on_absence(waiter.comes_within, move |calls| {
-        client.pool.bounds.not_polled(&names);
+        client.pool.log_throttle.not_polled(&names);
         line::give_up(&client, seat.take());
         let calls = Arc::clone(calls);
         QueueEntry { waiter, calls }.leave_all(&client.pool, &names);

@@ -10,7 +10,7 @@ use crate::masters::builder::MastersBuilder;
 use crate::masters::config::Config;
 use crate::node::trust::membership::Membership;
 use crate::node::{Examined, Server};
-use crate::protocol::reckoning::Reckoning;
+use crate::protocol::lease_timing::LeaseTiming;
 
 /// How `CLIENT LIST` shows a connection that only looks. It is none of a pool.
 const CONNECTION_NAME: &str = "multilock-examine";
@@ -53,14 +53,14 @@ impl MastersBuilder {
         let servers = self.servers(CONNECTION_NAME.into()).await?;
         let mut examined = join_all(servers.iter().map(Server::examine)).await;
         judge_together(&servers, &mut examined, &config);
-        let told = servers
+        let record_set = servers
             .iter()
             .zip(examined)
             .map(|(server, examined)| Examination {
                 node: Arc::clone(&server.address.label),
                 server: examined.map(|examined| examined.facts),
             });
-        Ok(told.collect())
+        Ok(record_set.collect())
     }
 
     /// Asks every master for the connections of this crate's clients, which `CLIENT LIST` shows by their names: the one part
@@ -98,12 +98,12 @@ impl MastersBuilder {
 /// Adds what no master tells by itself: for how long each would have no vote, which of them are the same server, and whether
 /// one of them is in another set.
 fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError>], config: &Config) {
-    let quarantine = Reckoning::new(config).quarantine;
+    let quarantine = LeaseTiming::new(config).quarantine;
     let labels = servers.iter().map(|server| &server.address.label);
     let membership = Membership::new(config.set(servers.len()), labels);
     for (node, examined) in examined.iter().enumerate() {
         if let Ok(Examined { facts, .. }) = examined {
-            membership.told(node, facts.set);
+            membership.record_set(node, facts.set);
         }
     }
     let mut met: Vec<(String, &Arc<str>)> = Vec::new();

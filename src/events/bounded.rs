@@ -18,7 +18,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The recurring warnings of one client.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct LogThrottle {
     /// By the kind of error, as are the next.
     waits: [Bound; AcquireOutcome::COUNT],
     leads: [Bound; AcquireOutcome::COUNT],
@@ -36,7 +36,7 @@ struct LastLine {
     left_out: u64,
 }
 
-impl Bounds {
+impl LogThrottle {
     pub(crate) fn new() -> Self {
         Self {
             waits: AcquireOutcome::each(|_| Bound::default()),

@@ -29,7 +29,7 @@ mod no_handles;
 use no_handles as handles;
 
 pub(crate) use self::acquire::AcquireTrace;
-pub(crate) use self::bounded::Bounds;
+pub(crate) use self::bounded::LogThrottle;
 #[cfg(feature = "metrics")]
 pub use self::buckets::metrics_buckets;
 pub(crate) use self::hold::HoldTrace;

@@ -34,14 +34,14 @@ impl Downgrade {
     }
 
     /// Waits until a quorum lets others in that read, or nobody is left to say so.
-    pub(crate) async fn told(mut self) {
-        let mut told = 0;
-        while told < self.needed
+    pub(crate) async fn confirmed(mut self) {
+        let mut confirmed = 0;
+        while confirmed < self.needed
             && let Some(round) = &mut self.round
             && let Some((node, answer)) = round.next().await
         {
             let vote = vote(answer);
-            told += usize::from(vote == Vote::Granted);
+            confirmed += usize::from(vote == Vote::Granted);
             round.voted(node, &vote);
         }
     }

@@ -39,7 +39,7 @@ pub(crate) enum Leave {
     /// The next task of this process has it.
     HandedOn,
     /// It is to be released.
-    Release(PendingRelease),
+    Release(UnsentRelease),
     /// It was lost, and somebody else releases it.
     Lost,
     /// It was left before, or leaked.
@@ -47,7 +47,7 @@ pub(crate) enum Leave {
 }
 
 /// A release that is to be sent, and whom it lets in; or, while the names are kept, what is sent in its place. Dropped, it is sent in the background.
-pub(crate) struct PendingRelease {
+pub(crate) struct UnsentRelease {
     pool: Arc<Pool>,
     grant: Arc<Grant>,
     turn: Option<Turn<Hold>>,
@@ -215,7 +215,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     if !is_mine {
         return Leave::Lost;
     }
-    Leave::Release(PendingRelease {
+    Leave::Release(UnsentRelease {
         pool: Arc::clone(pool),
         grant: Arc::clone(grant),
         turn,
@@ -224,7 +224,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     })
 }
 
-impl PendingRelease {
+impl UnsentRelease {
     /// Sends it, for who waits for what the masters say.
     pub(crate) fn begin(mut self) -> Release {
         self.is_sent = true;
@@ -267,7 +267,7 @@ impl PendingRelease {
     }
 }
 
-impl Drop for PendingRelease {
+impl Drop for UnsentRelease {
     fn drop(&mut self) {
         if self.is_sent {
             return;

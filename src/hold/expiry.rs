@@ -2,9 +2,9 @@
 //!
 //! The masters that confirmed one round began to count the same lease after the same moment, so their
 //! ends are the same until a clock steps. A step takes its size off the end at that master, whoever's
-//! clock it was; the hold ends with the quorum-th latest of them. So one that stands on exactly a quorum
-//! ends earlier by the largest step of all its masters; one that stands on more by what so many of them
-//! stepped that no quorum is left beyond it.
+//! clock it was; the hold ends with the quorum-th latest of them. So a hold on exactly a quorum ends earlier by the
+//! largest step of its masters. A hold with k masters to spare ignores the k largest steps, and ends earlier by the
+//! next.
 //!
 //! A client that was asleep, and whose clock stood still, sees every master step by the time that it
 //! slept. It has lost that much as soon as it has heard from so many of its masters that no quorum is

@@ -129,11 +129,16 @@ impl Extension {
         if may_concern_one && self.extended.len() > 1 {
             return self.ask_apart(node);
         }
-        let doubt = self.round.doubt(node);
+        let clock_quarantine = self.round.clock_quarantine(node);
         let replies = Reply::extended(answer, self.extended.len());
         self.round.told(replies.iter().map(|reply| &reply.vote));
         for (index, reply) in replies.into_iter().enumerate() {
-            let vote = vouched(&self.extended[index].hold.grant, node, doubt, reply.vote);
+            let vote = vouched(
+                &self.extended[index].hold.grant,
+                node,
+                clock_quarantine,
+                reply.vote,
+            );
             self.count(index, node, vote);
         }
     }
@@ -152,7 +157,11 @@ impl Extension {
                     .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
                 round.told([&vote].into_iter());
-                (index, node, vouched(&grant, node, round.doubt(node), vote))
+                (
+                    index,
+                    node,
+                    vouched(&grant, node, round.clock_quarantine(node), vote),
+                )
             }));
         }
     }
@@ -304,11 +313,11 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 }
 
 /// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been
-/// given the hold anew since. What it says of it counts only where nothing of that can be: where it has kept
-/// the hold without a gap, as far as the steps that are known say, which every end is cut by. So a step that
-/// is small against what is left of the hold there costs no renewal.
-fn vouched(grant: &Grant, node: usize, doubt: Option<Duration>, vote: Vote) -> Vote {
-    match (vote, doubt) {
+/// given the hold anew since. Its vote counts only if its lease for this hold ran without a gap, after all known
+/// steps are subtracted from the ends. So a step that is small against what is left of the hold there costs no
+/// renewal.
+fn vouched(grant: &Grant, node: usize, clock_quarantine: Option<Duration>, vote: Vote) -> Vote {
+    match (vote, clock_quarantine) {
         (Vote::Granted, Some(remaining)) if !grant.is_kept_by(node) => Vote::Quarantined { remaining },
         (vote, _) => vote,
     }

@@ -1,8 +1,8 @@
 //! Whether a grant may pass to the next in line, and for how long it may go on so.
 //!
-//! A pass tells nobody outside. So it is bounded: while others wait, every task of this process that stood in line when
-//! its turn began may have one hold, for a slice of time; where nobody waited when the grant was granted, whoever
-//! stands there, for a longer slice, because who has come meanwhile is heard of at a release only.
+//! A pass inside the process is not known to other processes, so it is bounded. If other processes waited at the
+//! grant, it passes for 20 ms, and only to tasks that began to wait before it. Otherwise it passes for 30 ms, to any
+//! task: a waiter that came later shows at a release only.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -46,15 +46,15 @@ fn is_worth_it(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
     } else {
         wanted.lease * 9 / 10
     };
-    // One that was extended by a longer lease is not to give it away.
+    // A grant that was extended by a longer lease does not pass on.
     let is_its_own = offer.lease == Some(wanted.lease);
     is_its_own && offer.left > wanted.min_validity && offer.left >= enough.max(next.at_least)
 }
 
-/// Nobody outside has to wait for it longer than is told here.
+/// Bounds how long other processes wait for it: by the slice, and by the tickets of their waiters.
 fn is_in_turn(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
     let others_wait = offer.behind.waiting > 0;
-    // By the clock of this process: not where it is as late.
+    // It began to wait before the grant, by the clock of this process; equal times do not count.
     let stood_before = !offer.begun.since(next.begun).is_zero();
     let is_older = |first: NonZeroU64| next.ticket.is_some_and(|ticket| ticket < first.get());
     let is_fair = stood_before && offer.behind.first.is_none_or(is_older);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::events::VoteKind;
 use crate::node::waiters::Calls;
-use crate::node::{self, DeferredRelease};
+use crate::node::{self, PendingRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
@@ -114,7 +114,7 @@ impl Release {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
-                slot.defer(DeferredRelease::new(claim.clone()));
+                slot.defer(PendingRelease::new(claim.clone()));
             }
             return;
         }
@@ -167,7 +167,7 @@ impl ReleaseRecord {
         // What may yet be answered is the connection's to do.
         let vote = fault.vote();
         if !self.is_kept && !fault.is_late() && !node::is_done(&Err(fault)) {
-            self.pool.slots[node].defer(DeferredRelease::new(self.claim.clone()));
+            self.pool.slots[node].defer(PendingRelease::new(self.claim.clone()));
         }
         vote
     }

@@ -69,7 +69,7 @@ async fn run(client: Weak<ClientCore>) {
                 }
             }
             () = steps.more() => schedule.look_again(),
-            absent = topics.waiters.absent() => absent.is_absent(),
+            absent = topics.waiters.absent() => absent.leave_for_absence(),
             () = schedule.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }

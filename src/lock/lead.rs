@@ -58,7 +58,7 @@ impl Candidate {
                 // It has waited for its turn already, and is to have its place again soon.
                 delays = slow_delays(&pool.chance);
             } else {
-                pool.bounds.cannot_lead(&self.options.names, &error);
+                pool.log_throttle.cannot_lead(&self.options.names, &error);
             }
             let pause = delays.next().unwrap_or(LONGEST_SLOW_DELAY);
             tokio::select! {

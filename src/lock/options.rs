@@ -92,8 +92,8 @@ impl LockOptions {
 
     /// The hold of a body that has ended was released, and too few masters have confirmed it.
     pub(crate) fn warn_of_unconfirmed(&self, free_within: Duration, votes: &Votes) {
-        let bounds = &self.masters.client.pool.bounds;
-        bounds.release_unconfirmed(&self.names, free_within, votes);
+        let log_throttle = &self.masters.client.pool.log_throttle;
+        log_throttle.release_unconfirmed(&self.names, free_within, votes);
     }
 
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {

@@ -89,7 +89,7 @@ impl OwnedEntry {
     /// Lets others in beside it that read, and waits until a quorum does.
     pub(crate) async fn downgrade(&mut self) {
         if let Some(downgrade) = self.entry.downgrade() {
-            downgrade.told().await;
+            downgrade.confirmed().await;
         }
     }
 
@@ -98,21 +98,21 @@ impl OwnedEntry {
         let was_valid = !self.validity().is_zero();
         let (kept, release) = match self.leave(was_valid) {
             Leave::StillHeld(count) if was_valid => {
-                self.told(UnlockOutcome::StillHeld);
+                self.count_outcome(UnlockOutcome::StillHeld);
                 return Ok(Unlocked::StillHeld(count));
             }
             Leave::Downgraded(downgrade) if was_valid => {
-                self.told(UnlockOutcome::Downgraded);
-                downgrade.told().await;
+                self.count_outcome(UnlockOutcome::Downgraded);
+                downgrade.confirmed().await;
                 return Ok(Unlocked::Downgraded);
             }
             Leave::HandedOn => {
-                self.told(UnlockOutcome::HandedOn);
+                self.count_outcome(UnlockOutcome::HandedOn);
                 return Ok(Unlocked::HandedOn);
             }
             Leave::Release(outgoing) => (outgoing.kept, outgoing.begin()),
             _ => {
-                self.told(UnlockOutcome::WasLost);
+                self.count_outcome(UnlockOutcome::WasLost);
                 return Err(UnlockError::WasLost { votes: self.votes() });
             }
         };
@@ -154,11 +154,11 @@ impl OwnedEntry {
                 (UnlockOutcome::Unconfirmed, Err(error))
             }
         };
-        self.told(outcome);
+        self.count_outcome(outcome);
         unlocked
     }
 
-    fn told(&self, outcome: UnlockOutcome) {
+    fn count_outcome(&self, outcome: UnlockOutcome) {
         self.entry.client.pool.events.unlocked(outcome);
     }
 

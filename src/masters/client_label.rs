@@ -37,7 +37,7 @@ impl ClientLabel {
 }
 
 /// A label that a master told, unless it is none that a client of this crate gives itself.
-pub(crate) fn told(text: &str) -> Option<Arc<str>> {
+pub(crate) fn parse(text: &str) -> Option<Arc<str>> {
     is_fit(text).then(|| text.into())
 }
 
@@ -99,7 +99,7 @@ mod tests {
                 "client_label: {value} is not allowed; allowed: 1 to 128 bytes without control characters"
             );
             assert_eq!(check(&text), Err(error));
-            assert_eq!(told(&text), None, "no client has it");
+            assert_eq!(parse(&text), None, "no client has it");
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn without_one_it_names_the_process() {
         let label = ClientLabel::default().text();
         assert!(
-            label.starts_with("multilock") && told(&label).is_some(),
+            label.starts_with("multilock") && parse(&label).is_some(),
             "{label}"
         );
         assert!(label.ends_with(&format!(":{}", std::process::id())), "{label}");
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(composed("a\tb", "c", 7), "ab@c:7");
         let long = composed(&"ä".repeat(200), &"h".repeat(64), u32::MAX);
         assert!(
-            told(&long).is_some_and(|long| long.len() >= MAX_BYTES - 1),
+            parse(&long).is_some_and(|long| long.len() >= MAX_BYTES - 1),
             "{long}"
         );
         assert!(long.ends_with(&format!("ä@{}:4294967295", "h".repeat(64))));

@@ -12,7 +12,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
 use crate::hold::release::Release;
 use crate::masters::Masters;
-use crate::node::{DeferredRelease, label};
+use crate::node::{PendingRelease, label};
 
 /// What becomes of the holds when a pool is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ fn release(client: &ClientCore, grant: &Grant) {
     let untouched = client.pool.slots.len() - touched.len();
     let confirmed = client.released.add(untouched, grant.needed);
     for node in touched.iter() {
-        let release = DeferredRelease::new(grant.claim()).counted_by(Arc::clone(&confirmed));
+        let release = PendingRelease::new(grant.claim()).counted_by(Arc::clone(&confirmed));
         client.pool.slots[node].defer(release);
     }
 }

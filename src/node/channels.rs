@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::waiters::{StaleCall, Waiters};
-use super::yielding::Yielding;
+use super::waiters::{StaleWaiter, Waiters};
+use crate::interop::yielding::Yielding;
 use crate::protocol::waiter::WaiterCall;
 
 /// The channels that a client listens to.
@@ -81,7 +81,7 @@ impl Topics {
     }
 
     /// A message has come from the master at `node`. Who is called by it, if that one does not wait any more.
-    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleCall> {
+    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleWaiter> {
         if channel == self.own {
             return self.waiters.call(node, WaiterCall::parse(message)?);
         }

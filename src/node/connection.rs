@@ -171,23 +171,23 @@ impl Link {
     /// For how much longer than `now` the master has no vote, by what is known now of the leases that it
     /// may have forgotten; zero when it has one.
     pub(crate) fn quarantine(&self, now: Instant) -> Duration {
-        self.amnesia(now).max(self.doubt(now))
+        self.memory_quarantine(now).max(self.clock_quarantine(now))
     }
 
     /// For how much longer it has no vote because its clock was seen to step.
-    pub(crate) fn doubt(&self, now: Instant) -> Duration {
-        self.recollection.clock_check.doubt(now)
+    pub(crate) fn clock_quarantine(&self, now: Instant) -> Duration {
+        self.recollection.clock_check.clock_quarantine(now)
     }
 
     /// For how much longer it has no vote because its memory does not count for long enough, or was wiped.
-    pub(crate) fn amnesia(&self, now: Instant) -> Duration {
+    pub(crate) fn memory_quarantine(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
             quarantine,
             clock_check,
             ..
         } = &self.recollection;
-        let forgotten = clock_check.amnesia(now);
+        let forgotten = clock_check.memory_quarantine(now);
         let missing = quarantine.saturating_sub(*memory);
         if missing.is_zero() {
             return forgotten;
@@ -227,8 +227,8 @@ impl Link {
 
     /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have
     /// stepped.
-    pub(crate) fn doubted_since(&self, sent: Instant) -> Option<Duration> {
-        self.recollection.clock_check.doubted_since(sent)
+    pub(crate) fn suspected_since(&self, sent: Instant) -> Option<Duration> {
+        self.recollection.clock_check.suspected_since(sent)
     }
 
     /// The same, if its memory was seen to have been wiped.

@@ -28,7 +28,7 @@ const ENTRY: usize = 128;
 
 /// A release that one master is owed.
 #[derive(Debug)]
-pub(crate) struct DeferredRelease {
+pub(crate) struct PendingRelease {
     claim: Claim,
     /// For whoever waits for the answer.
     reply: Option<ReplyTo>,
@@ -38,7 +38,7 @@ pub(crate) struct DeferredRelease {
     alone: bool,
 }
 
-impl DeferredRelease {
+impl PendingRelease {
     pub(crate) fn new(claim: Claim) -> Self {
         Self {
             claim,
@@ -92,13 +92,13 @@ pub(crate) struct Deferrals {
     /// Rings when something was settled.
     settled: Notify,
     /// Rings when a master of the pool is no longer owed too much.
-    relieved: Arc<Notify>,
+    backlog_drained: Arc<Notify>,
     events: Arc<NodeEvents>,
 }
 
 #[derive(Debug, Default)]
 struct ReleaseQueue {
-    waiting: VecDeque<DeferredRelease>,
+    waiting: VecDeque<PendingRelease>,
     /// Batches that have no answer, and the releases in them.
     batches: usize,
     sent: usize,
@@ -111,18 +111,18 @@ struct ReleaseQueue {
 }
 
 impl Deferrals {
-    pub(super) fn new(relieved: Arc<Notify>, events: Arc<NodeEvents>) -> Self {
+    pub(super) fn new(backlog_drained: Arc<Notify>, events: Arc<NodeEvents>) -> Self {
         Self {
             queue: Mutex::default(),
             full: Arc::default(),
             news: Notify::new(),
             settled: Notify::new(),
-            relieved,
+            backlog_drained,
             events,
         }
     }
 
-    pub(super) fn add(&self, deferred: DeferredRelease) {
+    pub(super) fn add(&self, deferred: PendingRelease) {
         let mut queue = self.queue();
         if queue.closed {
             return;
@@ -196,7 +196,7 @@ impl Deferrals {
         link.call(&request, By::Sha, ReplyTo::left_to(call, 0));
     }
 
-    fn answered(&self, batch: Vec<DeferredRelease>, answer: Answer) {
+    fn answered(&self, batch: Vec<PendingRelease>, answer: Answer) {
         let (sent, refused) = (batch.len(), answer.is_err());
         let mut settled = Vec::with_capacity(sent);
         let mut queue = self.queue();
@@ -220,7 +220,7 @@ impl Deferrals {
             deferred.settle(answer);
         }
         if self.full.swap(full, Ordering::Relaxed) && !full {
-            self.relieved.notify_waiters();
+            self.backlog_drained.notify_waiters();
         }
         self.settled.notify_waiters();
         self.news.notify_one();
@@ -233,7 +233,7 @@ impl Deferrals {
 
 impl ReleaseQueue {
     /// The oldest, so many as a server can take at once.
-    fn take_batch(&mut self) -> Option<Vec<DeferredRelease>> {
+    fn take_batch(&mut self) -> Option<Vec<PendingRelease>> {
         let mut keys = 0;
         let mut alone = false;
         let fits = self.waiting.iter().enumerate().take_while(|(index, deferred)| {
@@ -254,7 +254,7 @@ impl ReleaseQueue {
 }
 
 /// The answer for each release of a batch.
-fn apart(batch: Vec<DeferredRelease>, answer: Answer) -> Vec<(DeferredRelease, Answer)> {
+fn apart(batch: Vec<PendingRelease>, answer: Answer) -> Vec<(PendingRelease, Answer)> {
     let each = match answer {
         Ok(value) if batch.len() == 1 => vec![checked(value)],
         Ok(value) => match parse_releases(value) {
@@ -285,7 +285,7 @@ struct Batch {
     link: Arc<Link>,
     request: Arc<Request>,
     with_source: AtomicBool,
-    releases: Mutex<Vec<DeferredRelease>>,
+    releases: Mutex<Vec<PendingRelease>>,
 }
 
 impl Late for Batch {

@@ -27,7 +27,7 @@ impl Keeper {
     pub(super) async fn introduce(&self, connection: &Connection, anew: bool) -> Result<Memory, NodeError> {
         let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
-        membership.told(node, peer.record.as_ref().map(|record| record.set));
+        membership.record_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
         if let Some(record) = &peer.record
             && let Some(age) = record.age(run.as_deref(), peer.clock_us)
@@ -53,7 +53,7 @@ impl Keeper {
             let error = format!("unexpected answer to introduce: {answer:?}");
             return Err(NodeError::Unavailable(error));
         };
-        membership.told(node, Some(record.set));
+        membership.record_set(node, Some(record.set));
         membership.check()?;
         Ok(Memory {
             // One that hides its run may be another one each time.

@@ -18,7 +18,7 @@ use super::{Connection, Endpoint, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::protocol::reckoning::Reckoning;
+use crate::protocol::lease_timing::LeaseTiming;
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Random;
@@ -46,7 +46,7 @@ pub(crate) struct KeeperContext {
     pub(crate) chance: Arc<Random>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
-    pub(crate) reckoning: Reckoning,
+    pub(crate) lease_timing: LeaseTiming,
     /// Whether the record of a master is looked at with each vote.
     pub(crate) strict: bool,
     pub(crate) membership: Arc<Membership>,
@@ -98,7 +98,7 @@ impl Keeper {
 
     fn clock_check(&self) -> Arc<ClockCheck> {
         let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.context.steps));
-        Arc::new(ClockCheck::new(events, self.context.reckoning, steps))
+        Arc::new(ClockCheck::new(events, self.context.lease_timing, steps))
     }
 
     /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
@@ -213,7 +213,7 @@ impl Keeper {
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {
         let context = &self.context;
-        let quarantine = context.reckoning.quarantine.saturating_sub(memory.age);
+        let quarantine = context.lease_timing.quarantine.saturating_sub(memory.age);
         if !quarantine.is_zero() {
             self.slot.events().in_quarantine(quarantine);
         }
@@ -222,7 +222,7 @@ impl Keeper {
             clock_us: memory.clock_us,
             clock: MasterClock::new(memory.clock_us, context.clock.now()),
             record: context.strict.then_some(memory.record),
-            quarantine: context.reckoning.quarantine,
+            quarantine: context.lease_timing.quarantine,
             clock_check: Arc::clone(clock_check),
         }
     }

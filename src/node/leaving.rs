@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::waiters::StaleCall;
+use super::waiters::StaleWaiter;
 use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
@@ -45,14 +45,14 @@ impl<'a> Leaving<'a> {
             delays: Box::new(delays(chance)),
             again_at: None,
         };
-        slot.is_told_again();
+        slot.take_again();
         leaving.tell();
         leaving
     }
 
     /// There are some: it tells of them at once, or after a pause where the master is told again.
     pub(super) fn went_stale(&mut self) {
-        if self.slot.is_told_again() {
+        if self.slot.take_again() {
             let pause = self.delays.next().unwrap_or(LONGEST_DELAY);
             self.again_at.get_or_insert(Instant::now() + pause);
         } else if self.again_at.is_none() {
@@ -63,7 +63,7 @@ impl<'a> Leaving<'a> {
     /// Tells of all there are.
     pub(super) fn tell(&mut self) {
         self.again_at = None;
-        for stale in self.slot.take_strays() {
+        for stale in self.slot.take_stale_waiters() {
             let waiter = Waiter {
                 number: stale.number,
                 ticket: 0,
@@ -91,7 +91,7 @@ impl<'a> Leaving<'a> {
 struct PendingLeave {
     slot: Arc<Slot>,
     link: Arc<Link>,
-    stale: StaleCall,
+    stale: StaleWaiter,
     request: Arc<Request>,
     with_source: AtomicBool,
 }
@@ -105,7 +105,7 @@ impl Late for PendingLeave {
         }
         self.link.react_to(&answer);
         if !is_done(&answer) {
-            self.slot.stray_again(self.stale.clone());
+            self.slot.stale_again(self.stale.clone());
         }
     }
 }

@@ -20,7 +20,6 @@ mod slot;
 pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
-pub(crate) mod yielding;
 
 use futures::future::BoxFuture;
 use std::fmt;
@@ -36,7 +35,7 @@ pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;
 pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};
-pub(crate) use deferred::{DeferredRelease, is_done};
+pub(crate) use deferred::{PendingRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 pub(crate) use keeper::{Keeper, KeeperContext};
 pub(crate) use slot::{Reached, Slot};

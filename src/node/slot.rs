@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::Link;
-use super::deferred::{Deferrals, DeferredRelease};
-use super::waiters::StaleCall;
+use super::deferred::{Deferrals, PendingRelease};
+use super::waiters::StaleWaiter;
 use crate::error::NodeError;
 use crate::events::NodeEvents;
 use crate::masters::status::NodeStatus;
@@ -39,19 +39,19 @@ pub(crate) struct Slot {
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Reached>,
     deferrals: Arc<Deferrals>,
-    strays: Mutex<Strays>,
+    stale_waiters: Mutex<StaleWaiters>,
     went_stale: Notify,
 }
 
 /// Waiters that the master is to be told of.
 #[derive(Debug, Default)]
-struct Strays {
-    waiting: Vec<StaleCall>,
+struct StaleWaiters {
+    waiting: Vec<StaleWaiter>,
     again: bool,
 }
 
-impl Strays {
-    fn keep(&mut self, stale: StaleCall) {
+impl StaleWaiters {
+    fn keep(&mut self, stale: StaleWaiter) {
         if self.waiting.len() < STRAYS && !self.waiting.contains(&stale) {
             self.waiting.push(stale);
         }
@@ -59,16 +59,16 @@ impl Strays {
 }
 
 impl Slot {
-    /// `relieved` rings when it is no longer owed
+    /// `backlog_drained` rings when it is no longer owed
     /// too much.
-    pub(crate) fn new(node: usize, events: NodeEvents, relieved: &Arc<Notify>) -> Self {
+    pub(crate) fn new(node: usize, events: NodeEvents, backlog_drained: &Arc<Notify>) -> Self {
         let events = Arc::new(events);
         Self {
             node,
             link: Mutex::new(Err(Fault::NotSent(NodeError::Connecting.to_string().into()))),
             status: watch::Sender::new(Reached::Connecting),
-            deferrals: Arc::new(Deferrals::new(Arc::clone(relieved), Arc::clone(&events))),
-            strays: Mutex::default(),
+            deferrals: Arc::new(Deferrals::new(Arc::clone(backlog_drained), Arc::clone(&events))),
+            stale_waiters: Mutex::default(),
             went_stale: Notify::new(),
             events,
         }
@@ -107,7 +107,7 @@ impl Slot {
     }
 
     /// Leaves a release with the keeper, to be sent with others when the master can be reached.
-    pub(crate) fn defer(&self, release: DeferredRelease) {
+    pub(crate) fn defer(&self, release: PendingRelease) {
         self.deferrals.add(release);
     }
 
@@ -153,17 +153,17 @@ impl Slot {
     }
 
     /// The master is to be told that a waiter has left a queue: it has called the waiter in vain, or could not be told.
-    pub(crate) fn stale(&self, stale: StaleCall) {
-        self.strays().keep(stale);
+    pub(crate) fn stale(&self, stale: StaleWaiter) {
+        self.stale_waiters().keep(stale);
         self.went_stale.notify_one();
     }
 
     /// The master is to be told again, after a pause: it did not do it.
-    pub(super) fn stray_again(&self, stale: StaleCall) {
-        let mut strays = self.strays();
-        strays.keep(stale);
-        strays.again = true;
-        drop(strays);
+    pub(super) fn stale_again(&self, stale: StaleWaiter) {
+        let mut stale_waiters = self.stale_waiters();
+        stale_waiters.keep(stale);
+        stale_waiters.again = true;
+        drop(stale_waiters);
         self.went_stale.notify_one();
     }
 
@@ -172,18 +172,18 @@ impl Slot {
         self.went_stale.notified().await;
     }
 
-    /// Whether some are to be told again; said once.
-    pub(super) fn is_told_again(&self) -> bool {
-        std::mem::take(&mut self.strays().again)
+    /// Whether some are to be told again, after a pause; forgets it.
+    pub(super) fn take_again(&self) -> bool {
+        std::mem::take(&mut self.stale_waiters().again)
     }
 
     /// Those that the master is to be told of.
-    pub(super) fn take_strays(&self) -> Vec<StaleCall> {
-        std::mem::take(&mut self.strays().waiting)
+    pub(super) fn take_stale_waiters(&self) -> Vec<StaleWaiter> {
+        std::mem::take(&mut self.stale_waiters().waiting)
     }
 
-    fn strays(&self) -> MutexGuard<'_, Strays> {
-        self.strays.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stale_waiters(&self) -> MutexGuard<'_, StaleWaiters> {
+        self.stale_waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {

@@ -62,9 +62,9 @@ struct Absence {
 
 type AbsenceHandler = dyn Fn(&Arc<Calls>) + Send + Sync;
 
-/// A waiter that does not wait any more, and is to leave the queue of a name.
+/// A waiter that has ended its wait, and that a master may still keep in the queue of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StaleCall {
+pub(crate) struct StaleWaiter {
     pub(crate) number: u64,
     pub(crate) reads: bool,
     pub(crate) name: Box<str>,
@@ -77,7 +77,7 @@ pub(crate) struct Heard {
     interruptions: u32,
 }
 
-impl StaleCall {
+impl StaleWaiter {
     /// One that has ended its wait, and may be found in the queue of a name.
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
@@ -113,9 +113,9 @@ impl Waiters {
     }
 
     /// A call has come from a master: whoever it is for, if that one does not wait any more.
-    pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleCall> {
+    pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleWaiter> {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
-            return Some(StaleCall {
+            return Some(StaleWaiter {
                 number: call.number,
                 reads: call.reads,
                 name: call.name.into(),
@@ -268,8 +268,8 @@ impl Calls {
         lock(&self.absence).until = None;
     }
 
-    /// Its task was not polled in time.
-    pub(crate) fn is_absent(self: &Arc<Self>) {
+    /// Gives up its turn, as its task was not polled in time.
+    pub(crate) fn leave_for_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         absence.until = None;
         let handler = absence.handler.clone();
@@ -355,7 +355,7 @@ mod tests {
         waiters.interrupt();
         assert!(two.interrupted_since(&before));
         waiters.leave(one.number);
-        let stale = StaleCall {
+        let stale = StaleWaiter {
             number: one.number,
             reads: false,
             name: "a".into(),

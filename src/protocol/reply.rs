@@ -230,11 +230,11 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(-1)] => Some(Vote::Revoked.into()),
         [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),
         [Value::Int(0), Value::Int(left), causes, label] => Some(Reply {
-            holder: told(label),
+            holder: parse_label(label),
             ..refused(*left, causes, 0)?
         }),
         [Value::Int(0), Value::Int(left), causes, label, highest] => Some(Reply {
-            holder: told(label),
+            holder: parse_label(label),
             ..refused(*left, causes, whole_number(highest)?)?
         }),
         _ => None,
@@ -259,8 +259,8 @@ fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
 }
 
 /// What a client calls itself, where that is known.
-fn told(label: &Value) -> Option<Arc<str>> {
-    client_label::told(&text(label)?)
+fn parse_label(label: &Value) -> Option<Arc<str>> {
+    client_label::parse(&text(label)?)
 }
 
 /// What stands on a master after an introduction, and what its clock shows, in microseconds since 1970.
@@ -363,7 +363,7 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
             Some(FieldEntry {
                 field: text(&part[0])?,
                 value: text(&part[1])?,
-                label: told(&part[2]),
+                label: parse_label(&part[2]),
             })
         })
         .collect::<Option<_>>()?;

@@ -1,8 +1,8 @@
-//! The place of a waiter in the queues on the masters.
+//! Entry of a waiter in the queues on the masters.
 
 use std::sync::Arc;
 
-use crate::node::waiters::StaleCall;
+use crate::node::waiters::StaleWaiter;
 use crate::protocol::calls;
 use crate::protocol::node_set::NodeSet;
 use crate::queue::QueueEntry;
@@ -11,8 +11,8 @@ use crate::round::{OnNoScript, Round, Trust};
 use crate::values::names::Names;
 
 impl QueueEntry {
-    /// Has the waiter leave the queues again where a request that puts it there is sent once more after its wait: that comes
-    /// behind what it has sent when it left.
+    /// Has the waiter leave the queues again if a request that puts it there is sent once more after its wait. The
+    /// first message that it leaves was sent before that.
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
@@ -39,7 +39,7 @@ impl QueueEntry {
         let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
             if entry.calls.still_stands(node) {
                 for name in all.iter() {
-                    slots[node].stale(StaleCall::of(&entry.waiter, name));
+                    slots[node].stale(StaleWaiter::of(&entry.waiter, name));
                 }
             }
         });

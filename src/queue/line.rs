@@ -102,7 +102,7 @@ struct Queued<T> {
 #[derive(Debug)]
 pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
 
-/// One that stands in a line.
+/// A waiter, as it stands in the line of its process and in the queues on the masters.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) waiter: Waiter,

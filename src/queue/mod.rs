@@ -15,7 +15,6 @@
 pub(crate) mod ahead;
 pub(crate) mod entry;
 pub(crate) mod line;
-pub(crate) mod subscription;
 
 pub(crate) use self::ahead::{Holding, InFront};
 pub(crate) use self::line::{

@@ -14,7 +14,7 @@ use redis::Value;
 use tokio::time::{Instant, timeout};
 
 use crate::events::{METERED, RoundTrace, VoteKind};
-use crate::node::{self, By, DeferredRelease, Inbox, Link, Links};
+use crate::node::{self, By, Inbox, Link, Links, PendingRelease};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
@@ -22,7 +22,7 @@ use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Stamp};
 use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
-use crate::round::stragglers::Rest;
+use crate::round::stragglers::LateAnswers;
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 use crate::values::policy::{Policy, forgetful_allowed};
@@ -107,7 +107,7 @@ impl Trust {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
             Self::All => return None,
             Self::Quorum(needed) => (needed, Link::quarantine),
-            Self::Kept(needed) => (needed, Link::amnesia),
+            Self::Kept(needed) => (needed, Link::memory_quarantine),
         };
         let left =
             |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| of_link(link, now));
@@ -193,10 +193,10 @@ impl Round {
 
     /// For how much longer a master has no vote, if its clock was seen to have stepped while it can have
     /// run the request.
-    pub(crate) fn doubt(&self, node: usize) -> Option<Duration> {
+    pub(crate) fn clock_quarantine(&self, node: usize) -> Option<Duration> {
         let link = self.links[node].as_ref().ok()?;
-        let standing = || Some(link.doubt(self.sent)).filter(|left| !left.is_zero());
-        link.doubted_since(self.sent).or_else(standing)
+        let standing = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
+        link.suspected_since(self.sent).or_else(standing)
     }
 
     /// Masters to which it was sent.
@@ -317,7 +317,7 @@ impl Round {
             return;
         }
         self.trace.end();
-        let rest = Rest::new(pool.tracker.token(), move |cx| {
+        let rest = LateAnswers::new(pool.tracker.token(), move |cx| {
             while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
                 let vote = note(node, answer);
                 self.counted(node, vote);
@@ -392,7 +392,7 @@ impl Round {
         {
             link.observe(stamp, self.begun, self.pool.clock.now());
             let noticed = match self.trust {
-                Trust::Quorum(_) => link.doubted_since(self.sent),
+                Trust::Quorum(_) => link.suspected_since(self.sent),
                 _ => None,
             };
             if let Some(remaining) = link.wiped_since(self.sent).or(noticed) {
@@ -464,7 +464,7 @@ impl Round {
         match &self.links[node] {
             Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
                 if let Some(claim) = &self.release {
-                    let release = DeferredRelease::new(claim.clone()).answered_to(reply);
+                    let release = PendingRelease::new(claim.clone()).answered_to(reply);
                     self.pool.slots[node].defer(release);
                 }
             }

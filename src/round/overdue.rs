@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::events::Op;
-use crate::node::{self, DeferredRelease, Late, Links, Slot};
+use crate::node::{self, Late, Links, PendingRelease, Slot};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
@@ -43,7 +43,7 @@ impl Late for Overdue {
         match &self.release {
             // Also where the script is forgotten: the waiter that it was to put into the queues may have left them since.
             Some((claim, slots)) if !node::is_done(&answer) => {
-                slots[node].defer(DeferredRelease::new(claim.clone()));
+                slots[node].defer(PendingRelease::new(claim.clone()));
             }
             None if forgotten => drop(link.load(self.request.script)),
             _ => {}

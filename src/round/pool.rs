@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
-use crate::events::{Bounds, Events, NodeEvents};
+use crate::events::{Events, LogThrottle, NodeEvents};
 use crate::masters::config::Config;
 use crate::node::channels::Topics;
 use crate::node::label;
@@ -19,7 +19,7 @@ use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
 use crate::protocol::calls::Evidence;
 use crate::protocol::keys;
-use crate::protocol::reckoning::Reckoning;
+use crate::protocol::lease_timing::LeaseTiming;
 use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
 use crate::time::clock::Clock;
@@ -37,12 +37,12 @@ pub(crate) struct Pool {
     pub(crate) slots: Vec<Arc<Slot>>,
     pub(crate) events: Events,
     /// Of the log.
-    pub(crate) bounds: Bounds,
+    pub(crate) log_throttle: LogThrottle,
     /// Rings when what is known of a master may have changed.
     pub(crate) changed: Arc<Notify>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
-    pub(crate) reckoning: Reckoning,
+    pub(crate) lease_timing: LeaseTiming,
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
     pub(crate) chance: Arc<Random>,
@@ -54,7 +54,7 @@ pub(crate) struct Pool {
     /// Releases, stragglers and attempts under way.
     pub(crate) tracker: TaskTracker,
     /// Rings when a master is no longer owed too much.
-    relieved: Arc<Notify>,
+    backlog_drained: Arc<Notify>,
     /// Where background work goes, also from a drop outside the runtime.
     pub(crate) runtime: Handle,
     /// What keeps the connections up; ends with the pool.
@@ -84,20 +84,20 @@ impl Pool {
     ) -> Arc<Self> {
         let chance = Arc::new(chance);
         let runtime = Handle::current();
-        let reckoning = Reckoning::new(&config);
+        let lease_timing = LeaseTiming::new(&config);
         let servers = Arc::new(KnownServers::new(nodes.len()));
         let id = chance.uuid();
         let label = config.client_label.text();
-        let label_kept = label::kept(reckoning.longest_lease);
+        let label_kept = label::kept(lease_timing.longest_lease);
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
-        let (relieved, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (backlog_drained, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slots: Vec<_> = nodes
             .iter()
             .enumerate()
             .map(|(index, node)| {
                 let events = NodeEvents::new(node.label(), Arc::clone(&changed));
-                let slot = Slot::new(index, events, &relieved);
+                let slot = Slot::new(index, events, &backlog_drained);
                 Arc::new(slot)
             })
             .collect();
@@ -114,7 +114,7 @@ impl Pool {
                 servers: Arc::clone(&servers),
                 connect_timeout: config.connect_timeout,
                 node_timeout: config.node_timeout,
-                reckoning,
+                lease_timing,
                 strict: config.strict,
                 membership: Arc::clone(&membership),
                 clock,
@@ -128,11 +128,11 @@ impl Pool {
             label,
             slots,
             events: Events::new(),
-            bounds: Bounds::new(),
+            log_throttle: LogThrottle::new(),
             changed,
             topics,
             config,
-            reckoning,
+            lease_timing,
             clock,
             steps,
             chance,
@@ -141,7 +141,7 @@ impl Pool {
             stragglers: Arc::default(),
             closing: CancellationToken::new(),
             tracker: TaskTracker::new(),
-            relieved,
+            backlog_drained,
             runtime,
             background: Mutex::new(background),
         });
@@ -195,9 +195,9 @@ impl Pool {
         }
     }
 
-    /// Waits while so many masters are owed so many releases that no quorum of the others is left, at most
-    /// the node deadline: whoever takes locks faster than they can be released is slowed down.
-    pub(crate) async fn relief(&self, needed: usize) {
+    /// Waits until a quorum of masters has room in its backlog of releases, for the node deadline at most. So a
+    /// caller that takes locks faster than they can be released is slowed down.
+    pub(crate) async fn wait_for_backlog(&self, needed: usize) {
         let full = || self.slots.iter().filter(|slot| slot.is_full()).count();
         let spare = self.slots.len() - needed;
         // Outside of a runtime nothing can be waited for.
@@ -206,12 +206,12 @@ impl Pool {
         }
         let _ = timeout(self.config.node_timeout, async {
             loop {
-                let mut relieved = pin!(self.relieved.notified());
-                relieved.as_mut().enable();
+                let mut backlog_drained = pin!(self.backlog_drained.notified());
+                backlog_drained.as_mut().enable();
                 if full() <= spare {
                     return;
                 }
-                relieved.await;
+                backlog_drained.await;
             }
         })
         .await;

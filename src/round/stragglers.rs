@@ -42,7 +42,7 @@ struct DetachedRounds {
 /// Where a round is kept. Entries are used again, and with them their wakers.
 #[derive(Debug)]
 struct DetachedRound {
-    rest: Option<Rest>,
+    late_answers: Option<LateAnswers>,
     waker: Waker,
     /// Whether it is among the news.
     listed: bool,
@@ -50,9 +50,9 @@ struct DetachedRound {
     taken: bool,
 }
 
-/// What is left of a round: polled, it takes in what has come, and it is ready when nothing more is to
-/// come.
-pub(crate) struct Rest {
+/// Late answers of a round. Polled, it takes in the answers that have come, and it is ready when no more are
+/// expected.
+pub(crate) struct LateAnswers {
     gather: Box<Gather>,
     /// Closing waits for them.
     _under_way: TaskTrackerToken,
@@ -60,7 +60,7 @@ pub(crate) struct Rest {
 
 type Gather = dyn FnMut(&mut Context<'_>) -> Poll<()> + Send;
 
-impl Rest {
+impl LateAnswers {
     pub(crate) fn new(
         under_way: TaskTrackerToken,
         gather: impl FnMut(&mut Context<'_>) -> Poll<()> + Send + 'static,
@@ -81,14 +81,14 @@ impl Rest {
 
 impl Stragglers {
     /// Leaves a round to be heard to its end.
-    pub(crate) fn leave(self: &Arc<Self>, mut rest: Rest) {
+    pub(crate) fn leave(self: &Arc<Self>, mut late_answers: LateAnswers) {
         let Some((index, waker)) = self.enter() else {
             // A round keeps its pool, and the pool would keep it.
             return;
         };
         // The task that waited until now is not to be woken by what is still to come.
-        let more = rest.gather(&waker);
-        drop(self.put_back(index, rest, more));
+        let more = late_answers.gather(&waker);
+        drop(self.put_back(index, late_answers, more));
     }
 
     /// An entry for a round, and what tells of news of it; none where the runtime is gone.
@@ -101,7 +101,7 @@ impl Stragglers {
             let index = left.entries.len();
             let stragglers = Arc::downgrade(self);
             left.entries.push(DetachedRound {
-                rest: None,
+                late_answers: None,
                 waker: Waker::from(Arc::new(News { stragglers, index })),
                 listed: false,
                 taken: false,
@@ -114,18 +114,18 @@ impl Stragglers {
     }
 
     /// Keeps a round of which more is to come; else gives it back.
-    fn put_back(&self, index: usize, rest: Rest, more: bool) -> Option<Rest> {
+    fn put_back(&self, index: usize, late_answers: LateAnswers, more: bool) -> Option<LateAnswers> {
         let mut left = self.left();
         if left.over {
-            return Some(rest);
+            return Some(late_answers);
         }
         if more {
-            left.entries[index].rest = Some(rest);
+            left.entries[index].late_answers = Some(late_answers);
             return None;
         }
         left.entries[index].taken = false;
         left.free.push(index);
-        Some(rest)
+        Some(late_answers)
     }
 
     fn list(&self, index: usize) {
@@ -165,16 +165,16 @@ impl Stragglers {
     }
 
     fn look(&self, index: usize) {
-        let (rest, waker) = {
+        let (late_answers, waker) = {
             let mut left = self.left();
             let entry = &mut left.entries[index];
             entry.listed = false;
-            (entry.rest.take(), entry.waker.clone())
+            (entry.late_answers.take(), entry.waker.clone())
         };
-        match rest {
-            Some(mut rest) => {
-                let more = rest.gather(&waker);
-                drop(self.put_back(index, rest, more));
+        match late_answers {
+            Some(mut late_answers) => {
+                let more = late_answers.gather(&waker);
+                drop(self.put_back(index, late_answers, more));
             }
             // It is being left at this moment; or it is over.
             None => self.list(index),
@@ -217,8 +217,8 @@ impl Drop for End<'_> {
     }
 }
 
-impl fmt::Debug for Rest {
+impl fmt::Debug for LateAnswers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rest").finish_non_exhaustive()
+        f.debug_struct("LateAnswers").finish_non_exhaustive()
     }
 }

@@ -54,15 +54,14 @@ pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The longest lease whose drift is smaller: what a clock was seen to step by, and as much again, harms
-/// no longer one.
+/// Returns the longest lease with a drift below `than`. A step of a clock harms the leases whose drift is less than
+/// twice the step.
 pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(than.saturating_sub(RESOLUTION).as_secs_f64() / factor)
         .unwrap_or(Duration::MAX)
 }
 
-/// So long a server has to keep what is to last for `time` by the clock here, in the whole milliseconds that Redis
-/// counts in.
+/// Time to live, in whole milliseconds as Redis counts, with which a key lasts for `time` by this client's clock.
 pub(crate) fn covering(time: Duration, factor: f64) -> Duration {
     let covering = time.saturating_add(drift(time, factor)) + Duration::from_micros(999);
     Duration::from_millis(u64::try_from(covering.as_millis()).unwrap_or(u64::MAX))

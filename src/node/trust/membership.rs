@@ -56,7 +56,7 @@ impl Membership {
     }
 
     /// Takes in a master's record, if it has one.
-    pub(crate) fn told(&self, node: usize, set: Option<MasterSet>) {
+    pub(crate) fn record_set(&self, node: usize, set: Option<MasterSet>) {
         self.note(node, MasterReport::Told(set));
     }
 
@@ -75,11 +75,11 @@ impl Membership {
     /// Refuses this client where any master tells another set.
     pub(crate) fn check(&self) -> Result<(), Unfit> {
         let masters = self.lock();
-        let mut told = masters.iter().filter_map(|master| match master.word {
+        let mut record_set = masters.iter().filter_map(|master| match master.word {
             MasterReport::Told(Some(set)) if set != self.listed => Some((master, set)),
             _ => None,
         });
-        match told.next() {
+        match record_set.next() {
             None => Ok(()),
             Some((master, set)) => Err(Unfit::OtherSet {
                 told_by: Arc::clone(&master.label),
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn one_master_of_another_set_is_enough() {
         let three = three();
-        assert_eq!(three.check(), Ok(()), "none has told");
-        three.told(0, Some(set(3)));
-        three.told(1, None);
+        assert_eq!(three.check(), Ok(()), "none has record_set");
+        three.record_set(0, Some(set(3)));
+        three.record_set(1, None);
         assert_eq!(three.check(), Ok(()));
-        three.told(2, Some(set(5)));
+        three.record_set(2, Some(set(5)));
         let refusal = three.check().expect_err("another number");
         assert!(
             refusal.to_string().starts_with("c is in a set of 5 masters"),
@@ -148,15 +148,15 @@ mod tests {
             for_tests: Some(Duration::from_secs(30)),
             ..set(3)
         };
-        three.told(0, Some(for_tests));
+        three.record_set(0, Some(for_tests));
         assert!(three.check().is_err());
     }
 
     #[test]
     fn a_master_that_cannot_be_connected_is_not_waited_for() {
         let three = three();
-        three.told(0, None);
-        three.told(1, Some(set(3)));
+        three.record_set(0, None);
+        three.record_set(1, Some(set(3)));
         assert!(!three.is_complete());
         three.failed(2);
         assert!(three.is_complete());

@@ -35,7 +35,7 @@ const THRESHOLD: i64 = us(RESOLUTION) / 2;
 pub(super) struct Offsets {
     origin: Moment,
     clock_at_origin_us: u64,
-    /// Later ones are higher: what is not lower than a later one shows no step that the later does not.
+    /// Readings, of which later ones are higher. A reading that is not lower than a later one adds nothing.
     kept: VecDeque<Reading>,
     /// All steps so far.
     stepped: i64,

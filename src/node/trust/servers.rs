@@ -58,7 +58,7 @@ impl KnownServers {
     }
 
     /// Notes that there is a connection to a server at the address `node`, unless there is one to the
-    /// same server at another. One of which it is not certain that it is a run that was there before is a newcomer.
+    /// same server at another. A server is new unless its run is certainly one that was seen before.
     pub(in crate::node) fn claim(
         &self,
         node: usize,

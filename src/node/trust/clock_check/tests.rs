@@ -6,8 +6,8 @@ use crate::time::validity::{Validity, drift};
 
 const EPOCH_US: u64 = 1_700_000_000_000_000;
 
-fn reckoning() -> Reckoning {
-    Reckoning::new(&Config::default())
+fn lease_timing() -> LeaseTiming {
+    LeaseTiming::new(&Config::default())
 }
 
 fn at(time: Duration) -> Moment {
@@ -30,17 +30,19 @@ impl Readings {
 
     fn hear(&mut self, now_us: u64, clock_us: u64) {
         let now = Duration::from_micros(now_us);
-        if let Some(step) = self
-            .state
-            .hear(EPOCH_US + clock_us, at(now), at(now), reckoning().longest_lease)
-        {
-            self.state.doubt(step, self.start + now);
+        if let Some(step) = self.state.hear(
+            EPOCH_US + clock_us,
+            at(now),
+            at(now),
+            lease_timing().longest_lease,
+        ) {
+            self.state.clock_quarantine(step, self.start + now);
         }
     }
 
-    fn doubt(&self, now_us: u64) -> Duration {
+    fn clock_quarantine(&self, now_us: u64) -> Duration {
         let now = self.start + Duration::from_micros(now_us);
-        self.state.left(reckoning().longest_lease, now)
+        self.state.left(lease_timing().longest_lease, now)
     }
 }
 
@@ -50,10 +52,10 @@ fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
         let mut readings = Readings::new();
         readings.hear(0, 0);
         readings.hear(1, 1 + step_us);
-        assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+        assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
         // The same step, shown again.
         readings.hear(500_000, 500_000 + step_us);
-        assert_eq!(readings.doubt(1).as_millis(), doubt_ms, "{step_us} µs");
+        assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
     }
 }
 
@@ -66,7 +68,7 @@ fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
         readings.hear(second * 1_000_000, second * 1_000_000 + 100_000);
     }
     readings.hear(15_000_000, 15_000_000 + 105_000);
-    assert_eq!(readings.doubt(1).as_millis(), 19_800);
+    assert_eq!(readings.clock_quarantine(1).as_millis(), 19_800);
 }
 
 proptest! {
@@ -92,7 +94,7 @@ proptest! {
             let clock_us = now_us + now_us / 1_000_000 * rate + stepped_us;
             readings.hear(now_us, clock_us);
             let free = granted.is_none_or(|(_, expires_us)| expires_us <= clock_us);
-            if free && readings.doubt(now_us).is_zero() {
+            if free && readings.clock_quarantine(now_us).is_zero() {
                 let moment = at(Duration::from_micros(now_us));
                 if let Some((validity, _)) = granted {
                     prop_assert!(validity.remaining(moment).is_zero(), "two hold at {now_us} µs");

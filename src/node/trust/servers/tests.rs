@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::events::NodeEvents;
 use crate::masters::config::Config;
-use crate::protocol::reckoning::Reckoning;
+use crate::protocol::lease_timing::LeaseTiming;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 
@@ -25,9 +25,9 @@ fn claim_identity(
     node: usize,
     identity: &Identity,
 ) -> Result<Arc<ClockCheck>, Unfit> {
-    let (reckoning, steps) = (Reckoning::new(&Config::default()), Steps::new(3));
+    let (lease_timing, steps) = (LeaseTiming::new(&Config::default()), Steps::new(3));
     let label = Arc::from(format!("address {node}"));
-    let clock_check = || Arc::new(ClockCheck::new(events(&label), reckoning, Arc::new(steps)));
+    let clock_check = || Arc::new(ClockCheck::new(events(&label), lease_timing, Arc::new(steps)));
     servers.claim(node, &label, identity, clock_check)
 }
 
@@ -87,8 +87,8 @@ fn a_step_counts_at_every_address_that_the_server_had() {
     let identity = identity("a", "a");
     let label = Arc::from("address");
     let claim = |node| {
-        let reckoning = Reckoning::new(&Config::default());
-        let clock_check = || Arc::new(ClockCheck::new(events(&label), reckoning, Arc::clone(&steps)));
+        let lease_timing = LeaseTiming::new(&Config::default());
+        let clock_check = || Arc::new(ClockCheck::new(events(&label), lease_timing, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
         servers.leave(node);
         history.expect("no twin")

@@ -7,7 +7,7 @@ use crate::time::validity::outlived;
 
 /// Times that follow from the longest lease of any client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reckoning {
+pub(crate) struct LeaseTiming {
     pub(crate) longest_lease: Duration,
     /// Time after which nothing is alive any more that a master may have forgotten now.
     pub(crate) outlived: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Reckoning {
     pub(crate) quarantine: Duration,
 }
 
-impl Reckoning {
+impl LeaseTiming {
     pub(crate) fn new(config: &Config) -> Self {
         let longest_lease = config.longest_lease();
         let outlived = outlived(longest_lease, config.drift_factor);
@@ -44,7 +44,7 @@ mod tests {
                 quarantine,
                 ..Config::default()
             };
-            Reckoning::new(&config).quarantine
+            LeaseTiming::new(&config).quarantine
         };
         // Whatever this client's own leases are.
         assert_eq!(of(Quarantine::Auto), Duration::from_millis(30_302));
