@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
-use super::state::{Entered, HoldState, HoldView, Left, Phase, TIMER_SLACK, Upkeep};
+use super::state::{Entered, HoldState, HoldView, LeaveOutcome, Phase, TIMER_SLACK, Upkeep};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
 use crate::hold::expiry::HoldExpiry;
@@ -398,9 +398,9 @@ impl Hold {
     }
 
     /// Leaves once, for who is in. The last to leave ends the validity before anything is sent, or passed on.
-    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> Left {
+    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> LeaveOutcome {
         let left = self.grant.state().leave(renew, is_shared);
-        if left == Left::Last {
+        if left == LeaveOutcome::Last {
             self.grant.changed.notify_waiters();
         }
         left
@@ -529,7 +529,7 @@ pub(crate) mod tests {
                 .is_some()
         );
         assert_eq!(given_up.grant.while_valid(0, |count, _| count), Some(1));
-        assert_eq!(given_up.leave(true, false), Left::Last);
+        assert_eq!(given_up.leave(true, false), LeaveOutcome::Last);
         assert_eq!(
             given_up.grant.while_valid(0, |count, _| count),
             Some(1),

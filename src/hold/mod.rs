@@ -11,6 +11,7 @@ pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
 mod handoff;
+pub(crate) mod leave;
 pub(crate) mod release;
 pub(crate) mod schedule;
 mod state;
@@ -19,4 +20,4 @@ pub(crate) mod tokens;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{HoldView, Left, Upkeep};
+pub(crate) use self::state::{HoldView, LeaveOutcome, Upkeep};

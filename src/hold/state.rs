@@ -92,7 +92,7 @@ pub(crate) struct Entered {
 
 /// What leaving a hold left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum LeaveOutcome {
     /// Other guards are still in; this many.
     Inside(u64),
     /// The same, and all of them were leaked.
@@ -226,25 +226,25 @@ impl HoldState {
 
     /// One guard of the hold leaves; the last one leaves it vacant, and the last one that is exclusive to those that
     /// read.
-    pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> Left {
+    pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> LeaveOutcome {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         let is_downgraded = !is_shared && self.give_up_exclusive();
         if self.count > 0 {
             return if is_downgraded {
-                Left::Downgraded {
+                LeaveOutcome::Downgraded {
                     leaked: self.is_leaked(),
                 }
             } else if self.is_leaked() {
-                Left::Leaked(self.count)
+                LeaveOutcome::Leaked(self.count)
             } else {
-                Left::Inside(self.count)
+                LeaveOutcome::Inside(self.count)
             };
         }
         if self.phase == Phase::Held {
             self.phase = Phase::Vacant;
         }
-        Left::Last
+        LeaveOutcome::Last
     }
 
     /// One guard is exclusive no longer; whether the hold has to tell so.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::error::UnlockError;
 use crate::events::UnlockOutcome;
-use crate::hold::entry::{HoldEntry, Leave};
+use crate::hold::entry::HoldEntry;
 use crate::hold::grant::{Grant, Hold};
+use crate::hold::leave::Leave;
 use crate::lock::owner::Owner;
 use crate::protocol::release_tally::{Ended, ReleaseTally};
 use crate::queue::{QueueEntry, Turn};

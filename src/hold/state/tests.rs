@@ -59,9 +59,9 @@ fn the_last_to_leave_gives_it_up() {
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
     assert_eq!(state.upkeep(at(1)), renewal(29));
-    assert_eq!(state.leave(true, false), Left::Inside(1));
+    assert_eq!(state.leave(true, false), LeaveOutcome::Inside(1));
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
-    assert_eq!(state.leave(false, false), Left::Last);
+    assert_eq!(state.leave(false, false), LeaveOutcome::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert!(state.is_to_release());
     assert_eq!(state.upkeep(at(1)), Upkeep::Nothing);
@@ -75,7 +75,7 @@ fn nobody_enters_what_only_leaked_guards_are_in() {
         state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     }
     assert!(!state.leak(true));
-    assert_eq!(state.leave(true, false), Left::Leaked(1));
+    assert_eq!(state.leave(true, false), LeaveOutcome::Leaked(1));
     assert_eq!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain), None);
     assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
     assert_ne!(
@@ -125,7 +125,7 @@ fn what_is_kept_counts_from_the_hold() {
     state.keep_at_least(0, at(1), Duration::from_secs(10));
     state.keep_at_least(0, at(2), Duration::from_secs(3));
     assert_eq!(state.kept(at(4)), Duration::from_secs(7), "the longer one counts");
-    assert_eq!(state.leave(true, false), Left::Last);
+    assert_eq!(state.leave(true, false), LeaveOutcome::Last);
     assert_eq!(state.kept(at(10)), Duration::from_secs(1));
     assert_eq!(state.kept(at(11)), Duration::ZERO);
     assert_eq!(state.pass(at(12), &next_in_line(true)), Some(1));
@@ -143,7 +143,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain);
     assert_eq!(state.pass(at(1), &next_in_line(true)), None, "somebody is in");
-    assert_eq!(state.leave(false, false), Left::Last);
+    assert_eq!(state.leave(false, false), LeaveOutcome::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
@@ -213,16 +213,23 @@ fn a_writer_may_come_to_read_and_never_back() {
             && enter(&mut state, HoldKind::Write)
     );
     assert!(!enter(&mut state, HoldKind::Plain));
-    assert_eq!(state.leave(true, false), Left::Inside(2), "another one writes");
-    assert_eq!(state.leave(true, false), Left::Downgraded { leaked: false });
+    assert_eq!(
+        state.leave(true, false),
+        LeaveOutcome::Inside(2),
+        "another one writes"
+    );
+    assert_eq!(
+        state.leave(true, false),
+        LeaveOutcome::Downgraded { leaked: false }
+    );
     assert_eq!(state.kind, HoldKind::Read);
     assert!(!enter(&mut state, HoldKind::Write) && enter(&mut state, HoldKind::Read));
-    assert_eq!(state.leave(true, true), Left::Inside(1));
-    assert_eq!(state.leave(true, true), Left::Last);
+    assert_eq!(state.leave(true, true), LeaveOutcome::Inside(1));
+    assert_eq!(state.leave(true, true), LeaveOutcome::Last);
     let mut alone = HoldState::new(HoldKind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
     enter(&mut alone, HoldKind::Write);
     assert!(alone.give_up_exclusive() && alone.kind == HoldKind::Read);
-    assert_eq!(alone.leave(true, true), Left::Last);
+    assert_eq!(alone.leave(true, true), LeaveOutcome::Last);
     let mut plain = held();
     enter(&mut plain, HoldKind::Plain);
     assert!(!plain.give_up_exclusive(), "there is nothing to tell");

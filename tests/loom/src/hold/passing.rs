@@ -10,7 +10,7 @@ use loom::thread;
 
 use super::expiry::HoldExpiry;
 use super::grant::{Grant, Hold, QuorumGrant};
-use super::state::Left;
+use super::state::LeaveOutcome;
 use crate::error::LossCause;
 use crate::explore;
 use crate::node::waiters::Calls;
@@ -122,7 +122,7 @@ impl Process {
 
     /// As a guard does that is given up.
     fn leave(&self, hold: &Hold) {
-        if hold.leave(true, false) == Left::Last && !self.grant.pass() {
+        if hold.leave(true, false) == LeaveOutcome::Last && !self.grant.pass() {
             let turn = self.grant.take_turn();
             self.release();
             drop(turn);

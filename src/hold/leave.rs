@@ -1,0 +1,154 @@
+//! How a hold ends for its last guard: its grant passes to the next task of the process, or is released, or the names are
+//! kept for a while, or it was lost before.
+//!
+//! [`end`] decides, [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::LossCause;
+use crate::events::{HoldEnd, log};
+use crate::hold::client::ClientCore;
+use crate::hold::downgrade::Downgrade;
+use crate::hold::grant::{Grant, Hold};
+use crate::hold::release::Release;
+use crate::queue::entry::Next;
+use crate::queue::{QueueEntry, Turn};
+use crate::round::pool::Pool;
+
+/// What leaving came to.
+pub(crate) enum Leave {
+    /// Other guards are still in; this many.
+    StillHeld(u64),
+    /// Other guards are still in, and only read: the masters are being told.
+    Downgraded(Box<Downgrade>),
+    /// The next task of this process has it.
+    HandedOn,
+    /// It is to be released.
+    Release(UnsentRelease),
+    /// It was lost, and somebody else releases it.
+    Lost,
+    /// It was left before, or leaked.
+    NotInside,
+}
+
+/// A release that is to be sent, with the waiter that it takes along; or, while the names are kept, the request that keeps them.
+/// Dropped, it is sent in the background.
+pub(crate) struct UnsentRelease {
+    pool: Arc<Pool>,
+    grant: Arc<Grant>,
+    turn: Option<Turn<Hold>>,
+    /// For how much longer the names are kept first.
+    pub(crate) kept: Duration,
+    is_sent: bool,
+}
+
+/// Passes a vacant grant on where that may be, or ends it.
+pub(super) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> Leave {
+    // Before the next hold begins.
+    let trace = grant.trace.take();
+    let loss = if is_valid && trace.is_none() {
+        None
+    } else {
+        grant.loss()
+    };
+    let departure = give_up(client, grant);
+    if let Some(cause) = loss
+        && cause != LossCause::Closed
+        && matches!(departure, Leave::Release(_))
+    {
+        // The watchdog had no time to find it, and will not find it any more.
+        log::hold_lost(&grant.names, &client.pool.evidence(&grant.votes()));
+    }
+    let Some(trace) = trace else {
+        return departure;
+    };
+    match (loss, &departure) {
+        (Some(cause), _) => trace.lost(cause),
+        (None, Leave::HandedOn) => trace.end(HoldEnd::HandedOn),
+        (None, Leave::Release(outgoing)) if !outgoing.kept.is_zero() => trace.end(HoldEnd::Kept),
+        (None, _) => trace.end(HoldEnd::Released),
+    }
+    departure
+}
+
+fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
+    let (pool, kept) = (&client.pool, grant.kept());
+    // Nobody else is to be let in at this moment?
+    let may_hand_off = kept.is_zero() && !pool.is_closed() && !pool.topics.yielding.is_due(&grant.names);
+    if may_hand_off && grant.pass() {
+        return Leave::HandedOn;
+    }
+    let is_mine = grant.is_to_release();
+    client.schedule.forget(grant);
+    let turn = grant.take_turn();
+    if !is_mine {
+        return Leave::Lost;
+    }
+    Leave::Release(UnsentRelease {
+        pool: Arc::clone(pool),
+        grant: Arc::clone(grant),
+        turn,
+        kept,
+        is_sent: false,
+    })
+}
+
+impl UnsentRelease {
+    /// Sends it, for who waits for what the masters say.
+    pub(crate) fn begin(mut self) -> Release {
+        self.is_sent = true;
+        let (grant, touched) = (&self.grant, self.grant.touched());
+        if !self.kept.is_zero() {
+            return self.keep();
+        }
+        // The next of this process in line asks right behind the release, when the turn falls.
+        Release::begin(&self.pool, grant.claim(), self.next(), |node| {
+            touched.contains(node)
+        })
+    }
+
+    /// Sends it in the background, and puts a waiter into the queues with it. Not while the names are kept, as an entry
+    /// before this one may have asked.
+    pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
+        if !self.kept.is_zero() {
+            return;
+        }
+        self.is_sent = true;
+        let touched = self.grant.touched();
+        let next = waiter.map(Next::resting);
+        drop(Release::begin(&self.pool, self.grant.claim(), next, |node| {
+            touched.contains(node)
+        }));
+    }
+
+    fn keep(&self) -> Release {
+        let touched = self.grant.touched();
+        Release::keep(&self.pool, self.grant.claim(), self.kept, |node| {
+            touched.contains(node)
+        })
+    }
+
+    /// Whom the release takes along into the queues; nobody where it is the turn of clients of other libraries.
+    fn next(&self) -> Option<Next> {
+        let (yielding, names) = (&self.pool.topics.yielding, &self.grant.names);
+        let turn = self.turn.as_ref().filter(|_| !yielding.is_due(names))?;
+        turn.line().next(names).map(Next::asking)
+    }
+}
+
+impl Drop for UnsentRelease {
+    fn drop(&mut self) {
+        if self.is_sent {
+            return;
+        }
+        if self.kept.is_zero() {
+            let (grant, touched) = (&self.grant, self.grant.touched());
+            Release::leave(&self.pool, grant.claim(), self.next(), |node| {
+                touched.contains(node)
+            });
+        } else {
+            drop(self.keep());
+        }
+    }
+}
