@@ -131,7 +131,7 @@ if found == 0 and not mode then
     call('pexpire', KEYS[i], lease)
   end
 elseif found == 0 and not beside and shared then
-  for n = 1, names do begin_reading(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
+  for n = 1, names do readers().begin(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
 elseif found == 0 and not beside then
   for i = 1, last, 3 do
     local name = KEYS[i]
@@ -227,7 +227,7 @@ elseif not beside then
     local key, left = KEYS[3 * n - 2], lefts[n]
     local its_readers, ends = KEYS[readers_at + n], now + math.max(left, tonumber(lease))
     if left == -2 and shared then
-      begin_reading(key, its_readers, owner, now + lease)
+      reading.begin(key, its_readers, owner, now + lease)
     elseif left == -2 then
       -- The field first, as above.
       call('hset', key, owner, count, unpack(mode and {'mode', 'write'} or {}))

@@ -9,18 +9,18 @@
 -- The set counts only where the name has the field multilock: what another reader has left is deleted when a name is taken
 -- to read. Nobody is deleted with a name whose field multilock was not seen by the same script.
 
--- Has a name that is free be read by an owner.
-local function begin_reading(name, its_readers, owner, ends)
-  -- The name first: under OOM the script stops here, before anything is written.
-  redis.call('hset', name, 'mode', 'write', 'multilock', ends)
-  redis.call('pexpireat', name, ends)
-  redis.call('del', its_readers)
-  redis.call('zadd', its_readers, ends, owner)
-  redis.call('pexpireat', its_readers, ends)
-end
-
--- What is done to readers that are there: made only where there are some, so that nobody else pays for it.
+-- What is done to readers: made only for locks that are read, so that no other lock pays for it.
 local function readers()
+  -- Has a name that is free be read by an owner.
+  local function begin(name, its_readers, owner, ends)
+    -- The name first: under OOM the script stops here, before anything is written.
+    redis.call('hset', name, 'mode', 'write', 'multilock', ends)
+    redis.call('pexpireat', name, ends)
+    redis.call('del', its_readers)
+    redis.call('zadd', its_readers, ends, owner)
+    redis.call('pexpireat', its_readers, ends)
+  end
+
   -- The ms at which the last reader's lease ends, or nothing for a name that is not read.
   local function read_until(name)
     -- pcall: a key of another type is not.
@@ -32,7 +32,7 @@ local function readers()
   local function turn(name, its_readers, owner, ends)
     -- A write that needs no memory first: after it OOM cannot stop the script.
     redis.call('hdel', name, owner)
-    begin_reading(name, its_readers, owner, ends)
+    begin(name, its_readers, owner, ends)
   end
 
   -- Has a name that is read, and its readers, last until `ends`.
@@ -87,6 +87,7 @@ local function readers()
   end
 
   return {
-    read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join, leave = leave,
+    begin = begin, read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join,
+    leave = leave,
   }
 end
