@@ -139,13 +139,13 @@ impl<'a> Acquisition<'a> {
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
                 Outcome::Won => true,
-                Outcome::Lost => self.tally.obstacle().is_some(),
+                Outcome::Lost => self.tally.loss_reason().is_some(),
             };
             if over {
                 break;
             }
         }
-        if self.tally.obstacle() == Some(LossReason::Unreachable) {
+        if self.tally.loss_reason() == Some(LossReason::Unreachable) {
             // Nothing is waited for, but what is here tells who was silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
                 let vote = Reply::acquired(answer).vote;
@@ -160,7 +160,7 @@ impl<'a> Acquisition<'a> {
         let votes = self.rollback.votes.clone();
         let mut refusal = Refusal::explain(self.request, &self.tally, votes, self.blockers);
         log::round_lost(&self.request.names, &refusal.error);
-        if refusal.obstacle == LossReason::Held
+        if refusal.reason == LossReason::Held
             && let Some(waiting) = self.waiting
         {
             let pool = &self.request.client.pool;

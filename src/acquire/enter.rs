@@ -73,7 +73,7 @@ async fn reenter(
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal {
                     error,
-                    obstacle: LossReason::Unreachable,
+                    reason: LossReason::Unreachable,
                     votes: hold.grant.votes(),
                     blockers: Box::default(),
                     deferred: None,

@@ -15,21 +15,21 @@ const NARROWEST: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Pauses<'a> {
     window: Duration,
-    chance: &'a Random,
+    random: &'a Random,
 }
 
 impl<'a> Pauses<'a> {
-    pub(crate) fn new(chance: &'a Random) -> Self {
+    pub(crate) fn new(random: &'a Random) -> Self {
         Self {
             window: NARROWEST,
-            chance,
+            random,
         }
     }
 
     pub(crate) fn next(&mut self, widest: Duration) -> Duration {
         let window = self.window.min(widest);
         self.window = (self.window * 2).min(widest);
-        self.chance.within(window)
+        self.random.within(window)
     }
 }
 
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_limit() {
-        let chance = Random::from_host();
-        let mut pauses = Pauses::new(&chance);
+        let random = Random::from_host();
+        let mut pauses = Pauses::new(&random);
         for round in 0..100 {
             let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
             assert!(pauses.next(SPLIT) < most);

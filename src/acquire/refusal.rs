@@ -13,7 +13,7 @@ use crate::values::votes::{Vote, Votes};
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: LockError,
-    pub(crate) obstacle: LossReason,
+    pub(crate) reason: LossReason,
     /// What every master answered, in their order.
     pub(crate) votes: Vec<Vote>,
     /// What they told of those in the way.
@@ -30,7 +30,7 @@ impl Refusal {
         votes: Vec<Vote>,
         blockers: Blockers,
     ) -> Self {
-        let refusal = match tally.obstacle() {
+        let refusal = match tally.loss_reason() {
             Some(LossReason::Held) => {
                 let retry_after = held_for(request, tally, &votes);
                 let holder = blockers.holder.clone();
@@ -70,13 +70,13 @@ impl Refusal {
 
     fn with_votes(
         request: &AcquireRequest,
-        obstacle: LossReason,
+        reason: LossReason,
         votes: Vec<Vote>,
         error: impl FnOnce(Votes) -> LockError,
     ) -> Self {
         Self {
             error: error(request.client.pool.evidence(&votes)),
-            obstacle,
+            reason,
             votes,
             blockers: Box::default(),
             deferred: None,
@@ -94,7 +94,7 @@ impl From<LockError> for Refusal {
     fn from(error: LockError) -> Self {
         Self {
             error,
-            obstacle: LossReason::Final,
+            reason: LossReason::Final,
             votes: Vec::new(),
             blockers: Box::default(),
             deferred: None,

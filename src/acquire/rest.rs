@@ -40,13 +40,13 @@ pub(super) async fn rest(
     let blockers = &refusal.blockers;
     // A few masters may still report a waiter ahead that is just leaving.
     let is_first =
-        refusal.obstacle == LossReason::Held && usize::from(blockers.behind_others) < request.blocking();
+        refusal.reason == LossReason::Held && usize::from(blockers.behind_others) < request.blocking();
     if is_first && blockers.foreign_field && waiting.foreign.is_none() {
         // A release between the refusal and the subscription was announced to nobody: ask once more.
         waiting.foreign = Some(Subscription::begin(&request.client.pool, &request.names, request.kind).await);
         return WokenBy::Gap;
     }
-    let timer = match refusal.obstacle {
+    let timer = match refusal.reason {
         LossReason::Unreachable => waiting.pauses.next(OUTAGE),
         // It stands in no queue, so nobody calls it.
         LossReason::Held if !waiting.could_win => waiting.pauses.next(OUTAGE),
@@ -88,7 +88,7 @@ fn alarm(request: &AcquireRequest, waiting: &mut Waiting<'_>, refusal: &Refusal,
     };
     let latest = (left + AFTER_LEASE).min(REASK);
     let latest = waiting.may_keep_shut().map_or(latest, |rest| latest.min(rest));
-    let soon = SOON + request.client.pool.chance.within(SPREAD);
+    let soon = SOON + request.client.pool.random.within(SPREAD);
     let blockers = &refusal.blockers;
     if is_first && blockers.foreign_key {
         let waited = waiting.since.elapsed();
@@ -117,8 +117,8 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> 
     };
     loop {
         // First listen, then look: nothing falls in between.
-        let mut bell = pin!(calls.bell());
-        bell.as_mut().enable();
+        let mut notified = pin!(calls.notified());
+        notified.as_mut().enable();
         calls.present();
         let open = votes.iter().enumerate().filter(is_open).count();
         if (needed..=votes.len()).contains(&open) {
@@ -127,7 +127,7 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> 
         if calls.interrupted_since(since) {
             return WokenBy::Gap;
         }
-        bell.await;
+        notified.await;
     }
 }
 
@@ -135,15 +135,15 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> 
 /// clients of other libraries.
 async fn appointed(calls: &Calls) {
     loop {
-        let mut bell = pin!(calls.bell());
-        bell.as_mut().enable();
+        let mut notified = pin!(calls.notified());
+        notified.as_mut().enable();
         let Some(at) = calls.alarm() else {
-            bell.await;
+            notified.await;
             continue;
         };
         tokio::select! {
             () = sleep_until(at + AFTER_LEASE) => return,
-            () = bell => {}
+            () = notified => {}
         }
     }
 }

@@ -122,7 +122,7 @@ async fn ask_all(
     while let Some((index, attempted)) = attempts.next().await {
         match attempted {
             Ok(guard) => won[index] = Some(guard),
-            Err(refusal) if refusal.obstacle == LossReason::Final => return Err((index, refusal.error)),
+            Err(refusal) if refusal.reason == LossReason::Final => return Err((index, refusal.error)),
             Err(refusal) => {
                 refused[index] = Some(refusal);
                 is_lost = true;
@@ -287,8 +287,8 @@ impl<'a> Member<'a> {
 /// One ticket for all of them: a little later than any has drawn, by chance, so that no two sets have the same one. None
 /// where the clocks of their masters are too far apart for that, or not known yet.
 fn agree(members: &mut [Member<'_>]) -> Option<u64> {
-    let chance = &members.first()?.request.client.pool.chance;
-    let later = u64::try_from(chance.within(SPREAD).as_micros()).unwrap_or(0);
+    let random = &members.first()?.request.client.pool.random;
+    let later = u64::try_from(random.within(SPREAD).as_micros()).unwrap_or(0);
     let latest = members.iter().map(Member::ticket).max()? + later;
     let all = members
         .iter_mut()

@@ -56,7 +56,7 @@ pub(crate) async fn contend(
                 }
                 return Ok(guard);
             }
-            Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
+            Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
             Err(refusal) => refusal,
         };
         let why = Arc::new(refusal.error.clone());
@@ -88,7 +88,7 @@ pub(super) async fn after(
     refusal: &Refusal,
     asked: &Asked,
 ) -> Result<(), LockError> {
-    if refusal.obstacle == LossReason::Unreachable {
+    if refusal.reason == LossReason::Unreachable {
         let log_throttle = &request.client.pool.log_throttle;
         log_throttle.still_waiting(&request.names, &refusal.error);
     }
@@ -156,7 +156,7 @@ async fn line_up(
                 let precedence = waiting.beside();
                 match acquire_as(request, precedence, waiting.clocks.take()).await {
                     Ok(guard) => return Ok(ControlFlow::Break(guard)),
-                    Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
+                    Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
                     Err(refusal) => *last = Some(Arc::new(refusal.error)),
                 }
                 // The one in front has been told the same, or is about to be.
@@ -168,7 +168,7 @@ async fn line_up(
         // The same owner is inside by now. Should it leave before this task has entered, begin again.
         match acquire(request).await {
             Ok(guard) => return Ok(ControlFlow::Break(guard)),
-            Err(refusal) if refusal.obstacle == LossReason::Final => return Err(refusal.error),
+            Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
             Err(refusal) => *last = Some(Arc::new(refusal.error)),
         }
         unless_closed(request, sleep(waiting.pauses.next(SPLIT))).await?;

@@ -85,7 +85,7 @@ impl<'a> Waiting<'a> {
             begun: pool.clock.now(),
             clocks: None,
             foreign: None,
-            pauses: Pauses::new(&pool.chance),
+            pauses: Pauses::new(&pool.random),
         };
         waiting.draw_ticket();
         waiting
@@ -132,7 +132,7 @@ impl<'a> Waiting<'a> {
     /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
     /// resolves.
     pub(super) async fn draw_late(&mut self, drawn: impl Fn(u64)) {
-        let mut pauses = Pauses::new(&self.request.client.pool.chance);
+        let mut pauses = Pauses::new(&self.request.client.pool.random);
         while !self.has_ticket {
             sleep(pauses.next(OUTAGE)).await;
             self.draw_ticket();
@@ -221,7 +221,7 @@ impl<'a> Waiting<'a> {
             _ => false,
         };
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();
-        self.could_win = refusal.obstacle == LossReason::Held && reached >= self.request.needed;
+        self.could_win = refusal.reason == LossReason::Held && reached >= self.request.needed;
         if !self.could_win {
             self.leave();
         }

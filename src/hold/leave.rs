@@ -32,8 +32,8 @@ pub(crate) enum Leave {
     NotInside,
 }
 
-/// A release that is to be sent, with the waiter that it takes along; or, while the names are kept, the request that keeps them.
-/// Dropped, it is sent in the background.
+/// A release that is to be sent, with the waiter that it takes along; or, while the names are kept, the request that keeps
+/// them. Dropped, it is sent in the background.
 pub(crate) struct UnsentRelease {
     pool: Arc<Pool>,
     grant: Arc<Grant>,
@@ -52,24 +52,24 @@ pub(super) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) 
     } else {
         grant.loss()
     };
-    let departure = give_up(client, grant);
+    let leave = give_up(client, grant);
     if let Some(cause) = loss
         && cause != LossCause::Closed
-        && matches!(departure, Leave::Release(_))
+        && matches!(leave, Leave::Release(_))
     {
         // The watchdog had no time to find it, and will not find it any more.
         log::hold_lost(&grant.names, &client.pool.evidence(&grant.votes()));
     }
     let Some(trace) = trace else {
-        return departure;
+        return leave;
     };
-    match (loss, &departure) {
+    match (loss, &leave) {
         (Some(cause), _) => trace.lost(cause),
         (None, Leave::HandedOn) => trace.end(HoldEnd::HandedOn),
-        (None, Leave::Release(outgoing)) if !outgoing.kept.is_zero() => trace.end(HoldEnd::Kept),
+        (None, Leave::Release(release)) if !release.kept.is_zero() => trace.end(HoldEnd::Kept),
         (None, _) => trace.end(HoldEnd::Released),
     }
-    departure
+    leave
 }
 
 fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {

@@ -51,7 +51,7 @@ impl Release {
         next: Option<Next>,
         asked: impl Fn(usize) -> bool,
     ) -> Self {
-        pool.topics.yielding.released(&claim.names, &pool.chance);
+        pool.topics.yielding.released(&claim.names, &pool.random);
         let round = Self::send(pool, &claim, next.as_ref(), asked);
         if let Some(next) = next {
             next.sent(pool, &claim.names, round.sent_to());
@@ -153,8 +153,8 @@ impl ReleaseRecord {
         let fault = match reply::released(answer) {
             Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
-                let (yielding, chance) = (&self.pool.topics.yielding, &self.pool.chance);
-                yielding.heard(&self.claim.names, node, others_listen, self.sent, chance);
+                let (yielding, random) = (&self.pool.topics.yielding, &self.pool.random);
+                yielding.heard(&self.claim.names, node, others_listen, self.sent, random);
                 if let Some(waiting) = &self.waiting {
                     // It had been granted there, and would be again.
                     waiting.open(node);

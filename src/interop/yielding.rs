@@ -56,17 +56,17 @@ impl Yielding {
     }
 
     /// The names are being released now.
-    pub(crate) fn released(&self, names: &Names, chance: &Random) {
+    pub(crate) fn released(&self, names: &Names, random: &Random) {
         if self.any.load(Ordering::Relaxed)
             && let Some(theirs) = self.turns().get_mut(names)
             && theirs.heard.elapsed() < STALE
         {
-            theirs.until = Instant::now() + theirs.round_trip * 2 + pause(chance);
+            theirs.until = Instant::now() + theirs.round_trip * 2 + pause(random);
         }
     }
 
     /// A master has answered a release that was sent at that moment, and said whether others listen.
-    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, sent: Instant, chance: &Random) {
+    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, sent: Instant, random: &Random) {
         if !listen && !self.any.load(Ordering::Relaxed) {
             return;
         }
@@ -79,7 +79,7 @@ impl Yielding {
                 on: 0,
                 round_trip: took,
                 heard: Instant::now(),
-                until: Instant::now() + took + pause(chance),
+                until: Instant::now() + took + pause(random),
             });
             theirs.on |= 1 << node;
             theirs.round_trip = took.min(theirs.round_trip);
@@ -98,8 +98,8 @@ impl Yielding {
     }
 }
 
-fn pause(chance: &Random) -> Duration {
-    SHORTEST + chance.within(SPREAD)
+fn pause(random: &Random) -> Duration {
+    SHORTEST + random.within(SPREAD)
 }
 
 #[cfg(test)]
@@ -108,8 +108,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn others_have_a_turn_for_as_long_as_any_master_says_that_they_listen() {
-        let (yielding, chance, names) = (Yielding::default(), Random::from_host(), Names::from("a"));
-        let heard = |node, listen| yielding.heard(&names, node, listen, Instant::now(), &chance);
+        let (yielding, random, names) = (Yielding::default(), Random::from_host(), Names::from("a"));
+        let heard = |node, listen| yielding.heard(&names, node, listen, Instant::now(), &random);
         heard(0, false);
         assert!(!yielding.is_due(&names) && yielding.until(&names).is_none());
         heard(0, true);
@@ -118,14 +118,14 @@ mod tests {
         assert!(yielding.is_due(&names) && yielding.until(&names).is_some());
         tokio::time::sleep(SHORTEST + SPREAD).await;
         assert!(yielding.until(&names).is_none(), "nobody has come");
-        yielding.released(&names, &chance);
+        yielding.released(&names, &random);
         assert!(yielding.until(&names).is_some());
         heard(1, false);
         assert!(!yielding.is_due(&names));
         // A master that cannot be asked any more keeps its bit.
         heard(2, true);
         tokio::time::sleep(STALE).await;
-        yielding.released(&names, &chance);
+        yielding.released(&names, &random);
         assert!(!yielding.is_due(&names) && yielding.until(&names).is_none());
     }
 }

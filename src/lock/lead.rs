@@ -40,7 +40,7 @@ impl Candidate {
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub(crate) async fn elected(&self) -> Result<OwnedEntry, LockError> {
         let pool = &self.options.masters.client.pool;
-        let mut delays = slow_delays(&pool.chance);
+        let mut delays = slow_delays(&pool.random);
         loop {
             let begun = Instant::now();
             let error = match self.options.lock().await {
@@ -56,7 +56,7 @@ impl Candidate {
             }
             if error.is_contended() {
                 // It has waited for its turn already, and is to have its place again soon.
-                delays = slow_delays(&pool.chance);
+                delays = slow_delays(&pool.random);
             } else {
                 pool.log_throttle.cannot_lead(&self.options.names, &error);
             }

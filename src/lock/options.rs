@@ -199,7 +199,7 @@ async fn once(
     last: &mut Option<Arc<LockError>>,
 ) -> Option<Result<OwnedEntry, LockError>> {
     match acquire(request).await {
-        Err(refusal) if refusal.obstacle != LossReason::Final => {
+        Err(refusal) if refusal.reason != LossReason::Final => {
             *last = Some(Arc::new(refusal.error));
             None
         }

@@ -111,7 +111,7 @@ impl OwnedEntry {
                 self.count_outcome(UnlockOutcome::HandedOn);
                 return Ok(Unlocked::HandedOn);
             }
-            Leave::Release(outgoing) => (outgoing.kept, outgoing.begin()),
+            Leave::Release(release) => (release.kept, release.begin()),
             _ => {
                 self.count_outcome(UnlockOutcome::WasLost);
                 return Err(UnlockError::WasLost { votes: self.votes() });
@@ -171,8 +171,8 @@ impl OwnedEntry {
     /// Gives it back at once for one that goes on waiting, which stands in the queues in its place from then on.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
         // It was won a moment ago.
-        if let Leave::Release(outgoing) = self.leave(true) {
-            outgoing.give_back(waiter);
+        if let Leave::Release(release) = self.leave(true) {
+            release.give_back(waiter);
         }
     }
 

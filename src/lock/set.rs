@@ -437,7 +437,7 @@ async fn once(
     last: &mut Option<MemberRefusal<LockError>>,
 ) -> Option<Result<Vec<OwnedEntry>, MemberRefusal<LockError>>> {
     match try_all(request).await {
-        Err((index, refusal)) if refusal.obstacle != LossReason::Final => {
+        Err((index, refusal)) if refusal.reason != LossReason::Final => {
             *last = Some((index, refusal.error));
             None
         }

@@ -461,8 +461,8 @@ fn endpoints(servers: Vec<Server>) -> Vec<Box<dyn Endpoint>> {
 }
 
 /// Starts a client, whose connections come by themselves. Needs a tokio runtime.
-fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, chance: Random) -> Masters {
-    let client = Arc::new(ClientCore::new(Pool::start(nodes, config, clock, chance)));
+fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, random: Random) -> Masters {
+    let client = Arc::new(ClientCore::new(Pool::start(nodes, config, clock, random)));
     watchdog::start(&client);
     if METERED {
         client.keep_published();
@@ -475,13 +475,13 @@ pub(crate) fn start_lazily(
     nodes: Vec<Box<dyn Endpoint>>,
     config: Config,
     clock: Clock,
-    chance: Random,
+    random: Random,
 ) -> Result<Masters, InvalidInput> {
     if Handle::try_current().is_err() {
         let allowed = "a call inside of a tokio runtime, which drives the connections";
         return Err(InvalidInput::new("runtime", "none", allowed));
     }
-    Ok(start(nodes, config, clock, chance))
+    Ok(start(nodes, config, clock, random))
 }
 
 /// Starts a client and waits until it can be used.
@@ -489,9 +489,9 @@ pub(crate) async fn connect(
     nodes: Vec<Box<dyn Endpoint>>,
     config: Config,
     clock: Clock,
-    chance: Random,
+    random: Random,
 ) -> Result<Masters, ConnectError> {
-    let masters = start(nodes, config, clock, chance);
+    let masters = start(nodes, config, clock, random);
     until_connected(&masters.client.pool).await?;
     let first_lock = masters.status().ready_in(Policy::RedLock);
     if let Some(remaining) = first_lock.filter(|remaining| !remaining.is_zero()) {

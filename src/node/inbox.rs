@@ -59,7 +59,8 @@ enum InboxEntry {
     /// Nothing is expected, or no longer.
     Closed,
     Awaited,
-    Here(Answer),
+    /// The answer, and whether it assents.
+    Here(Answer, bool),
 }
 
 impl Inbox {
@@ -106,12 +107,12 @@ impl Inbox {
         let mut state = self.0.state();
         if state.here > 0 {
             for node in 0..state.entries.len() {
-                if let InboxEntry::Here(_) = state.entries[node]
-                    && let InboxEntry::Here(answer) =
+                if let InboxEntry::Here(..) = state.entries[node]
+                    && let InboxEntry::Here(answer, is_assent) =
                         std::mem::replace(&mut state.entries[node], InboxEntry::Closed)
                 {
                     state.here -= 1;
-                    if state.assents_by(&answer) {
+                    if is_assent {
                         state.assents -= 1;
                         state.wake_after = state.wake_after.saturating_sub(1);
                     }
@@ -134,7 +135,7 @@ impl Inbox {
         let mut silent = Vec::new();
         for (node, entry) in state.entries.iter_mut().enumerate() {
             if let InboxEntry::Awaited = entry {
-                *entry = InboxEntry::Here(Err(fault(node)));
+                *entry = InboxEntry::Here(Err(fault(node)), false);
                 silent.push(node);
             }
         }
@@ -146,12 +147,6 @@ impl Inbox {
     /// The answer, where one is expected.
     pub(crate) async fn answer(self) -> Answer {
         poll_fn(|cx| self.poll_take(cx)).await.1
-    }
-}
-
-impl InboxEntries {
-    fn assents_by(&self, answer: &Answer) -> bool {
-        answer.as_ref().is_ok_and(self.is_assent)
     }
 }
 
@@ -194,8 +189,8 @@ impl ReplyTo {
                 }
                 return;
             };
-            let assents = state.assents_by(&answer);
-            state.entries[self.node] = InboxEntry::Here(answer);
+            let assents = answer.as_ref().is_ok_and(state.is_assent);
+            state.entries[self.node] = InboxEntry::Here(answer, assents);
             state.awaited -= 1;
             state.here += 1;
             state.assents += usize::from(assents);

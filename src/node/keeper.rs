@@ -43,7 +43,7 @@ pub(crate) struct KeeperContext {
     pub(crate) label_kept: Duration,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
-    pub(crate) chance: Arc<Random>,
+    pub(crate) random: Arc<Random>,
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) lease_timing: LeaseTiming,
@@ -64,8 +64,8 @@ impl Keeper {
 
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self) {
-        let chance = &self.context.chance;
-        let mut delays = delays(chance);
+        let random = &self.context.random;
+        let mut delays = delays(random);
         let mut predecessor: Option<Peer> = None;
         loop {
             let connecting = self.connect(predecessor.as_ref(), &mut delays);
@@ -80,7 +80,7 @@ impl Keeper {
                 // The next connection may end as soon.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
             } else {
-                delays = self::delays(chance);
+                delays = self::delays(random);
             }
         }
     }
@@ -233,13 +233,13 @@ impl Keeper {
         let deferrals = self.slot.deferrals();
         let mut labelling = pin!(self.keep_labelled(link));
         let mut refused = pin!(self.refused());
-        let (client, node_timeout, chance) = (
+        let (client, node_timeout, random) = (
             self.context.client,
             self.context.node_timeout,
-            &self.context.chance,
+            &self.context.random,
         );
-        let mut pace = Pace::new(chance, node_timeout);
-        let mut leaving = Leaving::new(&self.slot, link, client, node_timeout, chance);
+        let mut pace = Pace::new(random, node_timeout);
+        let mut leaving = Leaving::new(&self.slot, link, client, node_timeout, random);
         loop {
             let next = pace.send(deferrals, link);
             let silent_until = pace.overdue.map(|since| since + node_timeout);

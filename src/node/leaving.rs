@@ -35,14 +35,14 @@ impl<'a> Leaving<'a> {
         link: &'a Arc<Link>,
         client: Uuid,
         node_timeout: Duration,
-        chance: &Random,
+        random: &Random,
     ) -> Self {
         let mut leaving = Self {
             slot,
             link,
             client,
             comes_within: Waiter::comes_within(node_timeout),
-            delays: Box::new(delays(chance)),
+            delays: Box::new(delays(random)),
             again_at: None,
         };
         slot.take_again();

@@ -12,7 +12,7 @@ use crate::time::random::Random;
 
 /// When the keeper of a connection sends what is owed, and looks whether the master is there.
 pub(super) struct Pace<'a> {
-    chance: &'a Random,
+    random: &'a Random,
     node_timeout: Duration,
     /// When the last batch was sent, for as long as the next one waits for its answer.
     sent: Option<Instant>,
@@ -24,13 +24,13 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(chance: &'a Random, node_timeout: Duration) -> Self {
+    pub(super) fn new(random: &'a Random, node_timeout: Duration) -> Self {
         Self {
-            chance,
+            random,
             node_timeout,
             sent: Some(Instant::now()),
             paused_until: None,
-            delays: Box::new(delays(chance)),
+            delays: Box::new(delays(random)),
             overdue: None,
         }
     }
@@ -54,7 +54,7 @@ impl<'a> Pace<'a> {
             self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
         }
         if !deferrals.is_waiting() {
-            self.delays = Box::new(delays(self.chance));
+            self.delays = Box::new(delays(self.random));
             self.paused_until = None;
             return None;
         }

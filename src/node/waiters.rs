@@ -41,7 +41,7 @@ pub(crate) struct Calls {
     alarm: Mutex<Option<Instant>>,
     /// Times that listening was interrupted, so that calls may have been missed.
     interruptions: AtomicU32,
-    bell: Notify,
+    notify: Notify,
     /// Masters where it may be found in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
     /// Whether it has given up, or has got what it wanted.
@@ -98,7 +98,7 @@ impl Waiters {
             names: Mutex::default(),
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
-            bell: Notify::new(),
+            notify: Notify::new(),
             places: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             absence: Mutex::default(),
@@ -175,13 +175,13 @@ impl Calls {
     /// A master would let it in now, by a call or by what is known otherwise.
     pub(crate) fn open(&self, node: usize) {
         self.heard[node].fetch_add(1, Ordering::Relaxed);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// Some calls may have been missed: it should ask.
     pub(crate) fn interrupt(&self) {
         self.interruptions.fetch_add(1, Ordering::Relaxed);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     fn called_for(&self, name: &str) {
@@ -196,7 +196,7 @@ impl Calls {
         let mut alarm = lock(&self.alarm);
         *alarm = Some(alarm.map_or(at, |before| before.min(at)));
         drop(alarm);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// When it is to ask, if it was told.
@@ -229,9 +229,9 @@ impl Calls {
         std::mem::take(&mut *lock(&self.names))
     }
 
-    /// Rings at whatever comes from when it is enabled on.
-    pub(crate) fn bell(&self) -> Notified<'_> {
-        self.bell.notified()
+    /// Notified of everything that comes from the moment when it is enabled.
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.notify.notified()
     }
 
     /// From here on `handler` is called once it was woken, and its task was not polled within `allowed`. The time is the

@@ -86,7 +86,7 @@ impl Tally {
     }
 
     /// The reason of a loss, or `None` while answers still to come could change it.
-    pub(crate) fn obstacle(&self) -> Option<LossReason> {
+    pub(crate) fn loss_reason(&self) -> Option<LossReason> {
         let (pending, answered) = (self.pending(), self.granted + self.refused);
         if self.outcome() != Outcome::Lost {
             None

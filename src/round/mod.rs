@@ -317,14 +317,14 @@ impl Round {
             return;
         }
         self.trace.end();
-        let rest = LateAnswers::new(pool.tracker.token(), move |cx| {
+        let late_answers = LateAnswers::new(pool.tracker.token(), move |cx| {
             while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
                 let vote = note(node, answer);
                 self.counted(node, vote);
             }
             Poll::Ready(())
         });
-        pool.stragglers.leave(rest);
+        pool.stragglers.leave(late_answers);
     }
 
     pub(crate) fn poll_next(

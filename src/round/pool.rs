@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     pub(crate) lease_timing: LeaseTiming,
     pub(crate) clock: Clock,
     pub(crate) steps: Arc<Steps>,
-    pub(crate) chance: Arc<Random>,
+    pub(crate) random: Arc<Random>,
     servers: Arc<KnownServers>,
     pub(crate) deadlines: Arc<Deadlines>,
     pub(crate) stragglers: Arc<Stragglers>,
@@ -80,13 +80,13 @@ impl Pool {
         nodes: Vec<Box<dyn Endpoint>>,
         config: Config,
         clock: Clock,
-        chance: Random,
+        random: Random,
     ) -> Arc<Self> {
-        let chance = Arc::new(chance);
+        let random = Arc::new(random);
         let runtime = Handle::current();
         let lease_timing = LeaseTiming::new(&config);
         let servers = Arc::new(KnownServers::new(nodes.len()));
-        let id = chance.uuid();
+        let id = random.uuid();
         let label = config.client_label.text();
         let label_kept = label::kept(lease_timing.longest_lease);
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
@@ -110,7 +110,7 @@ impl Pool {
                 label: Arc::clone(&label),
                 label_kept,
                 topics: Arc::clone(&topics),
-                chance: Arc::clone(&chance),
+                random: Arc::clone(&random),
                 servers: Arc::clone(&servers),
                 connect_timeout: config.connect_timeout,
                 node_timeout: config.node_timeout,
@@ -135,7 +135,7 @@ impl Pool {
             lease_timing,
             clock,
             steps,
-            chance,
+            random,
             servers,
             deadlines: Arc::new(Deadlines::new(runtime.id())),
             stragglers: Arc::default(),

@@ -13,7 +13,7 @@ pub(super) struct Change(Arc<ChangeNotice>);
 #[derive(Debug, Default)]
 struct ChangeNotice {
     times: AtomicU64,
-    bell: Notify,
+    notify: Notify,
 }
 
 /// Sees every change that comes after it was made, or after it looked last.
@@ -26,7 +26,7 @@ pub(super) struct Watch {
 impl Change {
     pub(super) fn tell(&self) {
         self.0.times.fetch_add(1, Ordering::Relaxed);
-        self.0.bell.notify_waiters();
+        self.0.notify.notify_waiters();
     }
 
     pub(super) fn watch(&self) -> Watch {
@@ -44,14 +44,14 @@ impl Watch {
 
     pub(super) async fn changed(&mut self) {
         loop {
-            let mut rings = pin!(self.told.bell.notified());
-            rings.as_mut().enable();
+            let mut notified = pin!(self.told.notify.notified());
+            notified.as_mut().enable();
             let times = self.told.times.load(Ordering::Relaxed);
             if times != self.seen {
                 self.seen = times;
                 return;
             }
-            rings.await;
+            notified.await;
         }
     }
 }

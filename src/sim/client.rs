@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Source of its jitter and of its half of owner fields.
-    pub(super) fn chance(&self) -> Random {
+    pub(super) fn random(&self) -> Random {
         self.seed.map_or_else(Random::from_host, Random::from_seed)
     }
 

@@ -211,7 +211,7 @@ impl Cluster {
     ) -> Result<Masters, ConnectError> {
         let config = builder.into_config();
         let nodes = self.nodes(client, &config)?;
-        builder::connect(nodes, config, self.clock(client), client.chance()).await
+        builder::connect(nodes, config, self.clock(client), client.random()).await
     }
 
     /// Makes a client whose connections come by themselves, as [`MastersBuilder::connect_lazy`] does.
@@ -240,7 +240,7 @@ impl Cluster {
     pub fn connect_lazy(&self, builder: MastersBuilder) -> Result<Masters, InvalidInput> {
         let (client, config) = (Client::new(), builder.into_config());
         let nodes = self.nodes(&client, &config)?;
-        builder::start_lazily(nodes, config, self.clock(&client), client.chance())
+        builder::start_lazily(nodes, config, self.clock(&client), client.random())
     }
 
     /// The wall clock of a client.

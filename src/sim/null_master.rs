@@ -64,7 +64,7 @@ impl Endpoint for NullMaster {
                 reply.give(Ok(value));
             }
         }));
-        let wire = Box::new(HollowWire {
+        let wire = Box::new(NullWire {
             answers: calls,
             connected: Instant::now(),
         });
@@ -77,12 +77,12 @@ const CLOCK_US: u64 = 1_700_000_000_000_000;
 
 /// Answers as a socket does, by way of the runtime.
 #[derive(Debug)]
-struct HollowWire {
+struct NullWire {
     answers: UnboundedSender<(ReplyTo, Value)>,
     connected: Instant,
 }
 
-impl HollowWire {
+impl NullWire {
     /// Right, or every answer would look like one that was heard late.
     fn clock(&self) -> Value {
         let elapsed_us = u64::try_from(self.connected.elapsed().as_micros()).unwrap_or_default();
@@ -95,7 +95,7 @@ impl HollowWire {
     }
 }
 
-impl Wire for HollowWire {
+impl Wire for NullWire {
     fn call(&self, request: &Request, _by: By, reply: ReplyTo) {
         let value = match request.script.op {
             Op::Acquire => self.clock(),

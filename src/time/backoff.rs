@@ -17,21 +17,21 @@ const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
 
 /// Delays between tries of what goes on until it succeeds.
-pub(crate) fn delays(chance: &Random) -> impl Iterator<Item = Duration> + use<> {
-    growing(chance, FIRST_DELAY, LONGEST_DELAY)
+pub(crate) fn delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
+    growing(random, FIRST_DELAY, LONGEST_DELAY)
 }
 
 /// The same, of what is of no use before long.
-pub(crate) fn slow_delays(chance: &Random) -> impl Iterator<Item = Duration> + use<> {
-    growing(chance, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
+pub(crate) fn slow_delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
+    growing(random, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
 }
 
-fn growing(chance: &Random, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
+fn growing(random: &Random, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
     ExponentialBuilder::default()
         .with_min_delay(first)
         .with_max_delay(longest)
         .without_max_times()
         .with_jitter()
-        .with_jitter_seed(chance.seed())
+        .with_jitter_seed(random.seed())
         .build()
 }

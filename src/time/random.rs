@@ -64,9 +64,9 @@ mod tests {
     fn pools_draw_apart() {
         assert_ne!(Random::from_host().uuid(), Random::from_host().uuid());
         assert_eq!(Random::from_host().uuid().get_version_num(), 8);
-        let chance = Random::from_host();
-        assert_ne!(chance.seed(), chance.seed());
+        let random = Random::from_host();
+        assert_ne!(random.seed(), random.seed());
         let window = Duration::from_millis(7);
-        assert!((0..100).all(|_| chance.within(window) < window));
+        assert!((0..100).all(|_| random.within(window) < window));
     }
 }

@@ -25,31 +25,31 @@ fn after(nodes: usize, needed: usize, replies: &[Reply]) -> Tally {
 fn an_even_split_is_lost_not_pending() {
     let tally = after(4, 3, &[granted(), granted(), refused(), refused()]);
     assert_eq!(tally.outcome(), Outcome::Lost);
-    assert_eq!(tally.obstacle(), Some(LossReason::Held));
+    assert_eq!(tally.loss_reason(), Some(LossReason::Held));
 }
 
 #[test]
 fn the_reason_waits_for_answers_that_could_change_it() {
     // One master is down; the loss is certain at the second refusal, its reason at the third.
     let mut tally = after(5, 3, &[silent(), refused(), refused()]);
-    assert_eq!((tally.outcome(), tally.obstacle()), (Outcome::Lost, None));
+    assert_eq!((tally.outcome(), tally.loss_reason()), (Outcome::Lost, None));
     tally.count(&refused());
-    assert_eq!(tally.obstacle(), Some(LossReason::Held));
+    assert_eq!(tally.loss_reason(), Some(LossReason::Held));
 }
 
 #[test]
 fn a_single_refusal_holds_up_a_multi_lock() {
     let tally = after(5, 5, &[granted(), refused()]);
-    assert_eq!(tally.obstacle(), Some(LossReason::Held));
+    assert_eq!(tally.loss_reason(), Some(LossReason::Held));
     let tally = after(3, 3, &[granted(), silent(), granted()]);
-    assert_eq!(tally.obstacle(), Some(LossReason::Unreachable));
+    assert_eq!(tally.loss_reason(), Some(LossReason::Unreachable));
 }
 
 #[test]
 fn contenders_that_have_a_part_each_hold_it_together() {
     let tally = after(5, 3, &[granted(), refused(), refused(), silent()]);
     assert_eq!((tally.granted(), tally.outcome()), (1, Outcome::Lost));
-    assert_eq!(tally.obstacle(), Some(LossReason::Held));
+    assert_eq!(tally.loss_reason(), Some(LossReason::Held));
     let tally = after(5, 3, &[granted(), granted(), silent()]);
     assert_eq!((tally.granted(), tally.outcome()), (2, Outcome::Pending));
 }
@@ -71,16 +71,16 @@ proptest! {
         let needed = (nodes / 2 + 1 + extra).min(nodes);
         let full = after(nodes, needed, &replies);
         prop_assert_ne!(full.outcome(), Outcome::Pending);
-        prop_assert_eq!(full.obstacle().is_some(), full.outcome() == Outcome::Lost);
+        prop_assert_eq!(full.loss_reason().is_some(), full.outcome() == Outcome::Lost);
         for seen in 0..=nodes {
             let early = after(nodes, needed, &replies[..seen]);
             if early.outcome() != Outcome::Pending {
                 prop_assert_eq!(early.outcome(), full.outcome());
             }
             if early.outcome() == Outcome::Lost
-                && let Some(reason) = early.obstacle()
+                && let Some(reason) = early.loss_reason()
             {
-                prop_assert_eq!(Some(reason), full.obstacle());
+                prop_assert_eq!(Some(reason), full.loss_reason());
             }
         }
     }

@@ -102,6 +102,9 @@ async fn a_writer_sleeps_until_the_last_reader_goes() {
     let long = scene.lock(0, reading(LEASE)).await;
     let short = scene.lock(1, reading(ms(8_000))).await;
     let last = scene.lock(3, reading(ms(9_000))).await;
+    for reader in [&long, &short, &last] {
+        assert!(reader.is_some(), "a name that is read is open to readers");
+    }
     let writer = scene.locking(2, writing().wait(LEASE));
     sleep(ms(20)).await;
     let before = scene.executed("acquire");
@@ -115,6 +118,7 @@ async fn a_writer_sleeps_until_the_last_reader_goes() {
     let begun = Instant::now();
     scene.leave(3, last).await;
     let writer = writer.await.expect("no panic");
+    assert!(writer.is_some(), "granted");
     in_time(begun, ms(8));
     scene.leave(2, writer).await;
     scene.end().await;
