@@ -7,13 +7,16 @@ use std::time::Duration;
 use multilock::{Inspection, MultiLock};
 use tokio::time::{Instant, sleep};
 
-use crate::report::{State, describe, holders};
+use crate::report::{State, describe, hold_id, holders};
 use crate::say::{LiveLine, Rough, Voice};
 
 /// A wait that is shorter is not mentioned.
 const AT_FIRST: Duration = Duration::from_millis(300);
 /// The time between two looks.
 const EVERY: Duration = Duration::from_millis(500);
+/// The time between two looks that have to agree, and how many looks that may take.
+const AGAIN: Duration = Duration::from_millis(50);
+const LOOKS: usize = 5;
 /// The time between two lines that stay.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
@@ -34,7 +37,7 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
     loop {
         let is_due = Instant::now() >= due;
         if (is_due || voice == Voice::Verbose || voice.may_redraw())
-            && let Ok(names) = lock.inspect().await
+            && let Some(names) = look(lock).await
         {
             let waited = Rough(begun.elapsed());
             let states: Vec<String> = names.iter().map(describe).collect();
@@ -50,6 +53,32 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
         }
         sleep(EVERY).await;
     }
+}
+
+/// State of the names, or `None` where none can be told now.
+///
+/// Masters in quarantine grant, though it does not count: so an attempt of this very command may stand on all of them for
+/// some milliseconds, until it is rolled back. A hold that is seen there is told if two looks find the same one.
+async fn look(lock: &MultiLock) -> Option<Vec<Inspection>> {
+    let mut names = lock.inspect().await.ok()?;
+    let held = |names: &[Inspection]| -> Vec<Option<String>> {
+        let in_quarantine = names.iter().filter(|name| !name.quarantined.is_empty());
+        in_quarantine
+            .map(|name| name.agreed.as_ref().map(hold_id))
+            .collect()
+    };
+    for _ in 0..LOOKS {
+        let before = held(&names);
+        if before.iter().all(Option::is_none) {
+            return Some(names);
+        }
+        sleep(AGAIN).await;
+        names = lock.inspect().await.ok()?;
+        if held(&names) == before {
+            return Some(names);
+        }
+    }
+    None
 }
 
 /// Part of an inspection whose change is worth a line of a verbose wait.
@@ -72,7 +101,8 @@ async fn show_missing(begun: Instant, mut say: impl FnMut(&str)) {
 
 #[cfg(test)]
 mod tests {
-    use multilock::{Masters, MultiLockGuard};
+    use multilock::sim::Keep;
+    use multilock::{Masters, MultiLockGuard, Quarantine};
     use tokio::time::timeout;
 
     use super::*;
@@ -130,6 +160,35 @@ mod tests {
             );
         }
         assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+
+    /// Its attempts stand on masters in quarantine until they are rolled back, here for half of the time.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_masters_in_quarantine_does_not_tell_of_itself() {
+        let (_, cluster) = Masters::in_memory(3).await.expect("masters");
+        for place in 0..3 {
+            cluster.master(place).crash();
+            cluster.master(place).restart(Keep::Nothing);
+            cluster
+                .master(place)
+                .set_delay(Duration::from_millis(15), Duration::from_millis(15));
+        }
+        let masters = cluster
+            .connect(Masters::builder().quarantine(Quarantine::Auto))
+            .await
+            .expect("connected");
+        let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
+        let begun = Instant::now();
+        let showing = show(&lock, begun, Voice::Verbose, |line| lines.push(line.to_owned()));
+        let _ = timeout(Duration::from_secs(20), async {
+            tokio::join!(lock.lock(), showing)
+        })
+        .await;
+        assert!(
+            lines.iter().any(|line| line.contains("3 in quarantine")),
+            "{lines:?}"
+        );
+        assert!(!lines.iter().any(|line| line.contains("held by")), "{lines:?}");
     }
 
     #[tokio::test(start_paused = true)]
