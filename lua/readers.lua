@@ -32,7 +32,8 @@ local function readers()
   local function turn(name, its_readers, owner, ends)
     -- A write that needs no memory first: after it OOM cannot stop the script.
     redis.call('hdel', name, owner)
-    begin(name, its_readers, owner, ends)
+    -- A ms more: `ends` adds the rest of a TTL to a clock that was read before, and the next ms may have begun in between.
+    begin(name, its_readers, owner, ends + 1)
   end
 
   -- Has a name that is read, and its readers, last until `ends`.

@@ -15,7 +15,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
 use self::counts::Counts;
-use self::walk::Plan;
+use self::ours::Message;
+use self::theirs::NAME;
+use self::walk::{Master, Plan};
 use crate::support::Server;
 
 struct Served(MultiplexedConnection);
@@ -67,4 +69,27 @@ async fn neither_side_gets_in_beside_the_other() {
     }
     println!("{counts:?}");
     counts.check(10);
+}
+
+/// A TTL is counted from the moment at which it is asked for, and a script reads the clock before.
+#[tokio::test]
+async fn a_downgrade_ends_no_lease_earlier() {
+    let server = Server::start_with(&["--appendonly", "no"]).await;
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let connection = client.get_multiplexed_async_connection().await;
+    let server = Served(connection.expect("a connection"));
+    let owner = "00000000-0000-8000-8000-000000000000:1";
+    let downgrade = Message::downgrade(owner, Duration::from_millis(10));
+    let number = |words: Vec<String>, what: &str| words[0].parse::<u64>().expect(what);
+    let time = server.run(&["TIME"]).await;
+    let begun = number(time, "seconds") * 1_000 + 60_000;
+    // The ms changes between the two in one of some hundred scripts.
+    for ends in begun..begun + 5_000 {
+        server.run(&["DEL", NAME]).await;
+        server.run(&["HSET", NAME, owner, "1", "mode", "write"]).await;
+        server.run(&["PEXPIREAT", NAME, &ends.to_string()]).await;
+        assert!(downgrade.run(&server).await, "it is the owner's");
+        let read_until = number(server.run(&["HGET", NAME, "multilock"]).await, "a ms");
+        assert!(read_until >= ends, "{read_until} is before {ends}");
+    }
 }
