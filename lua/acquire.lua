@@ -224,8 +224,7 @@ elseif not beside then
   if smallest then waiting, first = counted, string.format('%.0f', smallest) end
 
   for n = 1, names do
-    local key, left = KEYS[3 * n - 2], lefts[n]
-    local its_readers, ends = KEYS[readers_at + n], now + math.max(left, tonumber(lease))
+    local key, left, its_readers = KEYS[3 * n - 2], lefts[n], KEYS[readers_at + n]
     if left == -2 and shared then
       reading.begin(key, its_readers, owner, now + lease)
     elseif left == -2 then
@@ -241,7 +240,7 @@ elseif not beside then
       reading.join(key, its_readers, owner, now + lease, lasts[n], now)
     else
       -- This master was not told that its owner only reads: it has lasted for so long.
-      reading.turn(key, its_readers, owner, ends)
+      reading.turn(key, its_readers, owner, tonumber(lease))
     end
   end
 end

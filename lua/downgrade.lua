@@ -20,7 +20,7 @@ for n = 1, names do
   -- pcall: a key of another type is not the owner's.
   if redis.pcall('hexists', name, owner) == 1 then
     downgraded = downgraded + 1
-    reading.turn(name, its_readers, owner, now + math.max(redis.call('pttl', name), lease))
+    reading.turn(name, its_readers, owner, lease)
     queues().call_head(name, queue, deadlines, now, '', nil, true)
   elseif reading.read_until(name) and type(redis.pcall('zscore', its_readers, owner)) == 'string' then
     downgraded = downgraded + 1

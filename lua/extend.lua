@@ -84,7 +84,7 @@ local function keep_reading(name, its_readers, queue, deadlines, owner, lease)
   if last then
     reading.join(name, its_readers, owner, ms + lease, last, ms)
   else
-    reading.turn(name, its_readers, owner, ms + math.max(left, lease))
+    reading.turn(name, its_readers, owner, lease)
     queues().call_head(name, queue, deadlines, ms, '', nil, true)
   end
 end

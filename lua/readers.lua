@@ -28,12 +28,14 @@ local function readers()
     return type(ends) == 'string' and tonumber(ends) or nil
   end
 
-  -- Has a name that its owner writes be read by it.
-  local function turn(name, its_readers, owner, ends)
+  -- Has a name that its owner writes be read by it: for as long as it has been its own, and for `lease` at least.
+  local function turn(name, its_readers, owner, lease)
+    -- The clock after the TTL: where the server stands still in between, the end is late and not early.
+    local left, time = redis.call('pttl', name), redis.call('time')
+    local ends = time[1] * 1000 + math.floor(time[2] / 1000) + math.max(left, lease)
     -- A write that needs no memory first: after it OOM cannot stop the script.
     redis.call('hdel', name, owner)
-    -- A ms more: `ends` adds the rest of a TTL to a clock that was read before, and the next ms may have begun in between.
-    begin(name, its_readers, owner, ends + 1)
+    begin(name, its_readers, owner, ends)
   end
 
   -- Has a name that is read, and its readers, last until `ends`.
