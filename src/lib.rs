@@ -36,8 +36,8 @@ pub use error::{
 pub use events::metrics_buckets;
 pub use lock::MultiLock;
 pub use lock::guard::MultiLockGuard;
+pub use lock::hold_guard::Unlocked;
 pub use lock::mode::{Either, Exclusive, Mode, Shared};
-pub use lock::owned_entry::Unlocked;
 pub use lock::owner::Owner;
 pub use lock::set::{LockSet, LockSetError, RunSetError};
 pub use lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};

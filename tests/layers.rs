@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 10] = [
     &["events"],
     &["protocol"],
     &["node", "round", "yielding"],
-    &["queue", "hold", "subscription", "interop"],
+    &["queue", "hold", "subscription", "beside", "interop"],
     &[
         "owner",
         "mode",
@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 10] = [
         "connecting",
     ],
     &[
-        "owned_entry",
+        "hold_guard",
         "guard",
         "set_guard",
         "node_options",
@@ -302,8 +302,9 @@ fn no_two_types_share_a_name() {
 
 /// Modules that decide without a runtime or a connection: messages, votes, holds, trust in a master. A name stands for what
 /// is in its folder, too.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "protocol",
+    "acquire::step",
     "values",
     "time::validity",
     "time::backoff",

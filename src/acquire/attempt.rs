@@ -13,9 +13,10 @@ use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::{DelayedRollback, Rollback};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
+use crate::hold::FirstHold;
 use crate::hold::expiry::HoldExpiry;
-use crate::hold::grant::{Grant, Hold, QuorumGrant};
-use crate::lock::owned_entry::OwnedEntry;
+use crate::hold::grant::{Grant, GrantFacts, Hold};
+use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
@@ -43,7 +44,7 @@ pub(crate) async fn attempt(
     request: &AcquireRequest,
     precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
-) -> Result<OwnedEntry, Refusal> {
+) -> Result<HoldGuard, Refusal> {
     let mut acquisition = Acquisition::begin(request, precedence, clocks);
     acquisition.count().await;
     if acquisition.tally.outcome() != Outcome::Won {
@@ -215,7 +216,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Makes a hold of what a quorum granted, and enters it.
-    fn settle(self) -> Result<OwnedEntry, Refusal> {
+    fn settle(self) -> Result<HoldGuard, Refusal> {
         let (request, client, pool) = (self.request, &self.request.client, &self.request.client.pool);
         let now = pool.clock.now();
         if request.fenced {
@@ -238,7 +239,7 @@ impl<'a> Acquisition<'a> {
             let _ = self.rollback.settle();
             return Err(LockError::Closed.into());
         }
-        request.keep(&guard, now);
+        request.keep(&hold, now);
         hold.grant
             .trace
             .begin(&request.trace, false, &request.names, hold.token());
@@ -252,7 +253,7 @@ impl<'a> Acquisition<'a> {
             });
         }
         hear_stragglers(pool, self.round, &hold.grant, self.waiting);
-        log::acquired(&request.names, self.tally.granted(), || guard.validity());
+        log::acquired(&request.names, self.tally.granted(), || hold.remaining());
         if let Some(owner) = &request.owner {
             owner.remember(&hold);
         }
@@ -271,22 +272,24 @@ impl<'a> Acquisition<'a> {
             &pool.steps,
             self.round.steps(),
         );
-        let granted = QuorumGrant {
+        let facts = GrantFacts {
             names: request.names.clone(),
             field: self.field,
             needed: request.needed,
             token: self.proposal.token,
             raised: self.proposal.raised,
-            kind: request.kind,
+            granted: request.kind,
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),
+        };
+        let first = FirstHold {
             ends,
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
         };
-        Grant::new(pool.clock, granted)
+        Grant::new(pool.clock, facts, first)
     }
 }
 

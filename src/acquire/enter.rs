@@ -7,7 +7,7 @@ use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::hold::HoldView;
 use crate::hold::extend::extend;
 use crate::hold::grant::Hold;
-use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::OwnerStanding;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::tally::LossReason;
@@ -18,7 +18,7 @@ use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
 /// Tries once.
-pub(crate) async fn acquire(request: &AcquireRequest) -> Result<OwnedEntry, Refusal> {
+pub(crate) async fn acquire(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
     acquire_as(request, Precedence::Tried, None).await
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn acquire_as(
     request: &AcquireRequest,
     precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
-) -> Result<OwnedEntry, Refusal> {
+) -> Result<HoldGuard, Refusal> {
     if request.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
@@ -60,7 +60,7 @@ async fn reenter(
         lease,
         ..
     }: HoldView,
-) -> Result<Option<OwnedEntry>, Refusal> {
+) -> Result<Option<HoldGuard>, Refusal> {
     suits(request, &hold)?;
     let is_kept = !request.at_least.is_zero();
     let is_longer = !request.renew && request.lease > lease;
@@ -87,7 +87,7 @@ async fn reenter(
     }
     match request.enter(hold, now) {
         Ok(guard) if is_kept => {
-            request.keep(&guard, now);
+            request.keep(guard.hold(), now);
             Ok(Some(guard))
         }
         Ok(guard) => Ok(Some(guard)),

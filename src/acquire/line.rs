@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::hold::client::ClientCore;
-use crate::hold::entry::HoldEntry;
 use crate::hold::grant::Hold;
+use crate::lock::hold_guard::HoldGuard;
 use crate::queue::{Given, LineTicket, Seat};
 
 /// A waiter in the line behind others. Dropped, it leaves the line; what it was given meanwhile goes on to the next, or is
@@ -16,8 +16,7 @@ pub(super) struct LinePlace<'a> {
 }
 
 impl LinePlace<'_> {
-    /// Waits for what it is given: the turn, or what is better. `None` where it came too late, and that has gone on to the
-    /// next.
+    /// Waits for the turn, or for a hold. `None` if what was given came too late, and has gone on to the next.
     ///
     /// # Cancel safety
     ///
@@ -34,9 +33,9 @@ impl Drop for LinePlace<'_> {
     }
 }
 
-/// What a waiter was given goes on to the next, or is released.
+/// Hands on to the next what a waiter was given, or releases it.
 pub(super) fn give_up(client: &Arc<ClientCore>, given: Option<Given<Hold>>) {
     if let Some(Given::Passed(hold)) = given {
-        drop(HoldEntry::passed(client, hold, false));
+        drop(HoldGuard::passed(client, hold, false, None));
     }
 }

@@ -1,9 +1,13 @@
 //! From a call to a guard: enter a hold or attempt a new one, and wait between two attempts.
 
 mod attempt;
+pub(crate) mod call;
+pub(crate) mod conflict;
 pub(crate) mod enter;
 pub(crate) mod in_the_way;
 mod line;
+mod line_up;
+pub(crate) mod outcome;
 mod patience;
 mod pauses;
 mod proposal;
@@ -11,6 +15,6 @@ mod refusal;
 pub(crate) mod request;
 mod rest;
 mod rollback;
-pub(crate) mod several;
-pub(crate) mod wait;
+mod step;
+mod wait;
 mod waiting;

@@ -31,6 +31,11 @@ impl<'a> Pauses<'a> {
         self.window = (self.window * 2).min(widest);
         self.random.within(window)
     }
+
+    /// A pause from a window that does not grow.
+    pub(crate) fn within(&self, window: Duration) -> Duration {
+        self.random.within(window)
+    }
 }
 
 #[cfg(test)]

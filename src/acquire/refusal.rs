@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::DelayedRollback;
 use crate::error::{InvalidInput, LockError};
+use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::tally::{LossReason, Tally};
 use crate::values::votes::{Vote, Votes};
@@ -66,6 +67,15 @@ impl Refusal {
     pub(crate) fn too_late(request: &AcquireRequest, validity: Duration, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::TooLate { validity, votes };
         Self::with_votes(request, LossReason::Split, votes, error)
+    }
+
+    /// Whether a guard still has more validity left than is wanted.
+    pub(super) fn check_validity(request: &AcquireRequest, guard: &HoldGuard) -> Result<(), Self> {
+        let left = guard.hold().remaining();
+        if left > request.min_validity {
+            return Ok(());
+        }
+        Err(Self::too_late(request, left, guard.hold().grant.votes()))
     }
 
     fn with_votes(

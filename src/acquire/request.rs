@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::error::LockError;
 use crate::events::{AcquireTrace, log};
+use crate::hold::Entered;
 use crate::hold::client::ClientCore;
-use crate::hold::entry::HoldEntry;
 use crate::hold::grant::Hold;
-use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerStanding};
 use crate::protocol::kind::HoldKind;
 use crate::queue::Wanted;
@@ -57,11 +57,11 @@ impl AcquireRequest {
     }
 
     /// The end of the call, for whoever looks at it from outside.
-    pub(crate) fn ended(&mut self, acquired: Result<&OwnedEntry, &LockError>) {
+    pub(crate) fn ended(&mut self, acquired: Result<&HoldGuard, &LockError>) {
         if !self.trace.is_open() {
             return;
         }
-        match acquired.map(OwnedEntry::hold) {
+        match acquired.map(HoldGuard::hold) {
             Ok(hold) => self.trace.granted(hold.token(), || hold.remaining()),
             Err(error) => self.trace.refused(error),
         }
@@ -92,32 +92,51 @@ impl AcquireRequest {
         })
     }
 
-    /// Takes over a hold that was passed on; `None`, and it goes on, where too little of it is left by now.
-    pub(crate) fn take_over(&self, entry: HoldEntry) -> Option<OwnedEntry> {
-        if entry.hold.remaining() <= self.min_validity {
+    /// Takes over a hold that was handed on; `None`, and it goes on, if too little of it is left by now.
+    pub(crate) fn take_over(&self, hold: Hold) -> Option<HoldGuard> {
+        let guard = HoldGuard::passed(&self.client, hold, self.renew, self.owner.as_ref())?;
+        let hold = guard.hold();
+        if hold.remaining() <= self.min_validity {
             return None;
         }
         if let Some(owner) = &self.owner {
-            owner.remember(&entry.hold);
+            owner.remember(hold);
         }
         log::taken_over(&self.names);
-        let (grant, token) = (&entry.hold.grant, entry.hold.token());
-        grant.trace.begin(&self.trace, true, &self.names, token);
-        let guard = OwnedEntry::of(entry, self.owner.as_ref());
-        self.keep(&guard, self.client.pool.clock.now());
+        hold.grant
+            .trace
+            .begin(&self.trace, true, &self.names, hold.token());
+        self.keep(hold, self.client.pool.clock.now());
         Some(guard)
     }
 
     /// Enters a hold, if at `now` it has more validity left than is wanted; else gives it back.
-    pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<OwnedEntry, Hold> {
-        let entry = HoldEntry::new(&self.client, hold, now, self.min_validity, self.renew, self.kind)?;
-        Ok(OwnedEntry::of(entry, self.owner.as_ref()))
+    pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<HoldGuard, Hold> {
+        let entered = hold.enter(now, self.min_validity, self.renew, self.kind);
+        let Some(Entered { first_to_renew }) = entered else {
+            return Err(hold);
+        };
+        let guard = HoldGuard::entered(&self.client, hold, self.renew, self.kind, self.owner.as_ref());
+        if first_to_renew {
+            self.client.schedule.watch(&guard.hold().grant);
+        }
+        Ok(guard)
     }
 
-    /// Has a hold that is handed out at `now` last as long as is wanted.
-    pub(crate) fn keep(&self, guard: &OwnedEntry, now: Moment) {
+    /// Makes the names stay taken for as long as is wanted after `now`, when the hold is given out.
+    pub(crate) fn keep(&self, hold: &Hold, now: Moment) {
         if !self.at_least.is_zero() {
-            guard.keep_at_least(now, self.at_least);
+            hold.keep_at_least(now, self.at_least);
+        }
+    }
+
+    /// Waits for something that may take long, unless the client is closed meanwhile. An attempt needs no such care: it
+    /// looks for itself, and is over by the node deadline.
+    pub(super) async fn unless_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, LockError> {
+        tokio::select! {
+            biased;
+            () = self.client.pool.closing.cancelled() => Err(LockError::Closed),
+            done = waiting => Ok(done),
         }
     }
 }

@@ -1,235 +1,270 @@
-//! Waiting for a lock: the turn in this process, then a place in the queues on the masters, until a quorum of them has
-//! called.
+//! The wait for one lock or for all locks of a set, from the call until a quorum of the masters grants each of them.
 //!
-//! A waiter asks the masters only when something has happened that may have changed their answer.
+//! A waiter asks the masters only after something has happened that may have changed their answer.
+//!
+//! Processes have no common order in which they take the locks of their sets one after the other. So each round asks for
+//! all locks of a set, and none is held while another is waited for. What a round wins is given back at once if the same
+//! round loses another lock. All waiters of a set have one ticket: the oldest set is the first in each of its queues.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until};
+use futures::future::{Either, maybe_done, select, select_all, try_join_all};
+use futures::stream::{FuturesUnordered, StreamExt};
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::acquire::enter::{acquire, acquire_as};
-use crate::acquire::line::LinePlace;
+use crate::acquire::line_up::line_up;
+use crate::acquire::outcome::{Guards, LastRefusal, MemberError};
 use crate::acquire::patience::Patience;
 use crate::acquire::pauses::SPLIT;
 use crate::acquire::refusal::Refusal;
-use crate::acquire::request::AcquireRequest;
-use crate::acquire::rest::rest;
-use crate::acquire::waiting::{Asked, Waiting};
+use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
-use crate::events::WokenBy;
-use crate::hold::entry::HoldEntry;
-use crate::hold::grant::Hold;
-use crate::lock::owned_entry::OwnedEntry;
-use crate::lock::owner::OwnerStanding;
+use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::tally::LossReason;
-use crate::protocol::waiter::Precedence;
-use crate::queue::{Given, Joined};
 
-/// Waits for this process's turn, and then until the masters grant. What they have told last is left in `last`, for the
-/// caller whose patience ends; nothing where the waiter stands behind another task, which knows more.
+/// Two sets that begin at once draw the same ticket once in as many microseconds.
+const SPREAD: Duration = Duration::from_millis(1);
+
+/// The refusal of each lock; `None` for a lock that was granted.
+type Refusals = SmallVec<[Option<Refusal>; 1]>;
+
+/// Waits until all locks are granted in one round. The last refusal is left in `last`, for a caller whose time ends; `None`
+/// while a single lock stands behind another task of this process, which knows more.
 ///
-/// Dropped at any point, it leaves the line and the queues, and rolls back.
-pub(crate) async fn contend(
-    request: &AcquireRequest,
-    last: &mut Option<Arc<LockError>>,
-) -> Result<OwnedEntry, LockError> {
-    let mut waiting = Waiting::begin(request);
-    let mut patience = Patience::of_a_wait_since(waiting.since);
+/// # Cancel safety
+///
+/// Dropped at any point with its waiters, it leaves the line and all queues, and rolls back.
+pub(super) async fn contend(
+    waiters: &mut [Waiting<'_>],
+    last: &mut LastRefusal,
+) -> Result<Guards, MemberError<LockError>> {
+    let mut patience = Patience::of_a_wait_since(waiters[0].since);
+    let agreed = agree(waiters);
+    let mut blocked: Option<Blocked> = None;
     loop {
-        // Its turn was taken back where its task was not polled in time.
-        if !waiting.seat.has_turn()
-            && let ControlFlow::Break(guard) = line_up(request, &mut waiting, &mut patience, last).await?
+        // The turn in the line is taken back from a task that is not polled in time.
+        if let [alone] = waiters
+            && !alone.seat.has_turn()
+            && let ControlFlow::Break(guard) = line_up(alone, &mut patience, last)
+                .await
+                .map_err(|error| (0, error))?
         {
-            return Ok(guard);
+            return Ok(Guards::from_buf([guard]));
         }
-        yield_to_foreign(request, &mut waiting).await?;
-        let asked = waiting.prepare();
-        let clocks = waiting.clocks.take();
-        let refusal = match acquire_as(request, Precedence::of(waiting.queued_entry()), clocks).await {
-            Ok(guard) => {
-                match waiting.seat.take() {
-                    Some(Given::Turn(turn)) if request.kind.is_shared() => turn.open(),
-                    Some(Given::Turn(turn)) => guard.keep_turn(turn),
-                    _ => {}
-                }
-                return Ok(guard);
-            }
-            Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
-            Err(refusal) => refusal,
+        for (index, waiter) in waiters.iter_mut().enumerate() {
+            waiter.yield_to_foreign().await.map_err(|error| (index, error))?;
+        }
+        waiters.iter_mut().for_each(Waiting::prepare);
+        // A ticket that is ahead of the masters' clocks is drawn again.
+        let has_one_ticket = waiters.len() == 1
+            || agreed.is_some_and(|agreed| waiters.iter().all(|waiter| waiter.ticket() == agreed));
+        // The lock that was in the way keeps its place if it is granted now and another lock is refused. Else the set
+        // would wait for each of the two in turn.
+        let is_reserved = |index: usize| {
+            let has_time = |blocked: Blocked| (index == blocked.by) || Instant::now() < blocked.until;
+            has_one_ticket && blocked.is_none_or(has_time)
         };
-        let why = Arc::new(refusal.error.clone());
-        waiting.seat.refused(&why);
-        waiting.mind_absence();
-        patience.mind(request, Some(&why));
-        *last = Some(why);
-        after(request, &mut waiting, &refusal, &asked).await?;
+        let refused = match ask_all(waiters, is_reserved).await? {
+            SetRound::Won(guards) => return Ok(guards),
+            SetRound::Lost(refused) => refused,
+        };
+        *last = longest(&refused).map(|(index, error)| (index, Arc::new(error.clone())));
+        if let Some((index, why)) = last {
+            if let [alone] = waiters {
+                alone.seat.refused(why);
+                alone.mind_absence();
+            }
+            patience.mind(waiters[*index].request, Some(why));
+        }
+        let is_split = refused.iter().any(Option::is_none);
+        // The same lock as before, unless it was granted this time.
+        let still = blocked.filter(|blocked| refused[blocked.by].is_some());
+        let in_the_way = still.unwrap_or_else(|| Blocked::by(waiters, &refused));
+        blocked = Some(in_the_way);
+        rest_together(waiters, &refused, in_the_way, has_one_ticket).await?;
+        if is_split && !has_one_ticket {
+            // Other sets do the same by other tickets. Only chance parts their moments.
+            sleep(waiters[0].pauses.next(SPLIT)).await;
+        }
     }
 }
 
-/// Leaves clients of other libraries their turn.
-pub(super) async fn yield_to_foreign(
-    request: &AcquireRequest,
-    waiting: &mut Waiting<'_>,
-) -> Result<(), LockError> {
-    if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
-        unless_closed(request, sleep_until(until)).await?;
-        // They have gone on meanwhile.
-        waiting.clocks = None;
-    }
-    Ok(())
+/// Outcome of a round for all locks.
+enum SetRound {
+    Won(Guards),
+    Lost(Refusals),
 }
 
-/// What a refusal means for a waiter, and its sleep until another attempt is worthwhile.
-pub(super) async fn after(
-    request: &AcquireRequest,
-    waiting: &mut Waiting<'_>,
-    refusal: &Refusal,
-    asked: &Asked,
-) -> Result<(), LockError> {
-    if refusal.reason == LossReason::Unreachable {
-        let log_throttle = &request.client.pool.log_throttle;
-        log_throttle.still_waiting(&request.names, &refusal.error);
+/// Asks for all locks. After the first refusal, what the others win is given back as it comes; a waiter that `is_reserved`
+/// accepts keeps its places in the queues.
+async fn ask_all(
+    waiters: &mut [Waiting<'_>],
+    is_reserved: impl Fn(usize) -> bool,
+) -> Result<SetRound, MemberError<LockError>> {
+    if let [alone] = waiters {
+        return match alone.ask().await {
+            Ok(guard) => Ok(SetRound::Won(Guards::from_buf([alone.admit(guard)]))),
+            Err(refusal) if refusal.reason == LossReason::Final => Err((0, refusal.error)),
+            Err(refusal) => Ok(SetRound::Lost(Refusals::from_buf([Some(refusal)]))),
+        };
     }
-    waiting.refused(refusal);
-    if !asked.stood && waiting.may_stand() {
-        // It tried, so nobody would call it.
-        return Ok(());
+    let mut won: Vec<Option<HoldGuard>> = waiters.iter().map(|_| None).collect();
+    let mut refused: Refusals = waiters.iter().map(|_| None).collect();
+    let entries: Vec<_> = waiters
+        .iter()
+        .map(|waiter| waiter.queued_entry().cloned())
+        .collect();
+    let mut attempts: FuturesUnordered<_> = waiters.iter_mut().enumerate().map(ask_member).collect();
+    let mut is_lost = false;
+    while let Some((index, attempted)) = attempts.next().await {
+        match attempted {
+            Ok(guard) => won[index] = Some(guard),
+            Err(refusal) if refusal.reason == LossReason::Final => return Err((index, refusal.error)),
+            Err(refusal) => {
+                refused[index] = Some(refusal);
+                is_lost = true;
+            }
+        }
+        if is_lost {
+            for (index, won) in won.iter_mut().enumerate() {
+                if let Some(guard) = won.take() {
+                    guard.give_back(entries[index].clone().filter(|_| is_reserved(index)));
+                }
+            }
+        }
     }
-    // Who is inside and yet refused has too little validity left to enter: only time will help.
-    let outside = !is_inside(request);
+    drop(attempts);
+    if !is_lost {
+        return Ok(SetRound::Won(won.into_iter().flatten().collect()));
+    }
+    for (waiter, refused) in waiters.iter_mut().zip(&refused) {
+        if refused.is_none() {
+            waiter.has_won();
+        }
+    }
+    Ok(SetRound::Lost(refused))
+}
+
+/// Asks for one lock of a set. Rounds for the others may take long, so the validity is checked once more.
+async fn ask_member((index, waiter): (usize, &mut Waiting<'_>)) -> MemberError<Result<HoldGuard, Refusal>> {
+    let attempted = waiter.ask().await;
+    let checked = |guard| Refusal::check_validity(waiter.request, &guard).map(|()| guard);
+    (index, attempted.and_then(checked))
+}
+
+/// The lock that is in the way.
+#[derive(Clone, Copy)]
+struct Blocked {
+    by: usize,
+    /// Until when the set keeps its places at the other locks: for as long as a waiter that is called may take to come.
+    until: Instant,
+}
+
+impl Blocked {
+    /// The lock that stays taken for longest.
+    fn by(waiters: &[Waiting<'_>], refused: &[Option<Refusal>]) -> Self {
+        let by = longest(refused).map_or(0, |(index, _)| index);
+        Self {
+            by,
+            until: Instant::now() + waiters[by].entry.waiter.comes_within,
+        }
+    }
+}
+
+/// Sleeps until another round is worthwhile for each lock that was refused. After a while only the lock in the way keeps
+/// its place and is waited for: others have waited long enough behind the set at the remaining locks.
+async fn rest_together(
+    waiters: &mut [Waiting<'_>],
+    refused: &[Option<Refusal>],
+    blocked: Blocked,
+    has_one_ticket: bool,
+) -> Result<(), MemberError<LockError>> {
+    if let ([alone], [Some(refusal)]) = (&mut *waiters, refused) {
+        return alone.rest_after(refusal).await.map_err(|error| (0, error));
+    }
+    let closing: Vec<_> = waiters.iter().map(Waiting::closing).collect();
+    let closed = select_all(closing.iter().map(|closing| Box::pin(closing.cancelled())));
     let resting = async {
-        tokio::select! {
-            biased;
-            by = rest(request, waiting, refusal, asked) => request.client.pool.events.woken(by),
-            () = inside(request), if outside => {}
+        let (mut awaited, mut others) = (None, Vec::new());
+        for (index, waiter) in waiters.iter_mut().enumerate() {
+            if index == blocked.by {
+                awaited = Some(waiter);
+            } else {
+                others.push((index, waiter));
+            }
         }
+        let Some(awaited) = awaited else { return Ok(()) };
+        let mut first = pin!(maybe_done(rest_of(blocked.by, awaited, refused)));
+        let has_time = has_one_ticket && Instant::now() < blocked.until;
+        if has_time {
+            let others = others
+                .iter_mut()
+                .map(|(index, waiter)| rest_of(*index, waiter, refused));
+            // The next round is worthwhile once the lock in the way is open. That round shows at once what else is in
+            // the way, and the second begins again for that lock. The others are polled first: each takes in its refusal.
+            let awaited = async {
+                match select(pin!(try_join_all(others)), &mut first).await {
+                    Either::Left((others, first)) => {
+                        others?;
+                        first.await;
+                    }
+                    Either::Right(_) => {}
+                }
+                Ok(())
+            };
+            if let Ok(others) = timeout_at(blocked.until, awaited).await {
+                return others.and(first.take_output().unwrap_or(Ok(())));
+            }
+        }
+        for (index, waiter) in others {
+            if let Some(refusal) = refused[index].as_ref().filter(|_| !has_time) {
+                waiter.refused(refusal);
+            }
+            waiter.leave();
+        }
+        (&mut first).await;
+        first.take_output().unwrap_or(Ok(()))
     };
-    unless_closed(request, resting).await
-}
-
-/// Waits for this process's turn; breaks with a guard where the one ahead has passed its hold on, or another task of
-/// the same owner has got one meanwhile, which is then entered instead.
-async fn line_up(
-    request: &AcquireRequest,
-    waiting: &mut Waiting<'_>,
-    patience: &mut Patience,
-    last: &mut Option<Arc<LockError>>,
-) -> Result<ControlFlow<OwnedEntry>, LockError> {
-    loop {
-        let given = match waiting.join_line() {
-            Joined::Turn(turn) => {
-                waiting.seat.put(Given::Turn(turn));
-                return Ok(ControlFlow::Continue(()));
-            }
-            Joined::Beside => ControlFlow::Continue(Some(Given::Open)),
-            Joined::Behind(standing, asks) => {
-                *last = None;
-                let place = waiting.stand_behind(standing, asks);
-                let given = unless_closed(request, turn(request, waiting, place, patience)).await?;
-                waiting.entry.calls.present();
-                if given.is_continue() {
-                    request.client.pool.events.woken(WokenBy::HandOn);
-                }
-                given
-            }
-        };
-        // They have gone on meanwhile.
-        waiting.clocks = None;
-        match given {
-            ControlFlow::Continue(None) => continue,
-            ControlFlow::Continue(Some(turn @ Given::Turn(_))) => {
-                waiting.seat.put(turn);
-                return Ok(ControlFlow::Continue(()));
-            }
-            ControlFlow::Continue(Some(Given::Passed(hold))) => {
-                let entry = HoldEntry::passed(&request.client, hold, request.renew);
-                if let Some(guard) = entry.and_then(|entry| request.take_over(entry)) {
-                    return Ok(ControlFlow::Break(guard));
-                }
-                // It came too late, and has gone on to the next one.
-                continue;
-            }
-            ControlFlow::Continue(Some(Given::Open)) => {
-                yield_to_foreign(request, waiting).await?;
-                let precedence = waiting.beside();
-                match acquire_as(request, precedence, waiting.clocks.take()).await {
-                    Ok(guard) => return Ok(ControlFlow::Break(guard)),
-                    Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
-                    Err(refusal) => *last = Some(Arc::new(refusal.error)),
-                }
-                // The one in front has been told the same, or is about to be.
-                request.client.lines.refused(&request.wanted());
-                continue;
-            }
-            ControlFlow::Break(()) => {}
-        }
-        // The same owner is inside by now. Should it leave before this task has entered, begin again.
-        match acquire(request).await {
-            Ok(guard) => return Ok(ControlFlow::Break(guard)),
-            Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
-            Err(refusal) => *last = Some(Arc::new(refusal.error)),
-        }
-        unless_closed(request, sleep(waiting.pauses.next(SPLIT))).await?;
-    }
-}
-
-/// Waits for something that may take long. An attempt needs no such care: it looks for itself whether
-/// the pool is closed, and is over by the node deadline.
-async fn unless_closed<T>(
-    request: &AcquireRequest,
-    waiting: impl Future<Output = T>,
-) -> Result<T, LockError> {
     tokio::select! {
         biased;
-        () = request.client.pool.closing.cancelled() => Err(LockError::Closed),
-        done = waiting => Ok(done),
+        ((), index, _) = closed => Err((index, LockError::Closed)),
+        rested = resting => rested,
     }
 }
 
-/// What this waiter is given in line; breaks when another task of the same owner has got a hold meanwhile, which is then
-/// entered instead.
-async fn turn(
-    request: &AcquireRequest,
-    waiting: &mut Waiting<'_>,
-    mut place: LinePlace<'_>,
-    patience: &mut Patience,
-) -> ControlFlow<(), Option<Given<Hold>>> {
-    let ticket = place.standing.ticket();
-    let mut turn = pin!(async {
-        tokio::select! {
-            biased;
-            () = inside(request) => ControlFlow::Break(()),
-            given = place.wait() => ControlFlow::Continue(given),
-            () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
-        }
-    });
-    loop {
-        tokio::select! {
-            biased;
-            given = &mut turn => return given,
-            () = patience.over() => patience.mind(request, None),
-        }
-    }
-}
-
-/// Resolves when the owner is inside, by another of its tasks.
-async fn inside(request: &AcquireRequest) {
-    let Some(owner) = &request.owner else {
-        return std::future::pending().await;
+/// The rest of a waiter that was refused; a waiter that was granted has none.
+async fn rest_of(
+    index: usize,
+    waiter: &mut Waiting<'_>,
+    refused: &[Option<Refusal>],
+) -> Result<(), MemberError<LockError>> {
+    let Some(refusal) = &refused[index] else {
+        return Ok(());
     };
-    loop {
-        // First listen, then look: nothing falls in between.
-        let mut entered = pin!(owner.entered());
-        entered.as_mut().enable();
-        if is_inside(request) {
-            return;
-        }
-        entered.await;
-    }
+    waiter.rest_after(refusal).await.map_err(|error| (index, error))
 }
 
-fn is_inside(request: &AcquireRequest) -> bool {
-    !matches!(request.standing(), OwnerStanding::Outside)
+/// Gives all waiters of a set one ticket, a random time of at most [`SPREAD`] behind the latest that they drew, so that no
+/// two sets have the same. Returns `None` if the clocks of their masters are too far apart or unknown. A single lock keeps
+/// its own ticket.
+fn agree(waiters: &mut [Waiting<'_>]) -> Option<u64> {
+    let [first, _, ..] = waiters else { return None };
+    let later = u64::try_from(first.random().within(SPREAD).as_micros()).unwrap_or(0);
+    let latest = waiters.iter().map(Waiting::ticket).max()? + later;
+    let all = waiters.iter_mut().all(|waiter| waiter.take_ticket(latest));
+    all.then_some(latest)
+}
+
+/// The refused lock that stays taken for longest.
+fn longest(refused: &[Option<Refusal>]) -> Option<MemberError<&LockError>> {
+    let errors = refused.iter().enumerate();
+    let errors = errors.filter_map(|(index, refused)| Some((index, &refused.as_ref()?.error)));
+    errors.max_by_key(|(_, error)| match error {
+        LockError::Contended { retry_after, .. } => *retry_after,
+        _ => Duration::MAX,
+    })
 }

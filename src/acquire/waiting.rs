@@ -4,39 +4,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
+use crate::acquire::enter::acquire_as;
 use crate::acquire::line::{self, LinePlace};
 use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::DelayedRollback;
+use crate::error::LockError;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
-use crate::interop::subscription::{NoticeCounts, Subscription};
+use crate::interop::beside::Beside;
+use crate::lock::hold_guard::HoldGuard;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{Precedence, Waiter};
-use crate::queue::{Joined, LineTicket, NextInLine, QueueEntry, Seat};
+use crate::queue::{Given, Joined, LineTicket, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
+use crate::time::random::Random;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// What had come before an attempt was sent: it tells afterwards what has come since.
-pub(super) struct Asked {
-    pub(super) heard: Heard,
-    /// From clients of other libraries.
-    pub(super) noticed: Option<NoticeCounts>,
-    /// Whether it asked as one that stands in the queues.
-    pub(super) stood: bool,
-}
-
 /// Dropped, it leaves every queue.
 pub(super) struct Waiting<'a> {
-    request: &'a AcquireRequest,
+    pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
+    /// Calls that had come before the last attempt was sent.
+    pub(super) heard: Heard,
+    /// Whether the last attempt was sent with a place in the queues.
+    pub(super) stood: bool,
     /// Its turn in the line of this process.
     pub(super) seat: Arc<Seat<Hold>>,
     /// Whether its ticket was drawn from so many clocks as it needs grants.
@@ -54,8 +54,8 @@ pub(super) struct Waiting<'a> {
     begun: Moment,
     /// The masters' clocks, until the first attempt.
     pub(super) clocks: Option<Clocks>,
-    /// To releases by clients of other libraries; made when the first of them is met.
-    pub(super) foreign: Option<Subscription>,
+    /// Progress beside clients of other libraries.
+    pub(super) beside: Beside,
     pub(super) pauses: Pauses<'a>,
 }
 
@@ -74,6 +74,8 @@ impl<'a> Waiting<'a> {
         let mut waiting = Self {
             request,
             entry: QueueEntry { waiter, calls },
+            heard: Heard::default(),
+            stood: false,
             seat: Arc::new(Seat::new()),
             has_ticket: false,
             could_win: true,
@@ -84,7 +86,7 @@ impl<'a> Waiting<'a> {
             since: Instant::now(),
             begun: pool.clock.now(),
             clocks: None,
-            foreign: None,
+            beside: Beside::default(),
             pauses: Pauses::new(&pool.random),
         };
         waiting.draw_ticket();
@@ -156,18 +158,55 @@ impl<'a> Waiting<'a> {
     }
 
     /// Makes ready for the next attempt.
-    pub(super) fn prepare(&mut self) -> Asked {
+    pub(super) fn prepare(&mut self) {
         // Else it would meet itself.
         self.finish_rollback();
         self.draw_ticket();
         // Until the answers are there, and it looks at them.
         self.entry.calls.present();
         self.entry.calls.woken();
-        Asked {
-            heard: self.entry.calls.heard(),
-            noticed: self.foreign.as_ref().map(Subscription::heard),
-            stood: self.queued_entry().is_some(),
+        self.beside.before_asking();
+        self.heard = self.entry.calls.heard();
+        self.stood = self.queued_entry().is_some();
+    }
+
+    /// Waits while clients of other libraries have their turn.
+    pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
+        let request = self.request;
+        if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
+            request.unless_closed(sleep_until(until)).await?;
+            // The masters' clocks have gone on meanwhile.
+            self.clocks = None;
         }
+        Ok(())
+    }
+
+    /// Asks the masters once.
+    pub(super) async fn ask(&mut self) -> Result<HoldGuard, Refusal> {
+        let clocks = self.clocks.take();
+        acquire_as(self.request, Precedence::of(self.queued_entry()), clocks).await
+    }
+
+    /// The guard keeps this process's turn; a guard that reads opens the line instead.
+    pub(super) fn admit(&self, guard: HoldGuard) -> HoldGuard {
+        match self.seat.take() {
+            Some(Given::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
+            Some(Given::Turn(turn)) => guard.hold().keep_turn(turn),
+            _ => {}
+        }
+        guard
+    }
+
+    pub(super) fn ticket(&self) -> u64 {
+        self.entry.waiter.ticket
+    }
+
+    pub(super) fn random(&self) -> &'a Random {
+        &self.request.client.pool.random
+    }
+
+    pub(super) fn closing(&self) -> CancellationToken {
+        self.request.client.pool.closing.clone()
     }
 
     /// Takes over the ticket of the set that it is a part of, if the clocks of its own masters bear it out.

@@ -4,6 +4,7 @@
 //! hold to hold where it may, and they are told nothing: the same process goes on holding. Only one of the holds has
 //! it at any moment, by one lock.
 
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
-use super::state::{Entered, HoldState, HoldView, LeaveOutcome, Phase, TIMER_SLACK, Upkeep};
+use super::state::{Entered, FirstHold, HoldState, HoldView, LeaveOutcome, Phase, TIMER_SLACK, Upkeep};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
 use crate::hold::expiry::HoldExpiry;
@@ -30,50 +31,46 @@ use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
 use crate::values::votes::Vote;
 
-/// What one successful round gave.
+/// What one successful round gave: facts that stay, and what becomes of them.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    pub(crate) names: Names,
-    /// Never used again for another one.
-    pub(crate) field: Field,
-    /// The size of its quorum.
-    pub(crate) needed: usize,
-    /// The first one of its block.
-    pub(crate) token: FencingToken,
-    /// Whether the token is another than that of its acquire, which stored it along with the field.
-    raised: bool,
-    /// What its round asked for.
-    granted: HoldKind,
-    /// Who waited for the names when it was granted.
-    pub(crate) behind: WaitersBehind,
+    facts: GrantFacts,
     clock: Clock,
-    /// Before the acquire was sent, and how long it took.
-    begun: Moment,
-    took: Duration,
     state: Mutex<HoldState>,
     /// This process's turn at the names, passed on when the grant ends.
     turn: Mutex<Option<Turn<Hold>>>,
-    /// Rings when one of its holds ends before its time.
+    /// Notified when one of its holds ends before its time.
     changed: Notify,
     pub(crate) trace: HoldTrace,
 }
 
-/// The parts of a new grant.
+/// What a round settled for the whole life of its grant.
 #[derive(Debug)]
-pub(crate) struct QuorumGrant {
+pub(crate) struct GrantFacts {
     pub(crate) names: Names,
+    /// Never used again for another grant.
     pub(crate) field: Field,
+    /// Size of the quorum.
     pub(crate) needed: usize,
+    /// The first token of its block.
     pub(crate) token: FencingToken,
+    /// Whether the token is another than that of its acquire, which stored it along with the field.
     pub(crate) raised: bool,
-    pub(crate) kind: HoldKind,
+    /// What the round asked for.
+    pub(crate) granted: HoldKind,
+    /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
+    /// Time before the acquire was sent.
     pub(crate) begun: Moment,
     pub(crate) took: Duration,
-    pub(crate) ends: HoldExpiry,
-    pub(crate) lease: Duration,
-    pub(crate) votes: Vec<Vote>,
-    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Deref for Grant {
+    type Target = GrantFacts;
+
+    fn deref(&self) -> &GrantFacts {
+        &self.facts
+    }
 }
 
 /// One of the holds of a grant: a local acquisition, shared by every guard that entered it.
@@ -85,26 +82,12 @@ pub(crate) struct Hold {
 }
 
 impl Grant {
-    pub(crate) fn new(clock: Clock, granted: QuorumGrant) -> Self {
+    /// A grant whose first hold no guard has entered yet.
+    pub(crate) fn new(clock: Clock, facts: GrantFacts, first: FirstHold) -> Self {
         Self {
-            names: granted.names,
-            field: granted.field,
-            needed: granted.needed,
-            token: granted.token,
-            raised: granted.raised,
-            granted: granted.kind,
-            behind: granted.behind,
+            state: Mutex::new(HoldState::new(facts.granted, facts.begun, first)),
+            facts,
             clock,
-            begun: granted.begun,
-            took: granted.took,
-            state: Mutex::new(HoldState::new(
-                granted.kind,
-                granted.ends,
-                granted.lease,
-                granted.begun,
-                granted.max_hold,
-                granted.votes,
-            )),
             turn: Mutex::new(None),
             changed: Notify::new(),
             trace: HoldTrace::default(),
@@ -499,7 +482,7 @@ pub(crate) mod tests {
 
     pub(crate) fn hold_on(names: Names, lease: Duration) -> Hold {
         let now = Clock::Host.now();
-        let granted = QuorumGrant {
+        let facts = GrantFacts {
             names,
             field: Field {
                 client: uuid::Uuid::nil(),
@@ -508,16 +491,18 @@ pub(crate) mod tests {
             needed: 1,
             token: FencingToken::NONE,
             raised: false,
-            kind: HoldKind::Plain,
+            granted: HoldKind::Plain,
             behind: WaitersBehind::default(),
             begun: now,
             took: Duration::ZERO,
+        };
+        let first = FirstHold {
             ends: ends(now, lease),
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
         };
-        Hold::first(Grant::new(Clock::Host, granted))
+        Hold::first(Grant::new(Clock::Host, facts, first))
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) struct UnsentRelease {
 }
 
 /// Passes a vacant grant on where that may be, or ends it.
-pub(super) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> Leave {
+pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> Leave {
     // Before the next hold begins.
     let trace = grant.trace.take();
     let loss = if is_valid && trace.is_none() {

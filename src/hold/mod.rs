@@ -6,7 +6,6 @@
 
 pub(crate) mod client;
 pub(crate) mod downgrade;
-pub(crate) mod entry;
 pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
@@ -20,4 +19,4 @@ pub(crate) mod tokens;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{HoldView, LeaveOutcome, Upkeep};
+pub(crate) use self::state::{Entered, FirstHold, HoldView, LeaveOutcome, Upkeep};

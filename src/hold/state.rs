@@ -61,6 +61,15 @@ pub(super) struct HoldState {
     pub(super) due: Option<(Instant, u64)>,
 }
 
+/// The first hold of a new grant.
+#[derive(Debug)]
+pub(crate) struct FirstHold {
+    pub(crate) ends: HoldExpiry,
+    pub(crate) lease: Duration,
+    pub(crate) votes: Vec<Vote>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
 /// Where a grant is in its life. Only a vacant one may be held again, by another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -117,15 +126,13 @@ pub(crate) enum Upkeep {
 }
 
 impl HoldState {
-    /// A grant whose first hold nobody has entered yet.
-    pub(super) fn new(
-        kind: HoldKind,
-        ends: HoldExpiry,
-        lease: Duration,
-        since: Moment,
-        max_hold: Option<Duration>,
-        votes: Vec<Vote>,
-    ) -> Self {
+    pub(super) fn new(kind: HoldKind, since: Moment, first: FirstHold) -> Self {
+        let FirstHold {
+            ends,
+            lease,
+            votes,
+            max_hold,
+        } = first;
         Self {
             phase: Phase::Held,
             kind,

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
 use crate::hold::extend;
 use crate::hold::grant::{Grant, Hold};
+use crate::lock::hold_guard::{HoldGuard, Unlocked};
 use crate::lock::mode::{Either, Exclusive, Mode, Shared};
-use crate::lock::owned_entry::{OwnedEntry, Unlocked};
 use crate::lock::owner::Owner;
 use crate::values::holder::Holder;
 use crate::values::token::FencingToken;
@@ -50,13 +50,13 @@ use crate::values::votes::Votes;
 #[must_use = "a guard that is dropped at once releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard<M = Exclusive> {
-    inner: OwnedEntry,
+    inner: HoldGuard,
     mode: PhantomData<M>,
 }
 
 impl<M: Mode> MultiLockGuard<M> {
     /// For who has entered.
-    pub(crate) fn of(inner: OwnedEntry) -> Self {
+    pub(crate) fn of(inner: HoldGuard) -> Self {
         Self {
             inner,
             mode: PhantomData,
@@ -68,7 +68,7 @@ impl<M: Mode> MultiLockGuard<M> {
     }
 
     fn grant(&self) -> &Grant {
-        self.inner.grant()
+        &self.hold().grant
     }
 
     /// Time for which no other guard of these names can be valid, from the clock at this call; zero
@@ -255,7 +255,7 @@ impl<M: Mode> MultiLockGuard<M> {
     pub fn cancellation_token(&self) -> CancellationToken {
         let token = self.hold().cancellation(|token| {
             let hold = self.hold().clone();
-            self.inner.entry.client.pool.runtime.spawn(async move {
+            self.inner.client.pool.runtime.spawn(async move {
                 if hold.ended().await.is_some() {
                     token.cancel();
                 }
@@ -268,7 +268,7 @@ impl<M: Mode> MultiLockGuard<M> {
     pub fn holder(&self) -> Holder {
         Holder::new(
             self.grant().field.text(),
-            Some(self.inner.entry.client.pool.label.clone()),
+            Some(self.inner.client.pool.label.clone()),
         )
     }
 
@@ -301,7 +301,7 @@ impl<M: Mode> MultiLockGuard<M> {
     ///
     /// Dropped half-way, the hold keeps the validity that it had.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let client = &self.inner.entry.client;
+        let client = &self.inner.client;
         let lease = client.pool.config.checked_lease(lease)?;
         extend::extend(client, self.hold(), lease).await
     }
@@ -395,7 +395,7 @@ impl MultiLockGuard<Either> {
     ///
     /// The guard that reads, if it is one.
     pub fn exclusive(self) -> Result<MultiLockGuard<Exclusive>, MultiLockGuard<Shared>> {
-        if self.inner.entry.is_shared() {
+        if self.inner.is_shared() {
             Err(MultiLockGuard::of(self.inner))
         } else {
             Ok(MultiLockGuard::of(self.inner))

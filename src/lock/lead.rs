@@ -5,8 +5,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::acquire::request::Purpose;
 use crate::error::{InvalidInput, LockError};
+use crate::lock::hold_guard::HoldGuard;
 use crate::lock::options::LockOptions;
-use crate::lock::owned_entry::OwnedEntry;
 use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
 
 /// One of many that stand for the lead.
@@ -38,7 +38,7 @@ impl Candidate {
     /// Waits for the next term. Goes on after an error that time may cure, with pauses that grow.
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
-    pub(crate) async fn elected(&self) -> Result<OwnedEntry, LockError> {
+    pub(crate) async fn elected(&self) -> Result<HoldGuard, LockError> {
         let pool = &self.options.masters.client.pool;
         let mut delays = slow_delays(&pool.random);
         loop {

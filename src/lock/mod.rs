@@ -1,10 +1,10 @@
 //! A lock and the options of its call site: [`MultiLock`].
 
 pub(crate) mod guard;
+pub(crate) mod hold_guard;
 pub(crate) mod lead;
 pub(crate) mod mode;
 pub(crate) mod options;
-pub(crate) mod owned_entry;
 pub(crate) mod owner;
 pub(crate) mod set;
 pub(crate) mod set_guard;
@@ -12,7 +12,6 @@ pub(crate) mod set_guard;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::acquire::enter::acquire;
 use crate::admin::force::Forced;
 use crate::admin::inspect::Inspection;
 use crate::error::{LockError, RunError, UnlockError};
@@ -412,13 +411,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard<M>, LockError> {
-        let mut request = self.options.request()?;
-        request.begin();
-        let acquired = acquire(&request).await;
-        if request.trace.is_open() {
-            request.ended(acquired.as_ref().map_err(|refusal| &refusal.error));
-        }
-        acquired.map(MultiLockGuard::of).map_err(|refusal| refusal.error)
+        self.options.try_lock().await.map(MultiLockGuard::of)
     }
 
     /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).

@@ -3,23 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
-
-use crate::acquire::enter::acquire;
-use crate::acquire::in_the_way::in_the_way;
+use crate::acquire::call;
+use crate::acquire::outcome::{Guards, MemberError};
 use crate::acquire::request::{AcquireRequest, Purpose};
-use crate::acquire::wait::contend;
 use crate::admin::force::{self, Forced};
 use crate::admin::inspect::{self, Inspection};
 use crate::error::{InvalidInput, LockError};
 use crate::events::{AcquireTrace, Label};
-use crate::lock::owned_entry::OwnedEntry;
+use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
 use crate::protocol::kind::HoldKind;
-use crate::protocol::tally::LossReason;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
@@ -65,29 +60,12 @@ impl LockOptions {
         }
     }
 
-    pub(crate) async fn lock(&self) -> Result<OwnedEntry, LockError> {
-        let mut request = self.request()?;
-        request.begin();
-        if Handle::try_current().is_err() {
-            let acquired = acquire(&request).await.map_err(|refusal| refusal.error);
-            request.ended(acquired.as_ref());
-            return acquired;
-        }
-        let begun = Instant::now();
-        let mut last = None;
-        let acquired = match self.wait.and_then(bounded) {
-            Some(Duration::ZERO) => once(&request, &mut last).await,
-            Some(wait) => timeout_at(begun + wait, contend(&request, &mut last)).await.ok(),
-            None => Some(contend(&request, &mut last).await),
-        };
-        let acquired = acquired.unwrap_or_else(|| {
-            Err(LockError::TimedOut {
-                waited: begun.elapsed(),
-                last: Some(Box::new(in_the_way(&request, last.as_deref()))),
-            })
-        });
-        request.ended(acquired.as_ref());
-        acquired
+    pub(crate) async fn try_lock(&self) -> Result<HoldGuard, LockError> {
+        call::try_one(&mut self.request()?).await
+    }
+
+    pub(crate) async fn lock(&self) -> Result<HoldGuard, LockError> {
+        only(call::lock(&mut [self.request()?], self.wait).await)
     }
 
     /// The hold of a body that has ended was released, and too few masters have confirmed it.
@@ -193,16 +171,9 @@ impl LockOptions {
     }
 }
 
-/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
-async fn once(
-    request: &AcquireRequest,
-    last: &mut Option<Arc<LockError>>,
-) -> Option<Result<OwnedEntry, LockError>> {
-    match acquire(request).await {
-        Err(refusal) if refusal.reason != LossReason::Final => {
-            *last = Some(Arc::new(refusal.error));
-            None
-        }
-        settled => Some(settled.map_err(|refusal| refusal.error)),
-    }
+/// The outcome of a call for one lock.
+fn only(acquired: Result<Guards, MemberError<LockError>>) -> Result<HoldGuard, LockError> {
+    acquired
+        .map(|mut guards| guards.swap_remove(0))
+        .map_err(|(_, error)| error)
 }

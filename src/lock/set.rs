@@ -3,22 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures::future::select_all;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
-
-use crate::acquire::in_the_way::in_the_way;
+use crate::acquire::call;
+use crate::acquire::conflict::conflict;
+use crate::acquire::outcome::{Guards, MemberError};
 use crate::acquire::request::AcquireRequest;
-use crate::acquire::several::{MemberRefusal, contend_for_all, try_all};
 use crate::error::{InvalidInput, LockError, UnlockError};
 use crate::lock::MultiLock;
+use crate::lock::guard::MultiLockGuard;
 use crate::lock::mode::Mode;
 use crate::lock::options::LockOptions;
-use crate::lock::owned_entry::OwnedEntry;
 use crate::lock::owner::Owner;
 use crate::lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
-use crate::masters::config::bounded;
-use crate::protocol::tally::LossReason;
 
 /// Several locks that are taken together or not at all, each with its own masters, names, policy and lease.
 ///
@@ -233,13 +228,7 @@ impl LockSet {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn try_lock(&self) -> Result<LockSetGuard, LockSetError> {
-        let mut request = self.request()?;
-        request.iter_mut().for_each(AcquireRequest::begin);
-        let acquired = try_all(&request).await;
-        ended(
-            &mut request,
-            acquired.map_err(|(index, refusal)| (index, refusal.error)),
-        )
+        all_of(call::try_lock(&mut self.request()?).await)
     }
 
     /// Waits until it has all of them, at most the time set by [`wait`](Self::wait).
@@ -259,28 +248,7 @@ impl LockSet {
     ///
     /// Dropped at any point, whatever the masters may have granted is released in the background.
     pub async fn lock(&self) -> Result<LockSetGuard, LockSetError> {
-        let mut request = self.request()?;
-        if Handle::try_current().is_err() {
-            return self.try_lock().await;
-        }
-        request.iter_mut().for_each(AcquireRequest::begin);
-        let begun = Instant::now();
-        let mut last = None;
-        let acquired = match self.wait.and_then(bounded) {
-            Some(Duration::ZERO) => once(&request, &mut last).await,
-            Some(wait) => timeout_at(begun + wait, contend(&request, &mut last)).await.ok(),
-            None => Some(contend(&request, &mut last).await),
-        };
-        let acquired = acquired.unwrap_or_else(|| {
-            // Where no round has come to its end, the first lock stands for all.
-            let (index, last) = last.unwrap_or_else(|| (0, in_the_way(&request[0], None)));
-            let error = LockError::TimedOut {
-                waited: begun.elapsed(),
-                last: Some(Box::new(last)),
-            };
-            Err((index, error))
-        });
-        ended(&mut request, acquired)
+        all_of(call::lock(&mut self.request()?, self.wait).await)
     }
 
     /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
@@ -352,95 +320,9 @@ impl LockSet {
     }
 }
 
-/// The end of a call for all of them. Where one was not to be had, the others were given up for it.
-fn ended(
-    request: &mut [AcquireRequest],
-    acquired: Result<Vec<OwnedEntry>, MemberRefusal<LockError>>,
-) -> Result<LockSetGuard, LockSetError> {
-    match acquired {
-        Ok(guards) => {
-            for (request, guard) in request.iter_mut().zip(&guards) {
-                request.ended(Ok(guard));
-            }
-            Ok(LockSetGuard::new(guards))
-        }
-        Err((index, error)) => {
-            request[index].ended(Err(&error));
-            Err(LockSetError { index, error })
-        }
-    }
-}
-
-/// The first lock that cannot be held together with an earlier one: they want the same name of the same server.
-fn conflict(all: &[AcquireRequest]) -> Option<MemberRefusal<InvalidInput>> {
-    for (index, request) in all.iter().enumerate() {
-        for (other, before) in all[..index].iter().enumerate() {
-            let shared = request.names.shared_with(&before.names);
-            if let Some(name) = shared.filter(|_| before.client.pool.shares_a_server(&request.client.pool)) {
-                let allowed = format!(
-                    "names that lock {} of the set does not want on the same masters",
-                    other + 1
-                );
-                return Some((index, InvalidInput::new("names", name, allowed)));
-            }
-        }
-    }
-    None
-}
-
-/// Waits until all of them are granted, unless two of them turn out to stand in each other's way.
-async fn contend(
-    all: &[AcquireRequest],
-    last: &mut Option<MemberRefusal<LockError>>,
-) -> Result<Vec<OwnedEntry>, MemberRefusal<LockError>> {
-    tokio::select! {
-        biased;
-        (index, invalid) = overlap(all) => Err((index, invalid.into())),
-        acquired = contend_for_all(all, last) => acquired,
-    }
-}
-
-/// Resolves once two of them are known to want one name on one server. Which server a master is, is known once it is
-/// connected.
-async fn overlap(all: &[AcquireRequest]) -> MemberRefusal<InvalidInput> {
-    if !share_a_name(all) {
-        return std::future::pending().await;
-    }
-    let mut watched: Vec<_> = Vec::new();
-    for request in all {
-        watched.extend(request.client.pool.slots.iter().map(|slot| slot.watch()));
-    }
-    loop {
-        if let Some(found) = conflict(all) {
-            return found;
-        }
-        let changes = watched.iter_mut().map(|status| Box::pin(status.changed()));
-        if select_all(changes).await.0.is_err() {
-            // Their client ends.
-            return std::future::pending().await;
-        }
-    }
-}
-
-/// Whether two of them want the same name by different clients, which may or may not have a server in common.
-fn share_a_name(all: &[AcquireRequest]) -> bool {
-    let share = |one: &AcquireRequest, other: &AcquireRequest| {
-        one.client.id != other.client.id && one.names.shared_with(&other.names).is_some()
-    };
-    let mut numbered = all.iter().enumerate();
-    numbered.any(|(index, request)| all[..index].iter().any(|before| share(before, request)))
-}
-
-/// Tries once for somebody who does not wait; `None`, with the reason in `last`, where only time would help.
-async fn once(
-    request: &[AcquireRequest],
-    last: &mut Option<MemberRefusal<LockError>>,
-) -> Option<Result<Vec<OwnedEntry>, MemberRefusal<LockError>>> {
-    match try_all(request).await {
-        Err((index, refusal)) if refusal.reason != LossReason::Final => {
-            *last = Some((index, refusal.error));
-            None
-        }
-        settled => Some(settled.map_err(|(index, refusal)| (index, refusal.error))),
-    }
+/// The outcome of a call for all locks.
+fn all_of(acquired: Result<Guards, MemberError<LockError>>) -> Result<LockSetGuard, LockSetError> {
+    acquired
+        .map(|guards| LockSetGuard::new(guards.into_iter().map(MultiLockGuard::of).collect()))
+        .map_err(|(index, error)| LockSetError { index, error })
 }

@@ -7,8 +7,8 @@ use futures::future::{join_all, select_all};
 
 use crate::error::{Loss, Lost, UnlockError};
 use crate::lock::guard::MultiLockGuard;
+use crate::lock::hold_guard::Unlocked;
 use crate::lock::mode::Either;
-use crate::lock::owned_entry::{OwnedEntry, Unlocked};
 use crate::values::token::FencingToken;
 
 /// Proof of several holds, valid for as long as all of them are.
@@ -73,8 +73,7 @@ impl fmt::Display for Failed<'_> {
 }
 
 impl LockSetGuard {
-    pub(crate) fn new(entries: Vec<OwnedEntry>) -> Self {
-        let guards = entries.into_iter().map(MultiLockGuard::of).collect();
+    pub(crate) fn new(guards: Vec<MultiLockGuard<Either>>) -> Self {
         Self { guards }
     }
 

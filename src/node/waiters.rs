@@ -71,7 +71,7 @@ pub(crate) struct StaleWaiter {
 }
 
 /// What had come at some moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     calls: SmallVec<[u32; 8]>,
     interruptions: u32,

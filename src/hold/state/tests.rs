@@ -19,7 +19,17 @@ fn ends(start: u64) -> HoldExpiry {
 }
 
 fn held() -> HoldState {
-    HoldState::new(HoldKind::Plain, ends(0), LEASE, at(0), None, vec![Vote::Granted])
+    of_kind(HoldKind::Plain, None)
+}
+
+fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
+    let first = FirstHold {
+        ends: ends(0),
+        lease: LEASE,
+        votes: vec![Vote::Granted],
+        max_hold,
+    };
+    HoldState::new(kind, at(0), first)
 }
 
 fn renewal(seconds_left: u64) -> Upkeep {
@@ -94,14 +104,7 @@ fn it_is_released_once() {
 
 #[test]
 fn renewal_ends_with_the_longest_hold() {
-    let mut state = HoldState::new(
-        HoldKind::Plain,
-        ends(0),
-        LEASE,
-        at(0),
-        Some(Duration::from_secs(20)),
-        vec![Vote::Granted],
-    );
+    let mut state = of_kind(HoldKind::Plain, Some(Duration::from_secs(20)));
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     assert_eq!(state.upkeep(at(19)), renewal(11));
     assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
@@ -205,7 +208,7 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
 
 #[test]
 fn a_writer_may_come_to_read_and_never_back() {
-    let mut state = HoldState::new(HoldKind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    let mut state = of_kind(HoldKind::Write, None);
     let enter = |state: &mut HoldState, kind| state.enter(0, at(0), AT_ONCE, true, kind).is_some();
     assert!(
         enter(&mut state, HoldKind::Write)
@@ -226,7 +229,7 @@ fn a_writer_may_come_to_read_and_never_back() {
     assert!(!enter(&mut state, HoldKind::Write) && enter(&mut state, HoldKind::Read));
     assert_eq!(state.leave(true, true), LeaveOutcome::Inside(1));
     assert_eq!(state.leave(true, true), LeaveOutcome::Last);
-    let mut alone = HoldState::new(HoldKind::Write, ends(0), LEASE, at(0), None, vec![Vote::Granted]);
+    let mut alone = of_kind(HoldKind::Write, None);
     enter(&mut alone, HoldKind::Write);
     assert!(alone.give_up_exclusive() && alone.kind == HoldKind::Read);
     assert_eq!(alone.leave(true, true), LeaveOutcome::Last);

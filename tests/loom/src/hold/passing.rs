@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::expiry::HoldExpiry;
-use super::grant::{Grant, Hold, QuorumGrant};
+use super::grant::{Grant, GrantFacts, Hold};
+use super::state::FirstHold;
 use super::state::LeaveOutcome;
 use crate::error::LossCause;
 use crate::explore;
@@ -70,22 +71,24 @@ impl Process {
         let votes = vec![Vote::Granted];
         let on = NodeSet::of(&votes, |_| true);
         let validity = Validity::of_lease(NOW, LEASE, 0.0);
-        let granted = QuorumGrant {
+        let facts = GrantFacts {
             names: Names,
             field: Field,
             needed: 1,
             token: FencingToken(100),
             raised: false,
-            kind: HoldKind::Plain,
+            granted: HoldKind::Plain,
             behind: WaitersBehind::default(),
             begun: NOW,
             took: Duration::ZERO,
+        };
+        let first = FirstHold {
             ends: HoldExpiry::new(validity, on, 1, &Arc::new(Steps::new(1)), 0),
             lease: LEASE,
             votes,
             max_hold: None,
         };
-        let hold = Hold::first(Grant::new(Clock(NOW), granted));
+        let hold = Hold::first(Grant::new(Clock(NOW), facts, first));
         let process = Self {
             lines: Arc::new(Lines::new()),
             grant: Arc::clone(&hold.grant),

@@ -1,17 +1,19 @@
-//! A guard's entry in a hold, and the owner who may enter it again.
+//! One guard's entry in a hold: how it comes in, and how it leaves.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::UnlockError;
-use crate::events::UnlockOutcome;
-use crate::hold::entry::HoldEntry;
-use crate::hold::grant::{Grant, Hold};
-use crate::hold::leave::Leave;
+use crate::events::{HoldEnd, UnlockOutcome};
+use crate::hold::LeaveOutcome;
+use crate::hold::client::ClientCore;
+use crate::hold::downgrade::Downgrade;
+use crate::hold::grant::Hold;
+use crate::hold::leave::{self, Leave};
 use crate::lock::owner::Owner;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::release_tally::{Ended, ReleaseTally};
-use crate::queue::{QueueEntry, Turn};
-use crate::time::clock::Moment;
+use crate::queue::QueueEntry;
 use crate::values::votes::{Vote, Votes};
 
 /// What a successful [`unlock`](crate::MultiLockGuard::unlock) left.
@@ -33,70 +35,94 @@ pub enum Unlocked {
     StillHeld(u64),
 }
 
-/// All that a guard is made of. Dropped, it leaves the hold.
-pub(crate) struct OwnedEntry {
-    pub(crate) entry: HoldEntry,
-    /// The one that the call site named.
+/// A guard without its mode. Dropped, it leaves the hold; the last guard to leave hands the grant on, or releases it in the
+/// background.
+#[derive(Debug)]
+pub(crate) struct HoldGuard {
+    pub(crate) client: Arc<ClientCore>,
+    hold: Hold,
+    /// Whether it wants the hold renewed.
+    renew: bool,
+    /// Whether it lets readers in beside it.
+    is_shared: bool,
+    /// Whether it still counts in its hold.
+    inside: bool,
+    /// The owner that the call site named.
     owner: Option<Owner>,
-    /// Made when it is asked for, where none was named: few ask, and a process may hold very many.
+    /// Made on demand where the call site named none: few ask, and a process may hold very many locks.
     made: OnceLock<Owner>,
 }
 
-impl OwnedEntry {
-    pub(crate) fn of(entry: HoldEntry, owner: Option<&Owner>) -> Self {
+impl HoldGuard {
+    /// A guard that counts in its hold already.
+    pub(crate) fn entered(
+        client: &Arc<ClientCore>,
+        hold: Hold,
+        renew: bool,
+        kind: HoldKind,
+        owner: Option<&Owner>,
+    ) -> Self {
         Self {
-            entry,
+            client: Arc::clone(client),
+            hold,
+            renew,
+            is_shared: kind.is_shared(),
+            inside: true,
             owner: owner.cloned(),
             made: OnceLock::new(),
         }
     }
 
+    /// The guard of a hold that was handed on, and counts it already; `None` if the hold was taken back meanwhile.
+    pub(crate) fn passed(
+        client: &Arc<ClientCore>,
+        hold: Hold,
+        renew: bool,
+        owner: Option<&Owner>,
+    ) -> Option<Self> {
+        if !hold.take(renew) {
+            return None;
+        }
+        if renew {
+            // It is not renewed before it is taken.
+            client.schedule.watch(&hold.grant);
+        }
+        Some(Self::entered(client, hold, renew, HoldKind::Plain, owner))
+    }
+
     pub(crate) fn hold(&self) -> &Hold {
-        &self.entry.hold
+        &self.hold
     }
 
-    pub(crate) fn grant(&self) -> &Arc<Grant> {
-        &self.entry.hold.grant
-    }
-
-    /// Keeps the names for so long after `now`, also where it is given up before.
-    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
-        self.hold().keep_at_least(now, at_least);
-    }
-
-    /// Keeps this process's turn at the names for as long as the hold lasts.
-    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
-        self.hold().keep_turn(turn);
-    }
-
-    pub(crate) fn validity(&self) -> Duration {
-        self.hold().remaining()
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// The owner, to enter again with.
     pub(crate) fn owner(&self) -> &Owner {
         let make = || {
             let owner = Owner::new();
-            owner.remember(self.hold());
+            owner.remember(&self.hold);
             owner
         };
         self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
     }
 
     pub(crate) fn votes(&self) -> Votes {
-        self.entry.client.pool.evidence(&self.grant().votes())
+        self.client.pool.evidence(&self.hold.grant.votes())
     }
 
     /// Lets others in beside it that read, and waits until a quorum does.
     pub(crate) async fn downgrade(&mut self) {
-        if let Some(downgrade) = self.entry.downgrade() {
-            downgrade.confirmed().await;
+        let was_shared = std::mem::replace(&mut self.is_shared, true);
+        if !was_shared && self.hold.give_up_exclusive() {
+            self.send_downgrade().confirmed().await;
         }
     }
 
     /// Leaves the hold, and waits for what the masters say where it is released.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
-        let was_valid = !self.validity().is_zero();
+        let was_valid = !self.hold.remaining().is_zero();
         let (kept, release) = match self.leave(was_valid) {
             Leave::StillHeld(count) if was_valid => {
                 self.count_outcome(UnlockOutcome::StillHeld);
@@ -117,7 +143,7 @@ impl OwnedEntry {
                 return Err(UnlockError::WasLost { votes: self.votes() });
             }
         };
-        let (pool, grant) = (&self.entry.client.pool, self.grant());
+        let (pool, grant) = (&self.client.pool, &self.hold.grant);
         let touched = grant.touched();
         let vote = |node| {
             if touched.contains(node) {
@@ -141,7 +167,7 @@ impl OwnedEntry {
 
     /// What became of a release, by what the masters said.
     fn ended(&self, ended: Ended, votes: &[Vote], kept: Duration) -> Result<Unlocked, UnlockError> {
-        let evidence = || self.entry.client.pool.evidence(votes);
+        let evidence = || self.client.pool.evidence(votes);
         let (outcome, unlocked) = match ended {
             Ended::Confirmed if kept.is_zero() => (UnlockOutcome::Released, Ok(Unlocked::Released)),
             Ended::Confirmed => (UnlockOutcome::KeptFor, Ok(Unlocked::KeptFor(kept))),
@@ -150,7 +176,7 @@ impl OwnedEntry {
                 (UnlockOutcome::WasLost, Err(UnlockError::WasLost { votes }))
             }
             Ended::Unconfirmed => {
-                let (free_within, votes) = (self.grant().lease(), evidence());
+                let (free_within, votes) = (self.hold.grant.lease(), evidence());
                 let error = UnlockError::Unconfirmed { free_within, votes };
                 (UnlockOutcome::Unconfirmed, Err(error))
             }
@@ -160,15 +186,17 @@ impl OwnedEntry {
     }
 
     fn count_outcome(&self, outcome: UnlockOutcome) {
-        self.entry.client.pool.events.unlocked(outcome);
+        self.client.pool.events.unlocked(outcome);
     }
 
     /// Stays in for good.
     pub(crate) fn leak(mut self) {
-        self.entry.leak();
+        if std::mem::take(&mut self.inside) && self.hold.leak(self.renew) {
+            self.abandon();
+        }
     }
 
-    /// Gives it back at once for one that goes on waiting, which stands in the queues in its place from then on.
+    /// Gives the hold back at once for a waiter, which stands in the queues in its place from then on.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
         // It was won a moment ago.
         if let Leave::Release(release) = self.leave(true) {
@@ -178,21 +206,53 @@ impl OwnedEntry {
 
     /// Leaves the hold, once; `is_valid` by a look at the clock just before, where there was one.
     fn leave(&mut self, is_valid: bool) -> Leave {
-        let departure = self.entry.leave(is_valid);
-        let is_inside = matches!(
-            departure,
-            Leave::StillHeld(_) | Leave::Downgraded(_) | Leave::NotInside
-        );
-        if !is_inside && let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
-            owner.forget(self.hold());
+        if !std::mem::take(&mut self.inside) {
+            return Leave::NotInside;
         }
-        departure
+        match self.hold.leave(self.renew, self.is_shared) {
+            LeaveOutcome::Inside(count) => return Leave::StillHeld(count),
+            LeaveOutcome::Downgraded { leaked } => {
+                let downgrade = self.send_downgrade();
+                if leaked {
+                    self.abandon();
+                }
+                return Leave::Downgraded(Box::new(downgrade));
+            }
+            LeaveOutcome::Leaked(count) => {
+                self.abandon();
+                return Leave::StillHeld(count);
+            }
+            LeaveOutcome::Last => {}
+        }
+        let leave = leave::end(&self.client, &self.hold.grant, is_valid);
+        if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
+            owner.forget(&self.hold);
+        }
+        leave
+    }
+
+    /// The hold is shared now. The writers of this process ask the masters for themselves from here on: others would
+    /// overtake them for as long as it is read.
+    fn send_downgrade(&self) -> Downgrade {
+        let grant = &self.hold.grant;
+        let downgrade = Downgrade::begin(&self.client.pool, grant);
+        drop(grant.take_turn());
+        downgrade
+    }
+
+    /// Nobody looks after a hold in which only leaked guards are left.
+    fn abandon(&self) {
+        if let Some(trace) = self.hold.grant.trace.take() {
+            trace.end(HoldEnd::Leaked);
+        }
+        self.client.schedule.forget(&self.hold.grant);
+        drop(self.hold.grant.take_turn());
     }
 }
 
-impl Drop for OwnedEntry {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
-        if self.entry.is_inside() {
+        if self.inside {
             drop(self.leave(false));
         }
     }

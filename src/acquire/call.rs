@@ -1,0 +1,124 @@
+//! The calls for locks: one try, or a wait of at most a given time. A single lock is a set of one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::acquire::conflict::overlap;
+use crate::acquire::enter::acquire;
+use crate::acquire::in_the_way::in_the_way;
+use crate::acquire::outcome::{Guards, LastRefusal, MemberError};
+use crate::acquire::refusal::Refusal;
+use crate::acquire::request::AcquireRequest;
+use crate::acquire::wait::contend;
+use crate::acquire::waiting::Waiting;
+use crate::error::LockError;
+use crate::lock::hold_guard::HoldGuard;
+use crate::masters::config::bounded;
+use crate::protocol::tally::LossReason;
+
+/// Tries once for a single lock.
+pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, LockError> {
+    request.begin();
+    let acquired = acquire(request).await.map_err(|refusal| refusal.error);
+    request.ended(acquired.as_ref());
+    acquired
+}
+
+/// Tries once.
+pub(crate) async fn try_lock(all: &mut [AcquireRequest]) -> Result<Guards, MemberError<LockError>> {
+    all.iter_mut().for_each(AcquireRequest::begin);
+    let acquired = try_all(all).await;
+    ended(all, acquired.map_err(|(index, refusal)| (index, refusal.error)))
+}
+
+/// Waits until all are granted; with zero, and outside of a tokio runtime, tries once.
+pub(crate) async fn lock(
+    all: &mut [AcquireRequest],
+    wait: Option<Duration>,
+) -> Result<Guards, MemberError<LockError>> {
+    if Handle::try_current().is_err() {
+        return try_lock(all).await;
+    }
+    all.iter_mut().for_each(AcquireRequest::begin);
+    let begun = Instant::now();
+    let mut last = None;
+    let acquired = match wait.and_then(bounded) {
+        Some(Duration::ZERO) => once(all, &mut last).await,
+        Some(wait) => timeout_at(begun + wait, until_granted(all, &mut last)).await.ok(),
+        None => Some(until_granted(all, &mut last).await),
+    };
+    let acquired = acquired.unwrap_or_else(|| {
+        // Before the first round has ended, the first lock stands for all.
+        let (index, last) = last.map_or((0, None), |(index, error)| (index, Some(error)));
+        let last = Some(Box::new(in_the_way(&all[index], last.as_deref())));
+        let waited = begun.elapsed();
+        Err((index, LockError::TimedOut { waited, last }))
+    });
+    ended(all, acquired)
+}
+
+/// Ends the trace of the call. Where one lock is refused, the call of that lock ends with its error, and the calls of the
+/// others are cancelled.
+fn ended(
+    all: &mut [AcquireRequest],
+    acquired: Result<Guards, MemberError<LockError>>,
+) -> Result<Guards, MemberError<LockError>> {
+    match &acquired {
+        Ok(guards) => {
+            for (request, guard) in all.iter_mut().zip(guards) {
+                request.ended(Ok(guard));
+            }
+        }
+        Err((index, error)) => all[*index].ended(Err(error)),
+    }
+    acquired
+}
+
+/// Tries once; `None`, with the reason in `last`, if only time can help.
+async fn once(
+    all: &[AcquireRequest],
+    last: &mut LastRefusal,
+) -> Option<Result<Guards, MemberError<LockError>>> {
+    match try_all(all).await {
+        Err((index, refusal)) if refusal.reason != LossReason::Final => {
+            *last = Some((index, Arc::new(refusal.error)));
+            None
+        }
+        settled => Some(settled.map_err(|(index, refusal)| (index, refusal.error))),
+    }
+}
+
+/// Waits until all are granted, unless two of them turn out to want the same name of the same server.
+async fn until_granted(
+    all: &[AcquireRequest],
+    last: &mut LastRefusal,
+) -> Result<Guards, MemberError<LockError>> {
+    if let [alone] = all {
+        return contend(&mut [Waiting::begin(alone)], last).await;
+    }
+    let mut waiters: Vec<_> = all.iter().map(Waiting::begin).collect();
+    tokio::select! {
+        biased;
+        (index, invalid) = overlap(all) => Err((index, invalid.into())),
+        acquired = contend(&mut waiters, last) => acquired,
+    }
+}
+
+/// Asks once for all, each in a round of its own. The first refusal ends the other rounds.
+async fn try_all(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
+    let attempt = |(index, request)| async move { (index, acquire(request).await) };
+    let mut attempts: FuturesUnordered<_> = all.iter().enumerate().map(attempt).collect();
+    let mut won = Vec::with_capacity(all.len());
+    while let Some((index, attempted)) = attempts.next().await {
+        won.push((index, attempted.map_err(|refusal| (index, refusal))?));
+    }
+    for (index, guard) in &won {
+        Refusal::check_validity(&all[*index], guard).map_err(|refusal| (*index, refusal))?;
+    }
+    won.sort_by_key(|(index, _)| *index);
+    Ok(won.into_iter().map(|(_, guard)| guard).collect())
+}

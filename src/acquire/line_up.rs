@@ -1,0 +1,132 @@
+//! The line of this process in front of the masters' queues: a task waits there for its turn, or for a hold that the task
+//! ahead hands on.
+
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use crate::acquire::enter::{acquire, acquire_as};
+use crate::acquire::line::LinePlace;
+use crate::acquire::outcome::LastRefusal;
+use crate::acquire::patience::Patience;
+use crate::acquire::pauses::SPLIT;
+use crate::acquire::request::AcquireRequest;
+use crate::acquire::waiting::Waiting;
+use crate::error::LockError;
+use crate::events::WokenBy;
+use crate::hold::grant::Hold;
+use crate::lock::hold_guard::HoldGuard;
+use crate::lock::owner::OwnerStanding;
+use crate::protocol::tally::LossReason;
+use crate::queue::{Given, Joined};
+
+/// Waits for this process's turn. Breaks with a guard if the task ahead hands its hold on, or if another task of the same
+/// owner gets one meanwhile, which is then entered instead.
+pub(super) async fn line_up(
+    waiting: &mut Waiting<'_>,
+    patience: &mut Patience,
+    last: &mut LastRefusal,
+) -> Result<ControlFlow<HoldGuard>, LockError> {
+    let request = waiting.request;
+    loop {
+        let given = match waiting.join_line() {
+            Joined::Turn(turn) => {
+                waiting.seat.put(Given::Turn(turn));
+                return Ok(ControlFlow::Continue(()));
+            }
+            Joined::Beside => ControlFlow::Continue(Some(Given::Open)),
+            Joined::Behind(standing, asks) => {
+                *last = None;
+                let place = waiting.stand_behind(standing, asks);
+                let given = request.unless_closed(turn(waiting, place, patience)).await?;
+                waiting.entry.calls.present();
+                if given.is_continue() {
+                    request.client.pool.events.woken(WokenBy::HandOn);
+                }
+                given
+            }
+        };
+        // The masters' clocks have gone on meanwhile.
+        waiting.clocks = None;
+        let is_beside = matches!(given, ControlFlow::Continue(Some(Given::Open)));
+        let attempted = match given {
+            ControlFlow::Continue(None) => continue,
+            ControlFlow::Continue(Some(turn @ Given::Turn(_))) => {
+                waiting.seat.put(turn);
+                return Ok(ControlFlow::Continue(()));
+            }
+            ControlFlow::Continue(Some(Given::Passed(hold))) => {
+                if let Some(guard) = request.take_over(hold) {
+                    return Ok(ControlFlow::Break(guard));
+                }
+                // The hold came too late, and has gone on to the next waiter.
+                continue;
+            }
+            ControlFlow::Continue(Some(Given::Open)) => {
+                waiting.yield_to_foreign().await?;
+                let precedence = waiting.beside();
+                acquire_as(request, precedence, waiting.clocks.take()).await
+            }
+            // The same owner is inside by now. If it leaves before this task has entered, the task begins again.
+            ControlFlow::Break(()) => acquire(request).await,
+        };
+        match attempted {
+            Ok(guard) => return Ok(ControlFlow::Break(guard)),
+            Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
+            Err(refusal) => *last = Some((0, Arc::new(refusal.error))),
+        }
+        if is_beside {
+            // The masters refuse the task in front likewise, at once or soon.
+            request.client.lines.refused(&request.wanted());
+        } else {
+            request.unless_closed(sleep(waiting.pauses.next(SPLIT))).await?;
+        }
+    }
+}
+
+/// What this waiter is given in line. Breaks when another task of the same owner has got a hold meanwhile.
+async fn turn(
+    waiting: &mut Waiting<'_>,
+    mut place: LinePlace<'_>,
+    patience: &mut Patience,
+) -> ControlFlow<(), Option<Given<Hold>>> {
+    let request = waiting.request;
+    let ticket = place.standing.ticket();
+    let mut turn = pin!(async {
+        tokio::select! {
+            biased;
+            () = inside(request) => ControlFlow::Break(()),
+            given = place.wait() => ControlFlow::Continue(given),
+            () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
+        }
+    });
+    loop {
+        tokio::select! {
+            biased;
+            given = &mut turn => return given,
+            () = patience.over() => patience.mind(request, None),
+        }
+    }
+}
+
+/// Resolves when the owner is inside, by another of its tasks.
+pub(super) async fn inside(request: &AcquireRequest) {
+    let Some(owner) = &request.owner else {
+        return std::future::pending().await;
+    };
+    loop {
+        // First listen, then look: nothing falls in between.
+        let mut entered = pin!(owner.entered());
+        entered.as_mut().enable();
+        if is_inside(request) {
+            return;
+        }
+        entered.await;
+    }
+}
+
+pub(super) fn is_inside(request: &AcquireRequest) -> bool {
+    !matches!(request.standing(), OwnerStanding::Outside)
+}

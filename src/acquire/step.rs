@@ -1,0 +1,233 @@
+//! Decision of a waiter that was refused: ask again at once, after a pause, or when it is called.
+//!
+//! Nothing here waits or looks at a clock.
+
+use std::time::Duration;
+
+use crate::acquire::pauses::{OUTAGE, Pauses, SPLIT};
+use crate::acquire::refusal::Refusal;
+use crate::error::LockError;
+use crate::protocol::tally::LossReason;
+use crate::values::votes::Vote;
+
+/// A waiter that was not called for so long asks again: a call may be lost, and its ticket counts only for three times as
+/// long (`lua/queue.lua`).
+pub(super) const REASK: Duration = Duration::from_secs(5);
+/// Time after the end of a lease until every master has seen it end too.
+pub(super) const AFTER_LEASE: Duration = Duration::from_millis(2);
+/// Behind clients of other libraries, which leave no order: soon after a round in which some masters granted.
+const SOON: Duration = Duration::from_millis(5);
+const SPREAD: Duration = Duration::from_millis(15);
+/// Behind clients that announce nothing: the pause between two questions at first, and for how long; then a twentieth of
+/// the time waited.
+const POLL: Duration = Duration::from_millis(50);
+const POLLED: Duration = Duration::from_secs(2);
+const RARELY: u32 = 20;
+
+/// What a waiter does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// Listens to the releases of another library, and asks again: a release before that was announced to nobody.
+    Listen,
+    /// Sleeps, whatever comes.
+    Sleep(Duration),
+    /// Sleeps until a quorum of masters has called it, or until the time is over at the latest.
+    AwaitCalls { at_most: Duration, beside_foreign: bool },
+}
+
+/// A refusal, and what its waiter knows beside it.
+pub(super) struct Refused<'a> {
+    pub(super) refusal: &'a Refusal,
+    /// Number of refusals that together keep a quorum away.
+    pub(super) blocking: usize,
+    /// Whether the waiter stands in the queues.
+    pub(super) could_win: bool,
+    /// Whether it listens to the releases of another library already.
+    pub(super) listens: bool,
+    /// How long it may keep other names shut.
+    pub(super) may_keep_shut: Option<Duration>,
+    pub(super) waited: Duration,
+}
+
+impl Refused<'_> {
+    pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
+        let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
+        // A few masters may still report a waiter ahead that is just leaving.
+        let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
+        if is_first && blockers.foreign_field && !self.listens {
+            return NextStep::Listen;
+        }
+        let at_most = match reason {
+            LossReason::Unreachable => pauses.next(OUTAGE),
+            // It stands in no queue, so no master calls it.
+            LossReason::Held if !self.could_win => pauses.next(OUTAGE),
+            LossReason::Held => self.latest(is_first, pauses),
+            LossReason::Split | LossReason::Final => return NextStep::Sleep(pauses.next(SPLIT)),
+        };
+        NextStep::AwaitCalls {
+            at_most,
+            beside_foreign: is_first && blockers.foreign_field,
+        }
+    }
+
+    /// When to ask again at the latest.
+    fn latest(&self, is_first: bool, pauses: &mut Pauses<'_>) -> Duration {
+        let left = match self.refusal.error {
+            LockError::Contended { retry_after, .. } => retry_after,
+            _ => REASK,
+        };
+        let latest = (left + AFTER_LEASE).min(REASK);
+        let latest = self.may_keep_shut.map_or(latest, |rest| latest.min(rest));
+        let soon = SOON + pauses.within(SPREAD);
+        let blockers = &self.refusal.blockers;
+        if is_first && blockers.foreign_key {
+            let poll = if self.waited < POLLED {
+                soon.max(pauses.next(POLL))
+            } else {
+                self.waited / RARELY
+            };
+            return poll.min(latest);
+        }
+        let some_granted = self.refusal.votes.contains(&Vote::Granted);
+        if is_first && blockers.foreign_field && some_granted {
+            return soon.min(latest);
+        }
+        latest
+    }
+}
+
+/// Whether so many masters are open to a waiter that a quorum is possible: a master granted last time, and may again, or has
+/// called the waiter since.
+pub(super) fn is_quorum_open(votes: &[Vote], needed: usize, has_called: impl Fn(usize) -> bool) -> bool {
+    let is_open = |(node, vote): &(usize, &Vote)| match vote {
+        Vote::Granted => true,
+        // Its vote does not count.
+        Vote::Quarantined { .. } => false,
+        _ => has_called(*node),
+    };
+    votes.iter().enumerate().filter(is_open).count() >= needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::blockers::Blockers;
+    use crate::time::random::Random;
+    use crate::values::votes::Votes;
+
+    const LEFT: Duration = Duration::from_secs(3);
+    const HELD: Vote = Vote::Refused {
+        remaining: Some(LEFT),
+    };
+
+    fn refusal(reason: LossReason, votes: Vec<Vote>, blockers: Blockers) -> Refusal {
+        let error = LockError::Contended {
+            holder: None,
+            retry_after: LEFT,
+            votes: Votes::default(),
+        };
+        Refusal {
+            error,
+            reason,
+            votes,
+            blockers: Box::new(blockers),
+            deferred: None,
+        }
+    }
+
+    /// The next step of a waiter that stands in the queues of three masters, and does not listen yet.
+    fn next(refusal: &Refusal, change: impl FnOnce(&mut Refused<'_>)) -> NextStep {
+        let random = Random::from_host();
+        let mut refused = Refused {
+            refusal,
+            blocking: 2,
+            could_win: true,
+            listens: false,
+            may_keep_shut: None,
+            waited: Duration::ZERO,
+        };
+        change(&mut refused);
+        refused.next_step(&mut Pauses::new(&random))
+    }
+
+    fn at_most(step: NextStep) -> Duration {
+        match step {
+            NextStep::AwaitCalls { at_most, .. } => at_most,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn behind_a_holder_it_waits_for_calls_until_the_lease_ends() {
+        let held = refusal(LossReason::Held, vec![HELD; 3], Blockers::default());
+        assert_eq!(at_most(next(&held, |_| {})), LEFT + AFTER_LEASE);
+        let for_long = LockError::Unreachable {
+            votes: Votes::default(),
+        };
+        let held = Refusal {
+            error: for_long,
+            ..held
+        };
+        assert_eq!(at_most(next(&held, |_| {})), REASK, "a call may be lost");
+        let shut = Some(Duration::from_millis(700));
+        let keeps_shut = next(&held, |refused| refused.may_keep_shut = shut);
+        assert_eq!(at_most(keeps_shut), Duration::from_millis(700));
+    }
+
+    #[test]
+    fn without_a_place_in_the_queues_it_asks_after_a_pause() {
+        let held = refusal(LossReason::Held, vec![HELD; 3], Blockers::default());
+        assert!(at_most(next(&held, |refused| refused.could_win = false)) <= OUTAGE);
+        let split = refusal(LossReason::Split, vec![Vote::Granted; 3], Blockers::default());
+        assert!(matches!(next(&split, |_| {}), NextStep::Sleep(pause) if pause <= SPLIT));
+    }
+
+    #[test]
+    fn behind_another_library_the_first_waiter_listens_once_and_then_awaits_its_notices() {
+        let foreign = |behind_others| Blockers {
+            foreign_field: true,
+            behind_others,
+            ..Blockers::default()
+        };
+        let first = refusal(LossReason::Held, vec![HELD; 3], foreign(0));
+        assert_eq!(next(&first, |_| {}), NextStep::Listen);
+        let listens = next(&first, |refused| refused.listens = true);
+        assert_eq!(
+            listens,
+            NextStep::AwaitCalls {
+                at_most: LEFT + AFTER_LEASE,
+                beside_foreign: true
+            }
+        );
+        let some_granted = refusal(LossReason::Held, vec![Vote::Granted, HELD, HELD], foreign(0));
+        assert!(at_most(next(&some_granted, |refused| refused.listens = true)) <= SOON + SPREAD);
+        let second = refusal(LossReason::Held, vec![HELD; 3], foreign(2));
+        assert!(matches!(
+            next(&second, |_| {}),
+            NextStep::AwaitCalls {
+                beside_foreign: false,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn behind_a_plain_key_it_polls_more_and_more_rarely() {
+        let blockers = Blockers {
+            foreign_key: true,
+            ..Blockers::default()
+        };
+        let plain = refusal(LossReason::Held, vec![HELD; 3], blockers);
+        assert!(at_most(next(&plain, |_| {})) <= POLL.max(SOON + SPREAD));
+        let later = next(&plain, |refused| refused.waited = Duration::from_secs(20));
+        assert_eq!(at_most(later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_quorum_is_open_by_grants_and_calls_but_not_by_quarantine() {
+        let quarantined = Vote::Quarantined { remaining: LEFT };
+        let votes = [Vote::Granted, HELD, quarantined];
+        assert!(is_quorum_open(&votes, 2, |node| node == 1));
+        assert!(!is_quorum_open(&votes, 2, |node| node == 2));
+    }
+}

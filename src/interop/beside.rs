@@ -1,0 +1,45 @@
+//! A waiter's progress beside clients of other libraries: it listens to their releases once it has met the first of them.
+
+use std::sync::Arc;
+
+use crate::interop::subscription::{NoticeCounts, Subscription};
+use crate::protocol::kind::HoldKind;
+use crate::round::pool::Pool;
+use crate::values::names::Names;
+
+/// What one waiter hears of releases by clients of other libraries; nothing before it listens.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    subscription: Option<Subscription>,
+    /// What had been heard before the last attempt was sent.
+    before: Option<NoticeCounts>,
+}
+
+impl Beside {
+    /// An attempt is about to be sent: notices count from here on.
+    pub(crate) fn before_asking(&mut self) {
+        self.before = self.subscription.as_ref().map(Subscription::heard);
+    }
+
+    pub(crate) fn listens(&self) -> bool {
+        self.subscription.is_some()
+    }
+
+    /// Listens from now on to releases of these names.
+    pub(crate) async fn listen(&mut self, pool: &Arc<Pool>, names: &Names, kind: HoldKind) {
+        self.subscription = Some(Subscription::begin(pool, names, kind).await);
+    }
+
+    /// Resolves when a client of another library has announced a release on a master that `counts` accepts. Notices that
+    /// came during the attempt count, except from masters that are `rolled_back`: these may have announced the rollback of
+    /// the waiter's attempt before the last.
+    pub(crate) async fn released(&self, rolled_back: impl Fn(usize) -> bool, counts: impl Fn(usize) -> bool) {
+        let Some(subscription) = &self.subscription else {
+            return std::future::pending().await;
+        };
+        let now = subscription.heard();
+        let before = self.before.clone().unwrap_or_else(|| subscription.heard());
+        let since = before.or(now, rolled_back);
+        subscription.released(&since, counts).await;
+    }
+}
