@@ -1,14 +1,14 @@
 -- acquire: take every name for one owner, all or nothing on this master, or let its waiter into their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its queue; for
---       a read/write lock, for each name: its readers; and last the master's record (introduce.lua), if the answer is to
---       repeat it
+-- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its
+--       queue; for a read/write lock, for each name: its readers; and last the master's record (introduce.lua), if the
+--       answer is to repeat it
 -- ARGV  owner field, hold count, lease in ms, 1 if the record is given or 0, waiter or an empty word, ticket
 --       with a token: the token, the last token of its block, 1 if a quorum has accepted the token before or 0
 --       for a read/write lock: w or r
---       The waiter is its number, a colon and the ms that it needs to ask. Behind a space may stand the index, from 1, of
---       the only name in whose queue it is to stand. Without a waiter the script changes no queue. The ticket is in
---       microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
+--       The waiter is its number, a colon and the ms that it needs to ask. If it is to stand in the queue of one name
+--       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
+--       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
 -- Returns
 --   stamp                         granted: every name has the owner's field. The token, if there is one, was accepted:
 --                                 it is above every fence, or was accepted before
@@ -171,8 +171,8 @@ elseif not beside then
     causes[n], lefts[n] = '-', left
     if left ~= -2 then
       lasts[n] = mode and reading.read_until(key)
-      -- Open are a name that is read, to another reader, and the owner's own name. An owner that only reads has no field
-      -- of its own, so the name is not open to its write.
+      -- Open are a name that is read, to another reader, and the owner's own name. An owner that only reads has no
+      -- field of its own, so the name is not open to its write.
       local is_open = shared and lasts[n] or redis.pcall('hexists', key, owner) == 1
       if not is_open then
         local of_ours
@@ -245,7 +245,7 @@ elseif not beside then
     elseif lasts[n] then
       reading.join(key, its_readers, owner, now + lease, lasts[n], now)
     else
-      -- This master did not get the owner's downgrade: the name has stayed written for so long.
+      -- This master did not get the owner's downgrade, so the name has stayed written until now.
       reading.turn(key, its_readers, owner, tonumber(lease))
     end
   end

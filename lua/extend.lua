@@ -21,8 +21,8 @@
 --
 -- Many holds share one call, because a process renews all of its holds together. Atomic, because a name may expire
 -- between the look and the write. The script never creates a hold: a call that arrives after the unlock must not
--- leave an orphan. The fence moves only while the owner holds: a raise that arrives on a master where another owner
--- holds must not exceed that owner's token.
+-- leave an orphan. The fence moves only while the owner holds. If a raise arrives on a master with another owner's
+-- hold, it must not exceed that owner's token.
 
 local recorded = ARGV[1] == '1'
 -- As in acquire.lua.

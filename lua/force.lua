@@ -8,9 +8,9 @@
 --
 -- The script touches only the holders that were seen, and only for a short time after that: a request that was
 -- delayed on its way must not take a newer hold away. The mark is a sorted set of owner fields by the ms at which
--- each ends. With the mark, late calls of those owners (an acquire, an extension) are answered "revoked", also on a
--- master where the owner had nothing yet. Without the mark the holder's next renewal would undo the force. Atomic, so
--- that no call comes between delete and mark.
+-- each ends. With the mark, late calls of those owners (an acquire, an extension) are answered "revoked", even on a
+-- master that had no field of the owner yet. Without the mark the holder's next renewal would undo the force. Atomic,
+-- so that no call comes between delete and mark.
 
 local call = redis.call
 local time = call('time')
@@ -44,7 +44,7 @@ for i = 1, names do
     end
   end
   if removed > 0 then
-    -- The rest of a read/write lock without an owner, of this crate or another library.
+    -- The remainder of a read/write lock without an owner, of this crate or another library.
     if mode and not reading.read_until(key) and call('hlen', key) == 1 then call('del', key) end
     local queues, left = queues(), call('pttl', key)
     if left == -2 then

@@ -1,10 +1,10 @@
 -- introduce: store this master's set, the run of its server, and since when its memory counts.
 --
 -- KEYS  the record
--- ARGV  number of masters that the client lists; the server's run, or - if the server hides it; 1 to have the memory count
---       from now in any case, or 0; and for masters that are thrown away: the longest lease in ms
--- Returns {record, clock}: the record as it is now, and the master's wall clock in microseconds. A record of another set
--- stays as it is.
+-- ARGV  number of masters that the client lists; the server's run, or - if the server hides it; 1 to have the memory
+--       count from now in any case, or 0; and for masters that are thrown away: the longest lease in ms
+-- Returns {record, clock}: the record as it is now, and the master's wall clock in microseconds. A record of another
+-- set stays as it is.
 --
 -- The record consists of words with a space between them:
 -- - the number of masters,

@@ -1,4 +1,4 @@
--- label: store a client's label, for people who look for the holder. Nothing else depends on the label.
+-- label: store a client's label, which shows people the holder of a lock. Nothing else depends on the label.
 --
 -- KEYS  the client's key (labels.lua)
 -- ARGV  the label, and the ms for which it is stored; nothing to delete it

@@ -5,10 +5,10 @@
 -- Returns the number of queues in which it stood.
 --
 -- In each queue from which the waiter is taken, the next waiters may need a call or a message:
--- - The name is free: the next waiter is called, because the last call may have gone to the one that leaves.
+-- - The name is free: the next waiter is called, because the last call may have gone to the waiter that leaves.
 -- - The name is read: the waiters behind that want to read are called.
 -- - The name is held: the next waiter gets the message that it would have got at the head. Behind another library's
---   client that is to ask, because only the head listens for its release; else it is the end of a short lease.
+--   client the message is to ask, because only the head listens for its release. Else it is the end of a short lease.
 --
 -- Atomic, because a release must not call the waiter in between.
 

@@ -4,9 +4,9 @@
 -- ARGV  commands, each with its words separated by spaces; $ stands for the key; the first one is "del $"
 -- Returns the names of the denied commands.
 --
--- Leaves nothing: the script deletes at once what a command writes. If the user may not delete, no other command
--- runs. Atomic, so that no other client sees the key. Any other error (no memory, no replicas) shows nothing about
--- the user's rights.
+-- Leaves nothing: the script deletes at once the key that a command writes. If the user may not delete, no other
+-- command runs. Atomic, so that no other client sees the key. Any other error (no memory, no replicas) shows nothing
+-- about the user's rights.
 
 local denied = {}
 for i, line in ipairs(ARGV) do

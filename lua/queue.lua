@@ -52,8 +52,8 @@ local function queues()
     return reads(waiter) and of_readers(queue) or queue
   end
 
-  -- Takes a waiter out, and returns whether it stood there. For one that wants to read also the number of waiters
-  -- before it.
+  -- Takes a waiter out, and returns whether it stood there. For a waiter that wants to read, also returns the number
+  -- of waiters before it.
   local function drop(queue, deadlines, waiter)
     local its_queue = queue_of(queue, waiter)
     -- pcall, here and below: a key of another type has no waiters, and must not stop a script that has written.
@@ -63,8 +63,8 @@ local function queues()
     return stood, type(rank) == 'number' and rank
   end
 
-  -- The deadline of a waiter whose ticket counts; a waiter whose ticket has run out is dropped. With `here`, a waiter
-  -- whose client has hung up is dropped, too, except `here` itself.
+  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped. With `here`, the waiters of a client
+  -- that has hung up are dropped, too, except `here` itself.
   local function deadline_of(queue, deadlines, waiter, now, here)
     local deadline = redis.pcall('zscore', deadlines, waiter)
     deadline = type(deadline) == 'string' and tonumber(deadline) or 0
@@ -135,8 +135,8 @@ local function queues()
     return told and (tonumber(ms) or 0) + (later or 0)
   end
 
-  -- Calls a waiter, except `here`, which needs no call, and one that was called before. A waiter that does not ask in
-  -- its time loses its turn.
+  -- Calls a waiter, except `here`, which needs no call, and a waiter that was called before. A waiter that does not
+  -- ask in its time loses its turn.
   local function call_one(name, waiter, deadline, deadlines, now, here, later)
     if waiter == here or is_called(deadline) then return false end
     local comes_within = call(waiter, name, later)
@@ -146,8 +146,8 @@ local function queues()
     return true
   end
 
-  -- Calls the waiters that want to read, from a place of their queue on, up to the first that has a larger ticket
-  -- than the first waiter that wants the name alone. At most CALLED in one go.
+  -- Calls the waiters that want to read, from a place of their queue on. Stops before a ticket that is larger than
+  -- that of the first waiter that wants the name alone. At most CALLED in one go.
   local function call_readers(name, queue, deadlines, now, here, later, from, alone, its)
     local readers, called, at = of_readers(queue), 0, from
     while called < CALLED and at < from + 2 * MOST do

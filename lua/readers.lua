@@ -5,8 +5,8 @@
 -- - multilock: the ms of this master's clock at which the last reader's lease ends.
 --
 -- Beside it stands the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
--- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees nobody: a
--- script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
+-- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees no
+-- reader's name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
 --
 -- The set counts only if the name has the field multilock: a script that takes a name to read deletes the set of
 -- earlier readers. No reader is deleted together with a name unless the same script saw the field multilock.
@@ -30,7 +30,7 @@ local function readers()
     return type(ends) == 'string' and tonumber(ends) or nil
   end
 
-  -- Turns a name that its owner writes into one that it reads, for the rest of its TTL, and for `lease` at least.
+  -- Turns a name from written to read by its owner, for its remaining TTL, and for `lease` at least.
   local function turn(name, its_readers, owner, lease)
     -- The clock after the TTL: if the server pauses in between, the end is late and not early.
     local left, time = redis.call('pttl', name), redis.call('time')
@@ -55,7 +55,7 @@ local function readers()
     -- A reader has a lease until `last`, and the set does not have it.
     local is_lost = last > now and not redis.call('zrangebyscore', its_readers, last, last, 'limit', 0, 1)[1]
     if is_lost then lose(its_readers, last) end
-    -- Deletes some readers whose lease has ended, so that they do not pile up while others read on.
+    -- Deletes some readers with leases that have ended, so that they do not pile up while others read on.
     local over = redis.call('zrangebyscore', its_readers, '-inf', now, 'limit', 0, 64)
     if over[1] then redis.call('zrem', its_readers, unpack(over)) end
   end

@@ -22,8 +22,8 @@
 -- works on a master that is out of memory. It may be sent any number of times.
 --
 -- The fence ends at the token or above, also on a master that had not accepted the token. Nothing is stored if the
--- token is so old that the floor is above it (see acquire.lua). A hold whose token was not raised needs no fence
--- here: the acquire stored it together with the field.
+-- token is so old that the floor is above it (see acquire.lua). A hold needs no fence here if its token was not
+-- raised: the acquire stored it together with the field.
 --
 -- Clients of Redisson's wait on the channels. A name of a read/write lock is given up as it is found here, read or
 -- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only

@@ -16,13 +16,12 @@ use crate::protocol::lease_timing::LeaseTiming;
 const CONNECTION_NAME: &str = "multilock-examine";
 
 impl MastersBuilder {
-    /// Reads the facts of every master, also of those that [`connect`](Self::connect) would refuse. Uses
-    /// connections of its own, which end with this call. For operators, and for checks before a service
-    /// starts.
+    /// Reads the facts of every master, even if [`connect`](Self::connect) would refuse it. Uses connections
+    /// of its own, which end with this call. For operators, and for checks before a service starts.
     ///
     /// Leaves nothing on the masters and ends no connection of other clients, which notice nothing. The
-    /// results are in the order of the list. A master that does not answer costs a connect timeout; one that
-    /// becomes silent half-way costs eight more.
+    /// results are in the order of the list. A master that does not answer costs a connect timeout; a master
+    /// that becomes silent half-way, eight more.
     ///
     /// ```no_run
     /// # use multilock::{ConnectError, Masters};

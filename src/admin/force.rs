@@ -42,7 +42,7 @@ pub struct Spared {
     pub name: String,
     /// Address of the master that stores it.
     pub node: Arc<str>,
-    /// Its Redis type: a list, a set, a stream, a hash whose fields are not owners with their counts.
+    /// Its Redis type: a list, a set, a stream, a hash with fields that are not owners with their counts.
     pub kind: String,
 }
 
@@ -171,7 +171,7 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
     }
 }
 
-/// Sends the request to one master, whose clock showed `clock_us` at the look. The look began at most a node
+/// Sends the request to one master; `clock_us` is its clock at the look. The look began at most a node
 /// timeout ago, and this answer is waited for no longer than another node timeout.
 fn begin(
     pool: &Arc<Pool>,

@@ -52,7 +52,8 @@ pub enum NodeState {
     },
     /// Read under a read/write lock, of this crate or of Redisson.
     Read {
-        /// Readers. Of Redisson's, some whose lease has ended stay in the list until others come or leave.
+        /// Readers. Some of Redisson's stay in the list after the end of their lease, until others come or
+        /// leave.
         holders: Vec<Holder>,
         /// Time until the last lease ends unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,

@@ -138,7 +138,7 @@ fn every_error_is_now_later_or_never() {
     }
 }
 
-/// Heading of the entry whose address is in the message of a refusal.
+/// Heading of the FAQ's entry that the message of a refusal links to.
 fn entry_of(message: &str) -> Option<String> {
     let address =
         message.split_once("see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#")?;

@@ -31,7 +31,7 @@ pub(crate) struct Yielding {
 
 #[derive(Debug)]
 struct ForeignTurn {
-    /// Masters whose last report says that they listen there, a bit for each.
+    /// Masters that reported listeners the last time, a bit for each.
     on: u64,
     /// Shortest round trip of a release.
     round_trip: Duration,

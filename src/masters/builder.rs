@@ -80,8 +80,8 @@ impl MastersBuilder {
     }
 
     /// Sets the longest time for which holds are renewed, for locks without one of their own
-    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)). After it, a hold lasts for the rest of its
-    /// lease. Not shorter than the lease.
+    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)). After it, a hold lasts until its lease ends.
+    /// Not shorter than the lease.
     ///
     /// Without it, a hold is renewed for as long as its guard lives, also if the guard is forgotten or its
     /// task hangs for ever. The log warns of such a hold after ten leases.
@@ -146,7 +146,7 @@ impl MastersBuilder {
         self
     }
 
-    /// Sets the label of this client, for people who look for the holder of a lock. `program@host:pid` by
+    /// Sets the label of this client, by which people recognise the holder of a lock. `program@host:pid` by
     /// default; 1 to 128 bytes without control characters. It is shown by
     /// - [`inspect`](crate::MultiLock::inspect),
     /// - [`LockError::Contended`](crate::LockError::Contended),
@@ -180,9 +180,9 @@ impl MastersBuilder {
     /// (ntpd) or, if so configured, 8 % (chronyd).
     ///
     /// A larger factor shortens the validity of this client's own holds, and changes nothing else. Steps of
-    /// clocks harm the leases of other clients, so steps are detected with a factor of 1 % in any case. A
-    /// master whose clock gains more than 0.5 % on this client's therefore counts as one whose clock steps,
-    /// and has no vote for a while.
+    /// clocks harm the leases of other clients, so steps are detected with a factor of 1 % in any case. If a
+    /// master's clock gains more than 0.5 % on this client's, it therefore counts as a clock that steps, and
+    /// the master has no vote for a while.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -255,9 +255,9 @@ impl MastersBuilder {
     /// Checks the record of each master with every vote. The record shows since when the master's memory
     /// counts. Costs each master one `GET` a vote. Off by default.
     ///
-    /// Two kinds of masters then have no vote for as long as after a start: one that was wiped while it went
-    /// on running (`FLUSHALL`, `FLUSHDB`), and one that was replaced behind its address. Without the option,
-    /// clients that are connected do not notice.
+    /// With it, two kinds of masters have no vote for as long as after a start: a master that was wiped while
+    /// it went on running (`FLUSHALL`, `FLUSHDB`), and a master that was replaced behind its address. Without
+    /// the option, clients that are connected do not notice.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -310,7 +310,7 @@ impl MastersBuilder {
     /// trying until the master can be used.
     ///
     /// Masters have no vote for 31 s after the first client of a new set, and after a restart
-    /// ([`Quarantine`]), so the first lock may wait for that long. One line in the log (`INFO`) reports it,
+    /// ([`Quarantine`]). So the first lock may wait for that long. One line in the log (`INFO`) reports it,
     /// and [`Masters::ready`] waits for its end. [`for_tests`](Self::for_tests) shortens it.
     ///
     /// ```

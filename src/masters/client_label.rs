@@ -1,4 +1,4 @@
-//! Label of a client, for people who look for the holder of a lock.
+//! Label of a client, by which people recognise the holder of a lock.
 
 use std::sync::Arc;
 

@@ -31,9 +31,10 @@ pub enum Closing {
 pub struct Closed {
     /// Holds that enough masters have released for their names to be free.
     pub released: u64,
-    /// Holds whose release too few masters have confirmed: their leases free the names at the latest.
+    /// Holds without a confirmed release: too few masters have answered, and their leases free the names at
+    /// the latest.
     pub unconfirmed: u64,
-    /// Holds whose names stay locked for a while longer, as
+    /// Holds with names that stay locked for a while longer, as
     /// [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
     pub kept: u64,
     /// Masters with pending releases, and the number of these.

@@ -64,8 +64,8 @@ impl Masters {
 }
 
 impl MastersBuilder {
-    /// Starts with the values of variables: those that [`Masters::from_env`] reads. `variable` gets a name,
-    /// and returns the variable's value from any source. Options that are set on the builder later take
+    /// Starts with the values of the variables that [`Masters::from_env`] reads. `variable` gets a name, and
+    /// returns the variable's value from any source. Options that are set on the builder later take
     /// precedence.
     ///
     /// ```
@@ -185,7 +185,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         Ok(())
     }
 
-    /// Login of every master whose URL has no password.
+    /// Login of every master that has no password in its URL.
     fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
         let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
         let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");

@@ -53,8 +53,8 @@ use crate::values::policy::Policy;
 /// each of them, or keep one runtime in a `static` and `block_on` it in plain tests.
 ///
 /// Outside of any runtime a call cannot wait. It ends with
-/// [`LockError::Unreachable`](crate::LockError::Unreachable), or the equivalent of its own error, whose votes
-/// report that. A guard may be dropped anywhere.
+/// [`LockError::Unreachable`](crate::LockError::Unreachable), or the equivalent of its own error, and the
+/// votes in it report that. A guard may be dropped anywhere.
 #[derive(Clone)]
 pub struct Masters {
     pub(crate) client: Arc<ClientCore>,
@@ -143,7 +143,8 @@ impl Masters {
     ///
     /// # Errors
     ///
-    /// [`LockError::Invalid`] for a policy that these masters do not allow; [`LockError::Closed`] once the masters are closed.
+    /// - [`LockError::Invalid`] for a policy that these masters do not allow,
+    /// - [`LockError::Closed`] once the masters are closed.
     ///
     /// # Cancel safety
     ///

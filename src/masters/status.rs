@@ -31,7 +31,7 @@ use crate::values::policy::{Policy, forgetful_allowed};
 pub struct Status {
     /// One for each master, in the order in which they were configured.
     pub nodes: Vec<NodeStatus>,
-    /// Holds of this client whose guards live, or that it still renews or releases. A leaked hold does not
+    /// Holds of this client with a live guard, or that it still renews or releases. A leaked hold does not
     /// count.
     pub holds: usize,
     /// Calls that wait for a lock.

@@ -80,7 +80,8 @@ impl Topics {
         act(&channels)
     }
 
-    /// Takes in a message from the master at `node`. Returns the waiter that it calls, if that one has ended.
+    /// Takes in a message from the master at `node`. Returns the waiter that it calls, if the waiter has
+    /// ended.
     pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleWaiter> {
         if channel == self.own {
             return self.waiters.call(node, WaiterCall::parse(message)?);

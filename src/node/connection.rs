@@ -86,7 +86,7 @@ pub(super) struct Recollection {
 }
 
 impl Link {
-    /// Wraps a connection whose set-up took `set_up`.
+    /// Wraps a connection; `set_up` is the duration of its set-up.
     pub(super) fn new(
         wire: Box<dyn Wire>,
         recollection: Recollection,
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Whether so many calls wait for answers that releases are better sent in batches.
+    /// Whether a large backlog of calls waits for answers, so that releases are better sent in batches.
     pub(crate) fn is_backed_up(&self) -> bool {
         self.wire.waiting() > BACKLOG
     }

@@ -279,7 +279,7 @@ fn unexpected() -> Fault {
     }
 }
 
-/// Releases that were sent in one call, whose answer their connection has to bring.
+/// Releases that were sent in one call. Their connection has to bring the answer.
 #[derive(Debug)]
 struct Batch {
     deferrals: Arc<Deferrals>,

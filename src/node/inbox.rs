@@ -16,7 +16,7 @@ use redis::Value;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::fault::Fault;
 
-/// A master's answer to a call, or the fault because of which there is none.
+/// A master's answer to a call, or the fault that prevented it.
 pub(crate) type Answer = Result<Value, Fault>;
 
 /// Receiver of answers that come after the asker has stopped waiting.
@@ -66,8 +66,8 @@ enum InboxEntry {
 }
 
 impl Inbox {
-    /// Makes an inbox for the answers of `nodes` masters to a script whose assents `is_assent` recognises. No
-    /// answer is expected yet.
+    /// Makes an inbox for the answers of `nodes` masters to a script; `is_assent` recognises assents among
+    /// them. No answer is expected yet.
     pub(crate) fn new(nodes: usize, is_assent: fn(&Value) -> bool) -> Self {
         Self(Arc::new(InboxState(Mutex::new(InboxEntries {
             entries: (0..nodes).map(|_| InboxEntry::Closed).collect(),

@@ -20,7 +20,7 @@ use crate::time::rounded::Rounded;
 
 impl Keeper {
     /// Introduces the client over a new connection, before its first call there. With `anew` the memory
-    /// counts from now on, for this client and for those that come later.
+    /// counts from now on, for this client and for later ones.
     ///
     /// Nothing is stored while any master reports another set. So before a record is stored, every other
     /// master has reported its own, or the first attempt to connect to that master has failed.

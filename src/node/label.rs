@@ -1,4 +1,5 @@
-//! Label of the client, sent to one master for people who look for the holder. No vote depends on it.
+//! Label of the client, which is sent to one master and shows people the holder of a lock. No vote depends on
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;

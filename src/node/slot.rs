@@ -93,7 +93,7 @@ impl Slot {
         self.status.subscribe()
     }
 
-    /// Connection in use, or the fault because of which there is none.
+    /// Connection in use, or the fault that prevents it.
     pub(crate) fn link(&self) -> Result<Arc<Link>, Fault> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -138,7 +138,7 @@ impl Slot {
             before = progress;
             let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
             let end = Instant::now() + quiet;
-            // A call that was not deferred notifies nobody when it is answered, so the loop checks at
+            // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.
             while Instant::now() < end && self.deferrals.owed() == (owed, settled) {
                 let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
@@ -160,7 +160,7 @@ impl Slot {
         self.went_stale.notify_one();
     }
 
-    /// Stores a waiter whose report failed, for another report after a pause.
+    /// Stores a waiter after a failed report, for another report after a pause.
     pub(super) fn stale_again(&self, stale: StaleWaiter) {
         let mut stale_waiters = self.stale_waiters();
         stale_waiters.keep(stale);

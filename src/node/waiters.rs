@@ -50,7 +50,7 @@ pub(crate) struct Calls {
     woken: Arc<Woken>,
 }
 
-/// Reaction to a woken waiter whose task is not polled in time.
+/// Reaction to a woken waiter if its task is not polled in time.
 #[derive(Default)]
 struct Absence {
     /// Time that the task may take; without it there is no reaction.
@@ -112,7 +112,7 @@ impl Waiters {
         self.waiting().remove(&number);
     }
 
-    /// Takes in a call from a master. Returns the waiter that it calls, if that one has ended.
+    /// Takes in a call from a master. Returns the waiter that it calls, if the waiter has ended.
     pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleWaiter> {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
             return Some(StaleWaiter {
@@ -138,7 +138,7 @@ impl Waiters {
         self.waiting().len()
     }
 
-    /// Resolves with a woken waiter whose task was not polled in time.
+    /// Resolves with a woken waiter if its task was not polled in time.
     ///
     /// # Cancel safety
     ///

@@ -13,7 +13,7 @@ pub(crate) struct Blockers {
     pub(crate) foreign_field: bool,
     /// Whether a name is a key of another type; its client announces no release.
     pub(crate) foreign_key: bool,
-    /// Label of a holder's client, from the first master that told it.
+    /// Label of a holder's client, from the first master that gave it.
     pub(crate) holder: Option<Arc<str>>,
     /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,

@@ -46,8 +46,8 @@ pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &LEAVE, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
 
-/// Most keys in one script call for many holds. A server takes a few microseconds for a key, so that other
-/// clients wait for a millisecond, and for a few where the server shares its processor.
+/// Most keys in one script call for many holds. A server takes a few microseconds for a key. So other clients
+/// wait for a millisecond, or for a few if the server shares its processor.
 pub(crate) const BATCH: usize = 192;
 
 /// Splits holds into batches, one for each call, of at most [`BATCH`] keys. A hold with more keys has a call
@@ -112,7 +112,7 @@ impl Evidence {
     }
 }
 
-/// Arguments of `lua/acquire.lua`, for a new hold or for one that a master forgot.
+/// Arguments of `lua/acquire.lua`, for a new hold or for a hold that a master forgot.
 #[derive(Debug)]
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
@@ -260,7 +260,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     call.done()
 }
 
-/// Packs a call of `lua/downgrade.lua`: a hold that writes turns into one that reads.
+/// Packs a call of `lua/downgrade.lua`: a hold that writes becomes a hold that reads.
 pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
     let names = &claim.names;
     let mut call = Encoder::new(&DOWNGRADE, 4 * names.len(), once(names));

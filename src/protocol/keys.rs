@@ -31,7 +31,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Most bytes that a prefix adds to a name, with those that the protocol puts around a word.
+    /// Most bytes that a prefix adds to a name, including those that the protocol puts around a word.
     pub(crate) const LONGEST_PREFIX: usize = 40;
 
     /// Text of the key in pieces: a name with a hash tag keeps it.

@@ -7,7 +7,7 @@ use crate::values::votes::Vote;
 pub(crate) struct NodeSet(u64);
 
 impl NodeSet {
-    /// Set of the masters whose vote `passes`.
+    /// Set of the masters with a vote that `passes`.
     pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
         let mut set = Self::default();
         for (node, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {

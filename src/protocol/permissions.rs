@@ -1,4 +1,4 @@
-//! All commands that the scripts run, in one place, for the operator who has to allow them.
+//! All commands that the scripts run, in one place, for the authors of an ACL.
 
 use redis::{Cmd, Value};
 

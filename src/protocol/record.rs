@@ -51,7 +51,7 @@ impl Record {
 
     /// Time for which the memory has counted when the master's clock shows `clock_us`. `None` for a record
     /// - of another run,
-    /// - of a run that is hidden, so that runs cannot be told apart,
+    /// - of a hidden run, which is not distinct from other runs,
     /// - from a time that is still to come.
     pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {
         let age = clock_us.checked_sub(self.since_us).map(Duration::from_micros);

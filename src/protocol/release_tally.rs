@@ -27,7 +27,7 @@ pub(crate) struct ReleaseTally {
 }
 
 impl ReleaseTally {
-    /// Counts the votes for a hold of which at most `touched` of the masters have a field.
+    /// Counts the votes for a hold. At most `touched` of the masters have a field of it.
     pub(crate) fn new(nodes: usize, touched: usize, needed: usize, keeps: bool) -> Self {
         Self {
             needed,

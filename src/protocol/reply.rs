@@ -95,7 +95,7 @@ pub(crate) struct Reply {
     pub(crate) vote: Vote,
     /// Causes of a refusal: a letter for each name.
     pub(crate) causes: Option<Box<str>>,
-    /// Label of the client whose hold was the cause of the refusal, if the master knows it.
+    /// Label of a holder's client, for a refusal, if the master knows it.
     pub(crate) holder: Option<Arc<str>>,
     /// Granted, and the token was above all fences, if that was required.
     pub(crate) accepted: bool,
@@ -175,7 +175,7 @@ pub(crate) struct Report {
 pub(crate) struct StoredName {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
-    /// Number of waiters for the name, and the number of those that want to read.
+    /// Number of waiters for the name, and the number of waiters that want to read.
     pub(crate) waiting: u64,
     pub(crate) waiting_to_read: u64,
     /// Fields of a hash.
@@ -304,7 +304,7 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Result of a release, or the fault because of which it is not known.
+/// Result of a release, or the fault that hides it.
 pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> {
     let value = answer?;
     parse_released(&value)

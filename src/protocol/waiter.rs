@@ -24,7 +24,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
     /// Time in which it has to ask once it is called.
     pub(crate) comes_within: Duration,
-    /// Index of the only name in whose queue it stands, if not in all.
+    /// Index of the only name with the waiter in its queue; `None` for all names.
     pub(crate) only: Option<usize>,
     /// Whether it wants to read, and goes in together with other readers.
     pub(crate) reads: bool,
@@ -42,7 +42,7 @@ impl Waiter {
         format!("{}{reads}:{}", self.number, self.comes_within.as_millis())
     }
 
-    /// The same text, with the only name in whose queue the waiter stands.
+    /// The same text, with the only name that has the waiter in its queue.
     pub(crate) fn placed(&self) -> String {
         match self.only {
             None => self.text(),
@@ -99,7 +99,7 @@ impl Precedence {
     }
 }
 
-/// Content of a call to a waiter: its number, and the name at the head of whose queue it is.
+/// Content of a call to a waiter: its number, and the name with the waiter at the head of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaiterCall<'a> {
     pub(crate) number: u64,

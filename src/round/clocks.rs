@@ -76,7 +76,7 @@ impl Clocks {
     }
 }
 
-/// Median; of two in the middle the lower one, so that one of two clocks that is ahead does not count.
+/// Median; the lower one of two in the middle. So of two clocks, the clock that is ahead does not count.
 pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
     let mut known: SmallVec<[u64; 8]> = shown.collect();
     known.sort_unstable();

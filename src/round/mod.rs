@@ -49,7 +49,7 @@ pub(crate) struct Round {
     /// One for each master.
     links: Links,
     inbox: Inbox,
-    /// Number of calls whose answer has not been handed out.
+    /// Number of calls with an answer that has not been handed out.
     outstanding: usize,
     /// Whether any answer has been handed out.
     heard: bool,
@@ -81,15 +81,15 @@ pub(crate) enum OnNoScript {
     Loaded,
 }
 
-/// Masters whose answers count. Some masters in quarantine count, too, as far as the quorum tolerates them
-/// (`policy.rs`).
+/// Masters with answers that count. Some masters in quarantine count, too, as far as the quorum tolerates
+/// them (`policy.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// All masters.
     All,
     /// In a vote for this many grants: the masters that remember.
     Quorum(usize),
-    /// The same for an extension, with one difference: masters whose clock stepped count here, and the
+    /// The same for an extension, with one difference: masters with a step of their clock count here, and the
     /// extension judges their answers hold by hold.
     Kept(usize),
 }
@@ -242,7 +242,7 @@ impl Round {
     }
 
     /// Sets the number of assents that wakes the caller. Any other answer wakes it at once. In a round with
-    /// masters in quarantine, whose assents do not count, every answer does.
+    /// masters in quarantine every answer wakes it, because their assents do not count.
     pub(crate) fn wake_after(mut self, assents: usize) -> Self {
         self.trace.needs(assents);
         if self.quarantined.is_none() {

@@ -19,7 +19,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// Interval at which the list is gone through, while there is news.
 const PERIOD: Duration = Duration::from_millis(4);
 
-/// Rounds of a pool whose askers have gone on.
+/// Rounds of a pool that have no asker any more.
 #[derive(Debug, Default)]
 pub(crate) struct Stragglers {
     left: Mutex<DetachedRounds>,
@@ -31,7 +31,7 @@ struct DetachedRounds {
     entries: Vec<DetachedRound>,
     /// Entries without a round.
     free: Vec<usize>,
-    /// Entries whose rounds have news.
+    /// Entries with news of their rounds.
     news: Vec<usize>,
     /// Whether a pass through the list is due, so that further news need not wake the task.
     gathering: bool,
@@ -80,7 +80,7 @@ impl LateAnswers {
 }
 
 impl Stragglers {
-    /// Leaves a round, whose other answers are received here.
+    /// Leaves a round, to receive its other answers here.
     pub(crate) fn leave(self: &Arc<Self>, mut late_answers: LateAnswers) {
         let Some((index, waker)) = self.enter() else {
             // The round holds its pool, and the pool would hold the round.

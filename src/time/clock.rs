@@ -48,7 +48,7 @@ impl Clock {
         }
     }
 
-    /// Tokio's clock for a client whose wall clock shows `wall_us` now.
+    /// Tokio's clock for a client with a wall clock that shows `wall_us` now.
     #[cfg(feature = "test-util")]
     pub(crate) fn tokio(wall_us: u64) -> Self {
         Self::Tokio {

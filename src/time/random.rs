@@ -36,8 +36,8 @@ impl Random {
         self.source().next_u64()
     }
 
-    /// Draws a unique id. It is of version 8, so that the fields of this crate's clients differ from those of
-    /// Redisson's, whose ids are of version 4.
+    /// Draws a unique id. It is of version 8. The ids of Redisson's clients are of version 4, so the owner
+    /// fields differ.
     pub(crate) fn uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.source().fill_bytes(&mut bytes);

@@ -24,7 +24,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Validity of a lease whose round began at `start`.
+    /// Validity of a lease; its round began at `start`.
     pub(crate) fn of_lease(start: Moment, lease: Duration, drift_factor: f64) -> Self {
         Self {
             start,
@@ -54,8 +54,8 @@ pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the longest lease with a drift below `than`. A step of a clock harms the leases whose drift is less than
-/// twice the step.
+/// Returns the longest lease with a drift below `than`. A step of a clock harms the leases with a drift of
+/// less than twice the step.
 pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(than.saturating_sub(RESOLUTION).as_secs_f64() / factor)
         .unwrap_or(Duration::MAX)

@@ -39,7 +39,7 @@ impl Holder {
     /// Label of its client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
     /// asked. A client sends it when it connects, and again every minute. `None` for
     /// - holders of other libraries,
-    /// - clients whose user may not store a label,
+    /// - clients without the permission to store a label,
     /// - masters that do not know it yet.
     pub fn client_label(&self) -> Option<&str> {
         self.label.as_deref()

@@ -16,7 +16,8 @@ use std::fmt;
 /// largest it has seen. So a holder that was paused past its lease can do no harm.
 ///
 /// A second entry into a hold has the same token. A hold that was handed on inside a process has a larger
-/// token than the hold before, and a smaller one than every grant after the process has released the names.
+/// token than the hold before. Its token is smaller than that of every grant after the process has released
+/// the names.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

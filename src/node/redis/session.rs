@@ -1,5 +1,4 @@
-//! A connection apart from those that locks use, for questions to a server, whether it can be a master or
-//! not.
+//! A connection apart from those of locks, for questions to a server, whether it can be a master or not.
 
 use std::sync::Arc;
 

@@ -43,8 +43,8 @@ pub(super) async fn open(
         (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            // Ends before the time-out of the whole set-up, whose error does not show how far the set-up
-            // came.
+            // Ends before the time-out of the whole set-up: the error of that one does not show how far the
+            // set-up came.
             let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
             let stream = tcp(host, *port, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
-    /// An address whose queue of connections is full does not answer.
+    /// An address with a full queue of connections does not answer.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_host_with_a_dead_address_is_connected() {

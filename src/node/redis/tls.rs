@@ -68,7 +68,7 @@ impl Tls {
         unreachable!("no URL asks for TLS without the feature")
     }
 
-    #[allow(clippy::unused_async, reason = "called as the one of the feature is")]
+    #[allow(clippy::unused_async, reason = "called like the function with the feature")]
     pub(crate) async fn load(_: TlsFiles) -> Result<Self, InvalidInput> {
         unreachable!("no URL asks for TLS without the feature")
     }
@@ -149,7 +149,7 @@ mod with_rustls {
         }
     }
 
-    /// Separates a server without TLS from one that is not trusted, or that does not trust the client.
+    /// Separates a server without TLS from a server that is not trusted, or that does not trust the client.
     fn explained(error: io::Error) -> io::Error {
         let reason = error.get_ref().and_then(|error| error.downcast_ref());
         let is_ended = matches!(

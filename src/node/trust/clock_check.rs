@@ -12,8 +12,8 @@
 //! settings, its drift factor and the lease that it asks for, do not matter.
 //!
 //! A client can notice a step only between two answers that it has received itself, and only a step larger
-//! than the rates may have added between them. So leases are not covered that are shorter than the time since
-//! the last answer from the master.
+//! than the rates may have added between them. So leases shorter than the time since the last answer from the
+//! master are not covered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ struct ClockState {
     /// Indices at which the master has been seen. A hold may have its grants under each of them.
     nodes: Vec<usize>,
     offsets: Option<Offsets>,
-    /// Each later suspicion ends earlier: a new one that ends later replaces those before it.
+    /// Each later suspicion ends earlier: a new suspicion that ends later replaces those before it.
     suspicions: Vec<Suspicion>,
     wiped: Option<Instant>,
 }

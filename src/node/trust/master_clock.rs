@@ -13,7 +13,7 @@ pub(in crate::node) struct MasterClock {
 }
 
 impl MasterClock {
-    /// Starts with a master whose clock showed `clock_us` at `heard`.
+    /// Starts with a reading: the clock showed `clock_us` at `heard`.
     pub(in crate::node) fn new(clock_us: u64, heard: Moment) -> Self {
         Self {
             origin: heard,

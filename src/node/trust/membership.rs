@@ -33,7 +33,7 @@ enum MasterReport {
     Awaited,
     /// The master could not be connected.
     Silent,
-    /// The master had no record, or one of this set.
+    /// The master had no record, or the record of this or another set.
     Told(Option<MasterSet>),
 }
 

@@ -137,8 +137,7 @@ impl Offsets {
         largest
     }
 
-    /// Adds a step up. Between any two readings `stepped` grows by the step that one shows against the other,
-    /// less the threshold.
+    /// Adds a step up. Between any two readings `stepped` grows by the step between them, less the threshold.
     fn count(&mut self, low: i64, high: i64) -> i64 {
         let gained = low + self.base - self.stepped;
         let counted = gained > THRESHOLD;

@@ -37,7 +37,7 @@ fn errors_hold_no_credentials() {
             "number 2, unix://… (invalid database number)",
         ),
         ("redis://:secret", "number 2, redis://… (not such a URL)"),
-        // The port would be a number, and the rest of the password the path.
+        // The port would be a number, and the path the remaining password.
         (
             "redis://u:12/secret@db",
             "number 2, redis://… (an @ that is not percent-encoded)",

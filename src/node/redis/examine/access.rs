@@ -26,7 +26,7 @@ struct NeededCommand {
 const LOADING: [&str; 2] = ["eval", "script|load"];
 
 /// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of
-/// them changes anything: the script is one that every client loads.
+/// them changes anything: every client loads the script.
 fn wanted(connection_name: &str) -> [NeededCommand; 9] {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();

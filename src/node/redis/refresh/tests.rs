@@ -27,7 +27,7 @@ fn password(password: &str) -> Credentials {
 }
 
 impl Line {
-    /// Opens a line whose provider gives these answers one after the other, and then none.
+    /// Opens a line; its provider gives these answers one after the other, and then none.
     fn open(answers: Vec<Given>) -> Self {
         let answers = Mutex::new(VecDeque::from(answers));
         let provider = Provider::new(move || {

@@ -85,7 +85,7 @@ async fn a_plain_server_can_do_everything() {
     );
 }
 
-/// A promoted replica may have missed writes, whatever its record says.
+/// A promoted replica may have missed writes, even with a record.
 #[tokio::test]
 async fn a_record_is_that_of_a_run_of_a_master() {
     let recorded = |run: &str| {
@@ -120,7 +120,7 @@ async fn a_record_is_that_of_a_run_of_a_master() {
     );
 }
 
-/// Each server lacks one capability, and only that one is reported missing.
+/// Each server lacks one capability, and no other one is reported missing.
 #[tokio::test]
 async fn what_is_missing_is_found_out() {
     let none = |command| plain().knows_no(command);

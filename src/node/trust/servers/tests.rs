@@ -65,7 +65,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
     assert_eq!(twin, Unfit::SameServer { other });
     (1..3).for_each(|node| servers.leave(node));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
-    // Meanwhile a new server comes, and the one that it has displaced counts as new, too.
+    // Meanwhile a new server comes, and the displaced server counts as new, too.
     assert!(!trusted(&servers, 2, "d"));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c"));
     assert!(!trusted(&servers, 2, "a"));
