@@ -1,60 +1,64 @@
--- acquire: take every name for one owner, all or nothing on this master, or stand in their queues.
+-- acquire: take every name for one owner, all or nothing on this master, or let its waiter into their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its queue; for
---       a read/write lock, for each name: its readers; and when the answer is to repeat the master's record
---       (introduce.lua): that
--- ARGV  owner field, hold count, lease in ms, 1 when the record is given or 0, waiter or nothing, ticket, and when fenced:
---       token, the last token of its block, 1 when
---       the token was accepted before, for a hold that is taken again, or 0; and for a read/write lock: w or r
---       The waiter is its number, a colon and the ms that it needs to come; after a space, the one name, counted
---       from 1, in whose queue alone it is to stand. Without a waiter nobody is let into a queue. The ticket is in
---       microseconds: whoever stands in a queue with a smaller one comes first; 0 passes them all.
+-- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its
+--       queue; for a read/write lock, for each name: its readers; and last the master's record (introduce.lua), if the
+--       answer is to repeat it
+-- ARGV  owner field, hold count, lease in ms, 1 if the record is given or 0, waiter or an empty word, ticket
+--       with a token: the token, the last token of its block, 1 if a quorum has accepted the token before or 0
+--       for a read/write lock: w or r
+--       The waiter is its number, a colon and the ms that it needs to ask. If it is to stand in the queue of one name
+--       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
+--       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
 -- Returns
---   stamp                         granted: the owner's field stands under every name, and the token, if there
---                                 is one, was accepted: it is above every fence, or was accepted before
---   {stamp, 1, waiting, first}    the same, and so many wait for the names, the first of them with this ticket
+--   stamp                         granted: every name has the owner's field. The token, if there is one, was accepted:
+--                                 it is above every fence, or was accepted before
+--   {stamp, 1, waiting, first}    granted, with the number of waiters for the names, and their smallest ticket
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
---   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues (ms left is -1 without
---                                 a TTL). One cause for each name: - none; a somebody waits with a smaller ticket;
---                                 o a hold of this crate's, h a field that is another library's, s a key of
---                                 another type; in capitals where somebody waits with a smaller ticket, too. The
---                                 label is what the client of a holder calls itself, or nothing
+--   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues. Ms left is -1 without
+--                                 a TTL. The label is that of a holder's client, or empty. One cause for each name:
+--                                 -  none
+--                                 a  another waiter has a smaller ticket
+--                                 o  a hold of this crate's
+--                                 h  a field of another library
+--                                 s  a key of another type
+--                                 in capitals if another waiter has a smaller ticket, too
 --   {stamp, -1}                   revoked: this owner was forced out; nothing was written
--- or an error, and nothing was written. It begins with FENCE: a fence is spoilt, until somebody deletes its key. Or with
--- FENCED: no token was sent, and others lock a name with tokens.
--- Highest is the largest fence of any of the names before, in decimal digits, and stamp is the master's wall
--- clock in microseconds, with a record: as digits, a space, and what it says.
+-- or an error, and nothing was written:
+--   FENCE ...   a fence is spoilt, until its key is deleted
+--   FENCED ...  the call has no token, and other clients lock a name with tokens
+-- Highest is the largest fence of the names before the call, in decimal digits. Stamp is the master's wall clock in
+-- microseconds; with a record: the clock in digits, a space, and the record's text.
 --
--- A fence is what a token must be above: what is stored, or the floor where nothing is: the clock less five
--- minutes. What is stored is the last token of the block that was accepted last, until the clock is ten minutes
--- past it. From then on the floor is above it by five minutes, by which the clock may be set back.
+-- A token must be above the fence. The fence is the stored token or, if none is stored, the floor: the clock less
+-- five minutes. The stored token is the last one of the block that was accepted last, and it expires ten minutes
+-- after its time. From then on the floor is five minutes above it, so the clock may be set back by five minutes.
 --
--- A name that is written has the mode write beside its owner, and one that is read stands as readers.lua says. What is
--- read lasts as long as the longest lease of its readers. Whoever reads shares the token that is stored; where there is
--- none, its own or the floor is stored, whichever is larger.
+-- A name that is written has the field mode, with the value write, beside its owner. readers.lua describes a name
+-- that is read. A name is read for as long as the longest lease of its readers. A reader shares the stored token. If
+-- none is stored, the larger of its own token and the floor is stored.
 --
--- Atomic, because the look and the write must not be parted, and a lock on several names must never
--- stand half-taken. Sent again it grants again and counts nothing twice: the count is absolute. The
--- token counts only together with the grant, so it moves in the same script. A queue only ever adds refusals.
+-- Atomic for two reasons: no other call may come between the look and the write, and a lock on several names must
+-- never be half-taken. Sent twice, it grants twice and counts once: the count is absolute. A token counts only
+-- together with the grant, so the same script stores it. A queue only ever adds refusals.
 
 local call = redis.call
 local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), ARGV[8]
 local declared = ARGV[9] == '1'
--- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far
--- above the clock it may be.
+-- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far above
+-- the clock a fence may be.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 local recorded = ARGV[4] == '1'
 local mode = ARGV[token and 10 or 7]
 local names = (#KEYS - (recorded and 1 or 0)) / (mode and 6 or 5)
 local last = 3 * names
--- Before the fence, the queue and the readers of the first name.
+-- Indices before the first name's fence, queue and readers.
 local fences = last
 local queues_at = fences + names
 local readers_at = queues_at + names
 local shared = mode == 'r'
 
--- By which the client notices a clock that was set forward, and a memory that was wiped.
+-- The client detects with the stamp that a clock was set forward, or that a memory was wiped.
 local time = call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp = clock
@@ -64,8 +68,8 @@ if recorded then
   stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
 end
 
--- The largest fence, and whether one is absent. A token that was accepted before is below the floor at times, and
--- counts all the same.
+-- The largest fence, and whether one is absent. A token that was accepted before counts also if it is below the
+-- floor.
 local highest, absent = 0, false
 for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
@@ -83,9 +87,10 @@ for i = fences + 1, token and fences + names or fences do
 end
 
 local now = math.floor(clock / 1000)
--- The common cases in one look: nobody holds any name or waits for it, and nobody was forced out of one; or one name is
--- read by others. What the other cases need is defined there, so that the common ones do not pay for it. Without a token a
--- fence is in the way, too.
+-- One look recognises the common cases:
+-- - every name is free, without waiters or revocation marks,
+-- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
+--   pay for them. For a call without a token a fence is in the way, too.
 local found, beside
 local looked_at = token and last or fences + names
 if shared and names == 1 then
@@ -104,7 +109,7 @@ if shared and names == 1 then
       reading.tidy(its_readers, last, now)
       reading.last_until(KEYS[1], its_readers, ends)
     elseif call('zcard', its_readers) == 1 then
-      -- Whoever has come in before, and reads until then, is lost.
+      -- The set has lost an earlier reader, which may read until then.
       readers().lose(its_readers, last)
       call('pexpireat', its_readers, last)
     end
@@ -114,7 +119,7 @@ if shared and names == 1 then
 else
   found = call('exists', unpack(KEYS, 1, looked_at))
 end
--- How many wait, and the smallest ticket of theirs.
+-- Number of waiters, and their smallest ticket.
 local waiting, first
 if found > 0 then
   for i = fences + 1, token and fences or fences + names do
@@ -137,7 +142,7 @@ elseif found == 0 and not beside then
     local name = KEYS[i]
     call('hset', name, 'mode', 'write', owner, count)
     call('pexpire', name, lease)
-    -- Whoever has read it before does so no longer.
+    -- Readers that are left over from before read no longer.
     call('del', KEYS[readers_at + (i + 2) / 3])
   end
 elseif not beside then
@@ -154,7 +159,7 @@ elseif not beside then
 
   -- The TTL of each name, and the end of its readers' last lease.
   local lefts, lasts = {}, {}
-  -- The names come free together when the last of them does.
+  -- The names become free together, with the last of them.
   local causes, refused_for = {}, nil
   local one
   local function refuse(left)
@@ -166,7 +171,8 @@ elseif not beside then
     causes[n], lefts[n] = '-', left
     if left ~= -2 then
       lasts[n] = mode and reading.read_until(key)
-      -- What the owner has is open to it, but for writing what it has come to read: its field is gone then.
+      -- Open are a name that is read, to another reader, and the owner's own name. An owner that only reads has no
+      -- field of its own, so the name is not open to its write.
       local is_open = shared and lasts[n] or redis.pcall('hexists', key, owner) == 1
       if not is_open then
         local of_ours
@@ -177,7 +183,7 @@ elseif not beside then
     end
   end
   for n = 1, ticket > 0 and names or 0 do
-    -- Where nobody holds, it matters at once whether whoever is ahead is still there.
+    -- On a free name it matters at once whether the client of the waiter ahead still listens.
     local ahead = shared and queues.first_alone or queues.head
     local first, its, deadline = ahead(KEYS[queues_at + n], KEYS[3 * n], now, causes[n] == '-' and waiter)
     if first and first ~= waiter and queues.is_before(its, first, ticket, waiter) then
@@ -196,7 +202,7 @@ elseif not beside then
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
         changes = true
       end
-      -- Nobody else would call the one ahead, after the end of a lease or the release of another library.
+      -- After the end of a lease, or a release by another library, nothing else would call the waiter ahead.
       local is_read = changes and reading.read_until(name)
       if is_read or changes and (causes[n] == '-' or causes[n] == 'a') then
         queues.call_head(name, queue, deadlines, now, here, nil, is_read)
@@ -211,9 +217,9 @@ elseif not beside then
     local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
     local _, rank
     if waiter ~= '' then _, rank = queues.drop(queue, deadlines, waiter) end
-    -- The one behind has not been told of this lease yet.
+    -- The waiter behind does not know this lease yet.
     queues.tell_head(name, queue, deadlines, now, math.max(lefts[n], tonumber(lease)))
-    -- Nobody else would call those who may read, too, after the end of a lease.
+    -- After the end of a lease nothing else would call the other waiters that may read, either.
     if shared and (rank or not lasts[n]) then queues.call_next(name, queue, deadlines, now, rank or 0) end
     local behind, its = queues.waiting(queue)
     if its then
@@ -233,13 +239,13 @@ elseif not beside then
       call('pexpire', key, lease)
       if mode then call('del', its_readers) end
     elseif not shared then
-      -- The TTL first: after one write OOM cannot stop the script. It is only ever raised.
+      -- The TTL first: after one write OOM cannot stop the script. The TTL is only ever raised.
       call('pexpire', key, math.max(left, tonumber(lease)))
       call('hset', key, owner, count)
     elseif lasts[n] then
       reading.join(key, its_readers, owner, now + lease, lasts[n], now)
     else
-      -- This master was not told that its owner only reads: it has lasted for so long.
+      -- This master did not get the owner's downgrade, so the name has stayed written until now.
       reading.turn(key, its_readers, owner, tonumber(lease))
     end
   end
@@ -256,10 +262,10 @@ if shared and not declared then
   return {stamp, 3, told, waiting, first}
 end
 if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
--- Whole milliseconds, none of them too few.
+-- Whole milliseconds, rounded up.
 local left = math.ceil((top + LIFE - clock) / 1000)
 for i = fences + 1, fences + names do
-  -- What was accepted before may be below what is stored by now, or so old that the floor is above it.
+  -- A token that was accepted before may be below the stored one, or so old that the floor is above it.
   local stored = declared and redis.pcall('get', KEYS[i])
   local below = not stored or type(stored) == 'string' and (tonumber(stored) or token) < token
   if below and left > 0 then call('set', KEYS[i], top, 'px', left) end

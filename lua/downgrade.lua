@@ -1,14 +1,15 @@
--- downgrade: from now on an owner that has written some names reads them.
+-- downgrade: an owner that has written some names reads them from now on.
 --
 -- KEYS  for each name: the name, its queue, its deadlines, its readers
 -- ARGV  owner field, lease in ms
 -- Returns
---   1                      every name is the owner's, to read
---   {names}                so many of the names are
+--   1                      the owner reads every name
+--   {names}                the owner reads this number of the names
 --
--- The owner has let go of what only a writer may do before this was sent, so nothing is lost where it does not arrive:
--- there the names stay shut to readers until the owner's next renewal. It creates no hold, and may be sent again.
--- Those who wait to read are called. Atomic, because between the look and the write a name may pass to somebody else.
+-- The owner gives up a writer's rights before it sends this. So nothing is lost if the call does not arrive: on that
+-- master the names stay closed to readers until the owner's next renewal. The call creates no hold, and may be sent
+-- again. It calls the waiters that want to read. Atomic, because another owner may take a name between the look and
+-- the write.
 
 local owner, lease = ARGV[1], tonumber(ARGV[2])
 local time = redis.call('time')

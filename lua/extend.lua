@@ -1,33 +1,34 @@
--- extend: raise the time to live of what some owners hold. Creates no hold.
+-- extend: raise the time to live of the names that some owners hold. Creates no hold.
 --
--- KEYS  for each hold: name 1, revocation mark 1, ..., and when it is fenced: fence 1, fence 2, ...; for a
---       lock to read: readers 1, queue 1, deadlines 1, ...; and when the answer is to repeat the master's record
---       (introduce.lua): that
--- ARGV  1 when the record is given or 0, then for each hold: owner field, hold count, lease in ms, number of names, token
---       (0 when it is not fenced), the last token of its block, 1 to raise the fence or 0 to keep it up, and r for a lock to read or another word
--- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds, with a
--- record: as digits, a space, and what it says. The answer for each hold is
---   1                        continued: every name was held, none has less than the lease left; if the
+-- KEYS  for each hold: name 1, revocation mark 1, ...; with a token: fence 1, fence 2, ...; for a read lock: readers 1,
+--       queue 1, deadlines 1, ...; and last the master's record (introduce.lua), if the answer is to repeat it
+-- ARGV  1 if the record is given or 0, then for each hold: owner field, hold count, lease in ms, number of names, token
+--       (0 for none), the last token of its block, 1 to raise the fence or 0 to keep it up, and r for a read lock or
+--       another word
+-- Returns {stamp, answer 1, answer 2, ...}; stamp is the master's wall clock in microseconds; with a
+-- record: the clock in digits, a space, and the record's text. The answer for each hold is
+--   1                        continued: every name was held, and none has less than the lease left; if the
 --                            fence was to be raised, the token was above every fence
---   3                        continued, but the token was not above every fence, which stay as they are
---   2                        absent: a name is free here, or to be read and read by others; nothing was written
+--   3                        continued, but the token was not above every fence; the fences stay as they are
+--   2                        absent: a name is free here, or is to be read and others read it; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
--- or an error that begins with FENCE: one that is to be raised is spoilt (see acquire.lua); nothing was written
+-- or an error that begins with FENCE: a fence that is to be raised is spoilt (see acquire.lua); nothing was written
 --
--- What is to be read and stands here to be written is turned, and those who wait to read are called: its downgrade did
--- not get here. Never the other way round: what a client sent before its downgrade may come after it.
+-- If a read hold finds its name written here, its downgrade did not arrive. The script then turns the name to be
+-- read, and calls the waiters that want to read. It never turns a name back: a call that was sent before the
+-- downgrade may arrive after it.
 --
--- Many holds in one call, because a process renews all of its holds together. Atomic, because a name
--- may expire between the look and the write. It never creates a hold: one that arrives after the
--- unlock must not leave an orphan. The fence moves only while the owner holds: a raise that strays
--- onto a master where another holds must not outdo that other's token.
+-- Many holds share one call, because a process renews all of its holds together. Atomic, because a name may expire
+-- between the look and the write. The script never creates a hold: a call that arrives after the unlock must not
+-- leave an orphan. The fence moves only while the owner holds. If a raise arrives on a master with another owner's
+-- hold, it must not exceed that owner's token.
 
 local recorded = ARGV[1] == '1'
 -- As in acquire.lua.
 local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
 
--- By which the client notices a clock that was set forward, and a memory that was wiped.
+-- The client detects with the stamp that a clock was set forward, or that a memory was wiped.
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]
 local stamp, now = clock, clock / 1000
@@ -37,7 +38,7 @@ if recorded then
   stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
 end
 
--- Whether a token is above all of the fences, or the error of one that is spoilt. They are as in acquire.lua.
+-- Whether a token is above all of the fences, or the error of a spoilt fence. Fences are as in acquire.lua.
 local function above(first, last, token)
   local higher = true
   for i = first, last do
@@ -56,8 +57,8 @@ local function above(first, last, token)
   return higher
 end
 
--- Makes the fences at least the last token of a block, unless it is so old that the floor is above it. One that
--- is spoilt stays as it is: it keeps everybody else out, and the hold was there before.
+-- Raises the fences to the last token of a block, unless the token is so old that the floor is above it. A spoilt
+-- fence stays as it is: it keeps all other clients out, and the hold is older than the damage.
 local function keep_up(first, last, top)
   top = tonumber(top)
   local left = math.ceil((top + LIFE - clock) / 1000)
@@ -68,15 +69,16 @@ local function keep_up(first, last, top)
   end
 end
 
--- What is done to readers, made once for all holds.
+-- The functions on readers, made once for all holds.
 local made
 local function reading()
   made = made or readers()
   return made
 end
 
--- Makes a reader's lease last. A name that was written until now has been its own for as long as it lasts, and those who
--- wait to read it are called. The name's TTL first, also where it is long enough: after one write OOM cannot stop the script.
+-- Extends a reader's lease. A name that was written until now turns to be read, for at least its own TTL, and the
+-- waiters that want to read it are called. The name's TTL is set first, even if it is long enough: after one write
+-- OOM cannot stop the script.
 local function keep_reading(name, its_readers, queue, deadlines, owner, lease)
   local reading, left, ms = reading(), redis.call('pttl', name), math.floor(now)
   local last = reading.read_until(name)
@@ -89,19 +91,19 @@ local function keep_reading(name, its_readers, queue, deadlines, owner, lease)
   end
 end
 
--- Whether an owner has a name, to read it if it `reads`.
+-- Whether an owner has a name; with `reads`, whether it may read the name.
 local function has(name, its_readers, owner, reads)
   -- pcall: a key of another type is an answer here, not an error.
   local held = redis.pcall('hget', name, owner)
-  -- A count of 0 is what the owner has left, and keeps from everybody for a while (see retain.lua).
+  -- A count of 0 means that the owner has left the name, and that it stays locked for a while (see retain.lua).
   if type(held) == 'string' then return held ~= '0' end
-  -- Readers count only where the name is read.
+  -- Readers count only if the name is read.
   return reads and reading().read_until(name) and type(redis.pcall('zscore', its_readers, owner)) == 'string'
 end
 
 local function extend(first, names, fences, owner, count, lease, token, top, raise, mode)
   local last, absent, reads = first + 2 * names - 1, false, mode == 'r'
-  -- Before the readers of the first name.
+  -- Index before the first name's readers.
   local behind = last + fences
   for n = 1, names do
     local name, mark = KEYS[first + 2 * n - 2], KEYS[first + 2 * n - 1]
@@ -121,7 +123,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
     if reads then
       keep_reading(name, KEYS[at - 2], KEYS[at - 1], KEYS[at], owner, lease)
     else
-      -- The TTL first, as above. It is only ever raised.
+      -- The TTL first, as above. The TTL is only ever raised.
       redis.call('pexpire', name, math.max(redis.call('pttl', name), lease))
       redis.call('hset', name, owner, count)
     end
@@ -137,7 +139,7 @@ for i = 2, #ARGV, 8 do
   local fences = token == '0' and 0 or names
   local answer =
     extend(first, names, fences, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), token, ARGV[i + 5], ARGV[i + 6], mode)
-  -- Only a hold that stands alone is to raise its fences.
+  -- Only a hold that has its own call raises its fences.
   if type(answer) == 'table' and answer.err then return answer end
   answers[#answers + 1] = answer
   first = first + (mode == 'r' and 5 or 2) * names + fences

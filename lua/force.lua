@@ -1,16 +1,16 @@
--- force: take the names away from the holders that were seen there, and keep these out.
+-- force: take the names from the holders that were seen there, and lock these holders out.
 --
 -- KEYS  for each name: the name, its revocation mark, its queue, its deadlines, its readers
--- ARGV  microseconds of this master's clock after which nothing is done any more, ms that a mark lives, for each
+-- ARGV  microseconds of this master's clock after which the script does nothing, ms that a mark lives, for each
 --       name its channel as a lock and as a read/write lock, then for each name: number of holders, holder 1, ...
 --       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
--- Returns 'done', or 'late' when it came too late and nothing was done.
+-- Returns 'done', or 'late' if the call came too late and nothing was done.
 --
--- Only who was seen is touched, and only for a short time after it was: a request that was stuck on its
--- way must not take a newer hold away. The mark is a sorted set of owner fields by the ms at which each
--- ends. It makes stragglers of those owners (a late acquire, an extension) answer "revoked", also on a
--- master where the owner had nothing yet; without it the holder's next renewal would undo the force.
--- Atomic, so that nothing slips between delete and mark.
+-- The script touches only the holders that were seen, and only for a short time after that: a request that was
+-- delayed on its way must not take a newer hold away. The mark is a sorted set of owner fields by the ms at which
+-- each ends. With the mark, late calls of those owners (an acquire, an extension) are answered "revoked", even on a
+-- master that had no field of the owner yet. Without the mark the holder's next renewal would undo the force. Atomic,
+-- so that no call comes between delete and mark.
 
 local call = redis.call
 local time = call('time')
@@ -27,7 +27,7 @@ for i = 1, names do
   local mode = kind == 'hash' and call('hget', key, 'mode')
   local removed = 0
   local last = at + tonumber(ARGV[at])
-  -- A write that needs no memory: after it OOM cannot stop the mark.
+  -- A write that needs no memory: after it OOM cannot stop the write of the mark.
   call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
   for j = at + 1, last do
     local holder = ARGV[j]
@@ -44,7 +44,7 @@ for i = 1, names do
     end
   end
   if removed > 0 then
-    -- What is left of a read/write lock without an owner, of this crate's or another library's.
+    -- The remainder of a read/write lock without an owner, of this crate or another library.
     if mode and not reading.read_until(key) and call('hlen', key) == 1 then call('del', key) end
     local queues, left = queues(), call('pttl', key)
     if left == -2 then

@@ -1,13 +1,13 @@
--- inspect: who holds each name here, and how many wait for it. Writes nothing.
+-- inspect: holders of each name here, and the number of its waiters. Writes nothing.
 --
 -- KEYS  for each name: the name, its queue, its readers' queue, its readers
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, waiters, those of them that wait to read, ...}, followed by
---   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is what the owner's client calls
---                                            itself, or nothing. Of one that clients of this crate read there follow the
---                                            readers whose lease has not ended, as fields with the ms at which it does;
---                                            where there are more than 8192, nothing
---   the SHA-1 of its value                   for a string: it tells holders apart and gives no secret away
+-- report is {type, ms left, waiters, waiters that want to read, ...}, followed by
+--   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner's client,
+--                                            or empty. For a name that clients of this crate read, the readers with a
+--                                            current lease follow, as fields with the ms at which it ends; with more
+--                                            than 8192 readers, nothing follows the waiters
+--   the SHA-1 of its value                   for a string: it tells holders apart and reveals no secret
 -- type is 'none' for a free name.
 --
 -- Atomic, so that type, TTL and fields belong together.
@@ -16,13 +16,13 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reports = {time[1] * 1000000 + time[2]}
 
--- pcall: a key of another type is nobody's queue.
+-- pcall: a key of another type has no waiters.
 local function waiters(queue)
   local waiting = redis.pcall('zcard', queue)
   return type(waiting) == 'number' and waiting or 0
 end
 
--- What a hash has, and who reads it; nothing where that is too much.
+-- Fields and readers of a hash; nothing if there are too many.
 local function texts_of(key, its_readers)
   if redis.call('hlen', key) > 1024 then return {} end
   local texts = redis.call('hgetall', key)

@@ -1,16 +1,19 @@
--- introduce: store which set this master is in, on which run of its server, and since when its memory counts.
+-- introduce: store this master's set, the run of its server, and since when its memory counts.
 --
 -- KEYS  the record
--- ARGV  number of masters that the client lists; which run of the server this is, or - where it hides that; 1 to have the
---       memory count from now whatever stands here, or 0; and for masters that are thrown away: the longest lease in ms
--- Returns {record, clock}: what stands now, and the master's wall clock in microseconds. A record of another set is left as
--- it is.
+-- ARGV  number of masters that the client lists; the server's run, or - if the server hides it; 1 to have the memory
+--       count from now in any case, or 0; and for masters that are thrown away: the longest lease in ms
+-- Returns {record, clock}: the record as it is now, and the master's wall clock in microseconds. A record of another
+-- set stays as it is.
 --
--- The record is the number of masters, the run, since when the memory counts, in microseconds of this master's clock, and
--- where it has one the longest lease in ms, with a space between any two.
+-- The record consists of words with a space between them:
+-- - the number of masters,
+-- - the run,
+-- - since when the memory counts, in microseconds of this master's clock,
+-- - the longest lease in ms, if there is one.
 --
--- Atomic, because another client may store a record between the look and the write. By the clock of this moment: what
--- the master has granted since the client looked may be forgotten, too.
+-- Atomic, because another client may store a record between the look and the write. The memory counts from the clock
+-- of this moment: the master may have forgotten also the grants since the client looked.
 
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]

@@ -1,10 +1,10 @@
--- label: what a client calls itself, for people who ask who holds. Nothing else is decided by it.
+-- label: store a client's label, which shows people the holder of a lock. Nothing else depends on the label.
 --
 -- KEYS  the client's key (labels.lua)
--- ARGV  the label, and ms for which it is kept; nothing to take it back
+-- ARGV  the label, and the ms for which it is stored; nothing to delete it
 -- Returns 1.
 --
--- The key ends by itself some time after its client, which tells it again and again.
+-- The key expires some time after its client has ended. The client sends its label again and again.
 
 local call = redis.call
 if ARGV[1] then

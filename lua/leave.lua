@@ -2,12 +2,15 @@
 --
 -- KEYS  for each name: the name, its queue, its deadlines
 -- ARGV  waiter
--- Returns in how many queues it stood.
+-- Returns the number of queues in which it stood.
 --
--- Where it stood and nobody holds the name, the next one is called: the call may have been its own; where the name is
--- read, those are called who wait to read and were behind it. Where somebody holds it, the next one is told what it would
--- have been told at the head: to ask, behind a client of another library, whose release only the head listens for; the
--- end of a short lease. Atomic, because a release must not call it in between.
+-- In each queue from which the waiter is taken, the next waiters may need a call or a message:
+-- - The name is free: the next waiter is called, because the last call may have gone to the waiter that leaves.
+-- - The name is read: the waiters behind that want to read are called.
+-- - The name is held: the next waiter gets the message that it would have got at the head. Behind another library's
+--   client the message is to ask, because only the head listens for its release. Else it is the end of a short lease.
+--
+-- Atomic, because a release must not call the waiter in between.
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,7 +21,7 @@ for i = 1, #KEYS, 3 do
     stood = stood + 1
     local is_read = readers().read_until(name)
     if is_read or redis.call('exists', name) == 0 then
-      -- Where it is read, this is for those who wait to read, too.
+      -- If the name is read, the call is for the waiters that want to read, too.
       queues.call_head(name, queue, deadlines, now, '', nil, is_read)
     end
     if redis.call('exists', name) == 1 then

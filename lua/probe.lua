@@ -1,12 +1,12 @@
--- probe: which of the commands that the other scripts run this user may not run.
+-- probe: name the commands of the other scripts that this user may not run.
 --
 -- KEYS  a key that nothing else uses
 -- ARGV  commands, each with its words separated by spaces; $ stands for the key; the first one is "del $"
--- Returns the names of those that are denied.
+-- Returns the names of the denied commands.
 --
--- Leaves nothing: what a command writes is deleted right behind it, and where the user may not delete,
--- nothing else is run. Atomic, so that nobody sees the key. Any other error (no memory, no replicas)
--- tells nothing of what the user may do.
+-- Leaves nothing: the script deletes at once the key that a command writes. If the user may not delete, no other
+-- command runs. Atomic, so that no other client sees the key. Any other error (no memory, no replicas) shows nothing
+-- about the user's rights.
 
 local denied = {}
 for i, line in ipairs(ARGV) do

@@ -1,24 +1,29 @@
--- queue: who waits for a name. Stands in front of every script that lets somebody in or out of a queue.
+-- queue: waiters for a name. Stands in front of every script that lets a waiter into a queue or out of it.
 --
--- A name has three sorted sets: its queue, of those who wait to have it alone, and its readers' queue, of those who wait
--- to read it, both by their tickets; and deadlines, of all of them by the ms of this master's clock until which their
--- tickets count. A waiter is written <client>:<number>:<ms>, and has so many ms to come once it is called. The number of
--- one that waits to read ends in an r: those with smaller tickets than everybody in the queue go in together, and also
--- beside others that read. A waiter is called on the channel of its client, with its number and the name, and between
--- them, after a plus sign, the ms until it is to come, where that is not at once. The deadline of a waiter that has been
--- called, and not asked since, ends in a half.
+-- A name has three sorted sets:
+-- - its queue: the waiters that want it alone, by ticket,
+-- - its readers' queue: the waiters that want to read it, by ticket,
+-- - deadlines: all of them, by the ms of this master's clock until which their tickets count.
 --
--- A waiter that does not come or whose client has hung up is dropped by whoever meets it at the head.
+-- A waiter is written <client>:<number>:<ms>: once called, it has this number of ms to ask. The number of a waiter
+-- that wants to read ends in an r. Such waiters go in together, also beside other readers, if their tickets are
+-- smaller than all in the queue. A waiter is called on the channel of its client. The message has its number and the
+-- name. If the waiter is to ask later, a plus sign and the ms stand between them. The deadline of a waiter that has
+-- been called, and has not asked since, ends in a half.
+--
+-- A waiter is dropped if it does not ask, or if its client has hung up. The next script that finds it at the head
+-- drops it.
 
--- What is done to a queue: made only where there is one, so that nobody else pays for it.
+-- Functions on a queue: made only if a queue exists, so that other calls do not pay for them.
 local function queues()
-  -- For so many ms a ticket counts after its waiter has asked.
+  -- Ms for which a ticket counts after its waiter has asked.
   local TICKET = 15000
-  -- After so many ms it asks again by itself.
+  -- Ms after which a waiter asks again by itself.
   local BEAT = 5000
-  -- So many waiters are dropped in one go: nobody else is served meanwhile.
+  -- Most waiters that are dropped in one go: no other call is served meanwhile.
   local MOST = 512
-  -- So many readers are called in one go; and each of them that comes in looks whether so many behind it have been called.
+  -- Most readers that are called in one go, and the distance behind it at which each reader that comes in checks that
+  -- the waiters have been called.
   local CALLED, AHEAD = 128, 64
 
   local function channel_of(waiter)
@@ -26,9 +31,9 @@ local function queues()
     return 'multilock:' .. (client or waiter)
   end
 
-  -- Only those who listen to the channel itself count: a monitor listens to all of them by a pattern.
+  -- Only listeners of the channel itself count: a monitor listens to all channels by a pattern.
   local function has_hung_up(waiter)
-    -- pcall: where it is denied, waiters that are gone are dropped when their time is over.
+    -- pcall: if the command is denied, waiters that have ended are dropped when their tickets run out.
     return redis.pcall('pubsub', 'numsub', channel_of(waiter))[2] == 0
   end
 
@@ -42,12 +47,13 @@ local function queues()
     return 'multilock_readers_queue' .. name, 'multilock_readers' .. name
   end
 
-  -- In which of the two a waiter stands.
+  -- The one of the two in which a waiter stands.
   local function queue_of(queue, waiter)
     return reads(waiter) and of_readers(queue) or queue
   end
 
-  -- Takes a waiter out. Of one that waited to read, how many stood before it, if it stood there.
+  -- Takes a waiter out, and returns whether it stood there. For a waiter that wants to read, also returns the number
+  -- of waiters before it.
   local function drop(queue, deadlines, waiter)
     local its_queue = queue_of(queue, waiter)
     -- pcall, here and below: a key of another type has no waiters, and must not stop a script that has written.
@@ -57,8 +63,8 @@ local function queues()
     return stood, type(rank) == 'number' and rank
   end
 
-  -- The deadline of a waiter whose ticket counts, and whether it has been called; else it is dropped. With `here`, who
-  -- has hung up counts no longer, but for `here` itself.
+  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped. With `here`, the waiters of a client
+  -- that has hung up are dropped, too, except `here` itself.
   local function deadline_of(queue, deadlines, waiter, now, here)
     local deadline = redis.pcall('zscore', deadlines, waiter)
     deadline = type(deadline) == 'string' and tonumber(deadline) or 0
@@ -80,7 +86,7 @@ local function queues()
     return first[1], tonumber(first[2])
   end
 
-  -- So many waiters of a name, and the smallest ticket of theirs.
+  -- The number of waiters of a name, and their smallest ticket.
   local function waiting(queue)
     local counted, smallest = 0, nil
     for _, its_queue in ipairs({queue, (of_readers(queue))}) do
@@ -101,17 +107,17 @@ local function queues()
       local deadline = deadline_of(queue, deadlines, waiter, now, here)
       if deadline then return waiter, ticket, deadline end
     end
-    -- Who asks next looks at the others.
+    -- The next call looks at the others.
     local waiter, ticket = first_of(its_queue)
     if waiter then return waiter, ticket, now + 1 end
   end
 
-  -- The same of those that wait to have it alone.
+  -- The same, among the waiters that want the name alone.
   local function first_alone(queue, deadlines, now, here)
     return head_of(queue, queue, deadlines, now, here)
   end
 
-  -- The same of both.
+  -- The same, among both.
   local function head(queue, deadlines, now, here)
     local alone, its, deadline = first_alone(queue, deadlines, now, here)
     local reader, ticket, until_ms = head_of(of_readers(queue), queue, deadlines, now, here)
@@ -119,7 +125,8 @@ local function queues()
     return alone, its, deadline
   end
 
-  -- Tells a waiter to ask for a name; where `later` is given, only then. Its time to come, unless that is denied.
+  -- Calls a waiter to ask for a name; with `later`, only after that time. Returns its time to ask, unless that is
+  -- denied.
   local function call(waiter, name, later)
     local number, ms = string.match(waiter, ':(%d+r?):(%d+)$')
     local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
@@ -128,7 +135,8 @@ local function queues()
     return told and (tonumber(ms) or 0) + (later or 0)
   end
 
-  -- Calls a waiter, unless that is `here`, who knows, or has been called. It has to come then, or loses its turn.
+  -- Calls a waiter, except `here`, which needs no call, and a waiter that was called before. A waiter that does not
+  -- ask in its time loses its turn.
   local function call_one(name, waiter, deadline, deadlines, now, here, later)
     if waiter == here or is_called(deadline) then return false end
     local comes_within = call(waiter, name, later)
@@ -138,8 +146,8 @@ local function queues()
     return true
   end
 
-  -- Calls those that wait to read, from one place of their queue on, up to the first that waits to have the name alone
-  -- and has a smaller ticket: so many of them as are called in one go.
+  -- Calls the waiters that want to read, from a place of their queue on. Stops before a ticket that is larger than
+  -- that of the first waiter that wants the name alone. At most CALLED in one go.
   local function call_readers(name, queue, deadlines, now, here, later, from, alone, its)
     local readers, called, at = of_readers(queue), 0, from
     while called < CALLED and at < from + 2 * MOST do
@@ -151,7 +159,7 @@ local function queues()
         local deadline = redis.pcall('zscore', deadlines, waiter)
         deadline = type(deadline) == 'string' and tonumber(deadline) or 0
         at = at + 1
-        -- Who has been called is not asked whether it has hung up: it has until its deadline to come.
+        -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
         if not (deadline > now and is_called(deadline)) then
           if deadline <= now or waiter ~= here and has_hung_up(waiter) then
             drop(queue, deadlines, waiter)
@@ -165,8 +173,8 @@ local function queues()
     end
   end
 
-  -- Calls the head, or all that wait to read up to the first that does not. Where the name is `held` to read, nobody
-  -- else is let in.
+  -- Calls the head; if the head wants to read, also the readers behind it, up to the first waiter that wants the name
+  -- alone. If the name is `held` by readers, only readers are called.
   local function call_head(name, queue, deadlines, now, here, later, held)
     local alone, its, deadline = first_alone(queue, deadlines, now, here)
     local reader, ticket = head_of(of_readers(queue), queue, deadlines, now, here)
@@ -177,8 +185,8 @@ local function queues()
     end
   end
 
-  -- For one that has been let in to read and stood behind so many others: calls the next where those behind it have not
-  -- been called. Each looks, so that no waiter depends on a single other one.
+  -- For a waiter that has been let in to read, and that stood behind `rank` others: calls the next ones, if those
+  -- behind it have not been called. Each reader checks, so that no waiter depends on a single other one.
   local function call_next(name, queue, deadlines, now, rank)
     local readers = of_readers(queue)
     local behind = redis.pcall('zrange', readers, rank + AHEAD - 1, rank + AHEAD - 1)[1]
@@ -191,14 +199,14 @@ local function queues()
     call_readers(name, queue, deadlines, now, '', nil, rank, alone, its)
   end
 
-  -- Tells the head of a lease that ends before it would ask by itself.
+  -- Sends the head the end of a lease, if the lease ends before the head would ask by itself.
   local function tell_head(name, queue, deadlines, now, lease)
     local waiter = lease < BEAT and head(queue, deadlines, now, '')
     if waiter then call(waiter, name, lease) end
   end
 
-  -- Lets a waiter stand in the queue with its ticket. What cannot be written has no place there, and no harm done. One
-  -- that asks at once counts as called: it has to come in its time.
+  -- Puts a waiter into the queue with its ticket. A waiter that cannot be written has no place there, which does no
+  -- harm. A waiter that asks at once counts as called: it has to ask in its time.
   local function stand(queue, deadlines, now, waiter, ticket, asks)
     local its_queue, deadline = queue_of(queue, waiter), now + TICKET
     if asks then deadline = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
@@ -208,13 +216,15 @@ local function queues()
     redis.pcall('pexpire', deadlines, TICKET)
   end
 
-  -- Who holds a name: o this crate's clients, whose ids are UUIDs of version 8, or that read; h another library's; s whoever
-  -- made a key of another type. Of ours also one of them, if it is known.
+  -- The kind of a name's holder, and for `o` also one owner, if it is known:
+  -- - o: a client of this crate, with a UUID of version 8 for its id, or readers of this crate,
+  -- - h: another library,
+  -- - s: a key of another type.
   local function holder(key, queue)
     -- pcall: a key of another type is an answer here, not an error.
     local fields = redis.pcall('hlen', key)
     if type(fields) ~= 'number' then return 's' end
-    -- Ours have two at most.
+    -- The hashes of this crate have two fields at most.
     if fields > 64 then return 'h' end
     local whose, one = 'h', nil
     for _, field in ipairs(redis.call('hkeys', key)) do

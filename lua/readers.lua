@@ -1,17 +1,19 @@
--- readers: who reads a name. Stands in front of every script that lets readers in or out.
+-- readers: readers of a name. Stands in front of every script that lets readers in or out.
 --
--- A name that is read is a hash with two fields: the mode, which is write, so that every lock of Redisson's finds it
--- written by somebody else; and multilock, the ms of this master's clock at which the last reader's lease ends. Beside it
--- stand its readers, a sorted set of owner fields by the ms at which the lease of each ends. Both keys end at that ms. So
--- the name itself keeps everybody else out, and a set that is lost frees nobody: whoever finds that adds a reader, lost:0,
--- for those that it cannot name.
+-- A name that is read is a hash with two fields:
+-- - mode, with the value write, so that every lock of Redisson's finds the name written by another owner,
+-- - multilock: the ms of this master's clock at which the last reader's lease ends.
 --
--- The set counts only where the name has the field multilock: what another reader has left is deleted when a name is taken
--- to read. Nobody is deleted with a name whose field multilock was not seen by the same script.
+-- Beside it stands the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
+-- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees no
+-- reader's name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
+--
+-- The set counts only if the name has the field multilock: a script that takes a name to read deletes the set of
+-- earlier readers. No reader is deleted together with a name unless the same script saw the field multilock.
 
--- What is done to readers: made only for locks that are read, so that no other lock pays for it.
+-- Functions on readers: made only for locks that are read, so that no other lock pays for them.
 local function readers()
-  -- Has a name that is free be read by an owner.
+  -- Lets an owner read a free name.
   local function begin(name, its_readers, owner, ends)
     -- The name first: under OOM the script stops here, before anything is written.
     redis.call('hset', name, 'mode', 'write', 'multilock', ends)
@@ -23,42 +25,42 @@ local function readers()
 
   -- The ms at which the last reader's lease ends, or nothing for a name that is not read.
   local function read_until(name)
-    -- pcall: a key of another type is not.
+    -- pcall: a key of another type is not read.
     local ends = redis.pcall('hget', name, 'multilock')
     return type(ends) == 'string' and tonumber(ends) or nil
   end
 
-  -- Has a name that its owner writes be read by it: for as long as it has been its own, and for `lease` at least.
+  -- Turns a name from written to read by its owner, for its remaining TTL, and for `lease` at least.
   local function turn(name, its_readers, owner, lease)
-    -- The clock after the TTL: where the server stands still in between, the end is late and not early.
+    -- The clock after the TTL: if the server pauses in between, the end is late and not early.
     local left, time = redis.call('pttl', name), redis.call('time')
     local ends = time[1] * 1000 + math.floor(time[2] / 1000) + math.max(left, lease)
-    -- A write that needs no memory first: after it OOM cannot stop the script.
+    -- First a write that needs no memory: after it OOM cannot stop the script.
     redis.call('hdel', name, owner)
     begin(name, its_readers, owner, ends)
   end
 
-  -- Has a name that is read, and its readers, last until `ends`.
+  -- Sets the end of a name that is read, and of its readers.
   local function last_until(name, its_readers, ends)
     redis.call('hset', name, 'multilock', ends)
     redis.call('pexpireat', name, ends)
     redis.call('pexpireat', its_readers, ends)
   end
 
-  -- Adds a reader for those that are not found, until the end of the last lease, `last`.
+  -- Adds a reader for readers that the set has lost, until the end of the last lease, `last`.
   local function lose(its_readers, last) redis.call('zadd', its_readers, last, 'lost:0') end
 
-  -- Puts the readers in order before the end of the last lease, `last`, is another.
+  -- Brings the set in order, before the end of the last lease, `last`, changes.
   local function tidy(its_readers, last, now)
-    -- Somebody is in until then, and is not there.
+    -- A reader has a lease until `last`, and the set does not have it.
     local is_lost = last > now and not redis.call('zrangebyscore', its_readers, last, last, 'limit', 0, 1)[1]
     if is_lost then lose(its_readers, last) end
-    -- Some of those whose lease has ended go, lest they pile up where others read on.
+    -- Deletes some readers with leases that have ended, so that they do not pile up while others read on.
     local over = redis.call('zrangebyscore', its_readers, '-inf', now, 'limit', 0, 64)
     if over[1] then redis.call('zrem', its_readers, unpack(over)) end
   end
 
-  -- Has an owner read beside others, or for longer, until `ends` at least.
+  -- Lets an owner read beside others, or for longer, until `ends` at least.
   local function join(name, its_readers, owner, ends, last, now)
     -- pcall: a key of another type has no readers.
     if type(redis.pcall('zcard', its_readers)) ~= 'number' then redis.call('del', its_readers) end
@@ -68,8 +70,8 @@ local function readers()
     last_until(name, its_readers, math.max(last, ends))
   end
 
-  -- Lets out an owner, and tells for how many ms the name is still read, and whether that is less than before. Nothing
-  -- where it is not read, or not by this owner.
+  -- Takes an owner out. Returns the ms for which the name is still read, and whether they are fewer than before.
+  -- Returns nothing if the name is not read, or not by this owner.
   local function leave(name, its_readers, owner, now)
     local last = read_until(name)
     -- pcall: a key of another type has no readers.
@@ -77,7 +79,8 @@ local function readers()
     if type(its) ~= 'string' then return nil end
     redis.call('zrem', its_readers, owner)
     if not last then return nil end
-    -- Whose lease is not the last one does not bring the end nearer, also where the last one is not found.
+    -- The end depends on the last lease alone, also if the set has lost its reader. So an owner with an earlier end
+    -- does not change it.
     if tonumber(its) < last then return last - now, false end
     local next = redis.call('zrange', its_readers, -1, -1, 'withscores')
     local ends = tonumber(next[2] or 0)

@@ -1,44 +1,47 @@
--- release: give up every name that an owner holds here, and call who waits.
+-- release: give up every name that an owner holds here, and call the next waiter.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its deadlines; when it leaves a token, for each name: its fence; and for a
+-- KEYS  for each name: the name, its queue, its deadlines; if it leaves a token, for each name: its fence; and for a
 --       read/write lock, for each name: its readers
--- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 when it
---       is to leave none), a channel for each name, and where somebody is to stand in the queues: waiter, ticket, and 1
---       where it asks next over the same connection
---       The waiter, as in acquire.lua, stands in the queues from then on. It is one that needs no call: its attempt is
---       rolled back, or it asks next.
+-- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 to leave
+--       none), a channel for each name; and to put a waiter into the queues: waiter, ticket, and 1 if it asks next over
+--       the same connection
+--       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
+--       back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
 --   2                      the same, and clients of other libraries listen for that
---   {names}                the owner held so many of the names and has given them up
+--   {names}                the owner held this number of the names and has given them up
 --
--- Many holds, of owners who do not know of each other:
+-- Many holds, of owners that do not know of each other:
 -- KEYS  those of each hold, one after the other
 -- ARGV  0, then for each hold: owner field, the last token, number of names, rw or an empty word, channels
--- Returns an array: for each hold what it would have returned alone, or its error.
+-- Returns an array: for each hold its own answer, or its error.
 --
--- Atomic, because between the look and the delete the name may have passed to somebody else. It
--- deletes first, so it works on a master that is out of memory, and may be sent any number of times.
--- The fence is left at the token or above, also on a master that had not accepted it; where the token is so old
--- that the floor is above it (see acquire.lua), nothing is stored. A hold whose token was not raised needs none: the
--- acquire stored it together with the field. The channels are those on which clients of Redisson's wait. How a name is
--- given up that is read or written depends on how it stands here: a downgrade may not have got here, or later than this.
--- Who reads beside another with a later lease only leaves the set of the readers: nothing else depends on it then.
+-- Atomic, because another owner may take the name between the look and the delete. The script deletes first, so it
+-- works on a master that is out of memory. It may be sent any number of times.
+--
+-- The fence ends at the token or above, also on a master that had not accepted the token. Nothing is stored if the
+-- token is so old that the floor is above it (see acquire.lua). A hold needs no fence here if its token was not
+-- raised: the acquire stored it together with the field.
+--
+-- Clients of Redisson's wait on the channels. A name of a read/write lock is given up as it is found here, read or
+-- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only
+-- leaves the set of readers: nothing else depends on it then.
 
--- Beside clients of other libraries, which ask when they hear of a release, ours come so many ms later: theirs have to
--- ask first, and would never get in before one that is called here.
+-- Ms after which a waiter of this crate asks if clients of other libraries listen. Those ask once they get the
+-- release. They have to ask first: behind a waiter that is called here they would never get in.
 local LATER = 2
 
--- Takes an owner from those that read a name: 1 when it was one of them. Then for how many ms it is still read, if the
--- last lease of theirs was its own, and whether that is less than before.
+-- Takes an owner from the readers of a name. Returns 1 if it was one of them. If it had the last lease, also returns
+-- the ms for which the name is still read, and whether they are fewer than before.
 local function leave_readers(name, its_readers, owner)
   -- pcall: a key of another type has no readers.
   local some = redis.pcall('zrange', its_readers, -2, -1)
   local last = some[#some]
   if not last then return 0 end
   if last ~= owner then return redis.call('zrem', its_readers, owner) end
-  -- The common case of one that is alone: for others that are lost there would be somebody.
+  -- The common case of a single reader: if the set had lost others, it would have a reader for them.
   if not some[2] and type(redis.pcall('hget', name, 'multilock')) == 'string' then
     redis.call('del', name, its_readers)
     return 1, 0
@@ -48,21 +51,22 @@ local function leave_readers(name, its_readers, owner)
   return still and 1 or 0, still, is_less
 end
 
--- The hold's first key, how many names it has, and what stands before its first channel.
+-- Releases one hold: its first key, its number of names, and the index before its first channel.
 local function release(key, names, channels, owner, top, is_rw, waiter, ticket, asks)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
-    -- For how long it is still read by others, where that is known to have changed, and whether that is less than before.
+    -- The ms for which others still read the name, if they are known to have changed, and whether they are fewer than
+    -- before.
     local gone, still, is_less = 0, 0, false
     if is_rw then
       gone, still, is_less = leave_readers(KEYS[at], KEYS[key + (top == '0' and 3 or 4) * names + n - 1], owner)
     end
-    -- What clients of other libraries are told.
+    -- The message to clients of other libraries.
     local notice = '0'
     if gone == 0 then
-      -- The look and the delete in one: a hash goes with its last field. A key of another type is not held;
-      -- any other error is the answer, for the release to be tried again.
+      -- Look and delete in one command: a hash goes with its last field. A key of another type is not held. Any other
+      -- error is the answer, so that the client tries the release again.
       gone, still = redis.pcall('hdel', KEYS[at], owner), 0
       if is_rw and gone == 1 then
         redis.call('del', KEYS[at])

@@ -1,17 +1,17 @@
--- retain: leave what an owner has given up here for so much longer, so that nobody else gets in before.
+-- retain: keep the names that an owner has given up locked for some ms more, so that no other owner gets in before.
 --
--- KEYS  for each name: the name, its queue, its deadlines; and when it leaves a token, for each name: its fence
--- ARGV  owner field, the last token of its block (0 when it is to leave none), ms
+-- KEYS  for each name: the name, its queue, its deadlines; and if it leaves a token, for each name: its fence
+-- ARGV  owner field, the last token of its block (0 to leave none), ms
 -- Returns
---   1                      every name was the owner's, and is kept for so much longer
---   {names}                so many of the names were
+--   1                      every name was the owner's, and stays locked for these ms
+--   {names}                this number of the names was the owner's
 --
--- From then on the owner's hold count is 0, by which a late renewal knows that it must not make the name last for
--- longer (see extend.lua).
+-- From then on the owner's hold count is 0. A late renewal finds the 0 and does not extend the name (see extend.lua).
 --
--- Atomic, because between the look and the write a name may expire and pass to somebody else. It creates no hold,
--- and may be sent again: then the time counts from there. Nobody is called, for nothing has become free; the first of
--- those who wait is told when it will be, if that is before it asks by itself. The fence is as in release.lua.
+-- Atomic, because a name may expire between the look and the write, and another owner may take it. The script creates
+-- no hold. It may be sent again: then the time counts from there. No waiter is called, because no name is free. The
+-- first waiter gets the time at which the name becomes free, if that is before it asks by itself. The fence is as in
+-- release.lua.
 
 local owner, top, ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local names = #KEYS / (top == 0 and 3 or 4)

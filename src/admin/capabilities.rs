@@ -1,7 +1,7 @@
-//! What a server can do of what not every server can.
+//! Capabilities that not every server has.
 
-/// What a master can do, as its connection found out when it was set up. What is missing shortens what may be trusted,
-/// or takes away a convenience; nothing here is needed by every lock.
+/// Capabilities of a master, as its connection found them at the set-up. A missing one shortens the time for
+/// which the master is trusted, or costs a convenience. None of them is needed for every lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -19,25 +19,26 @@
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
-    /// It speaks RESP3, so that notices come over the connection that carries the calls. Without it they have a second
-    /// connection.
+    /// It speaks RESP3, so that messages come over the connection that carries the calls. Without it they
+    /// have a second connection.
     pub resp3: bool,
-    /// A connection can end its predecessor by `CLIENT KILL`, so that what the old one still holds is never executed.
-    /// Without it a call that was on its way may be executed late, which keeps a name for a lease at most.
+    /// A connection can end its predecessor by `CLIENT KILL`, so that the predecessor's unread bytes are
+    /// never executed. Without it a call that was on its way may be executed late, which keeps a name locked
+    /// for a lease at most.
     pub kill_fence: bool,
-    /// It tells which run of its process this is, so that its record shows since when its memory counts. Without it, it is in
-    /// quarantine after each connection to it: it may have been started anew.
+    /// It reports the run of its process, so that its record shows since when its memory counts. Without it,
+    /// the master is in quarantine after each connection: it may have restarted.
     pub run_known: bool,
-    /// It tells whether it evicts keys when its memory is full. Without it somebody else has to know
-    /// ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
+    /// It reports whether it evicts keys when its memory is full. Without it an operator has to vouch for
+    /// that ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
     pub eviction_known: bool,
-    /// It tells which server it is, so that one that is listed under two addresses is refused. Without it that is
-    /// not noticed.
+    /// It reports its identity, so that a server that is listed under two addresses is refused. Without it
+    /// that is not noticed.
     pub identity_known: bool,
 }
 
 impl Capabilities {
-    /// Of a server that can do everything.
+    /// Capabilities of a server that has all of them.
     #[cfg(feature = "test-util")]
     pub(crate) const ALL: Self = Self {
         resp3: true,
@@ -47,7 +48,7 @@ impl Capabilities {
         identity_known: true,
     };
 
-    /// What is missing, in words.
+    /// Missing capabilities, in words.
     pub(crate) fn missing(self) -> Vec<&'static str> {
         let each = [
             (self.resp3, "RESP3"),

@@ -1,4 +1,4 @@
-//! What masters tell when they are examined.
+//! Results of an examination of masters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,19 @@ use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::values::master_set::MasterSet;
 
-/// What one master told, or why it could not be asked: [`MastersBuilder::examine`](crate::MastersBuilder::examine).
+/// Facts of one master, or the reason why there are none:
+/// [`MastersBuilder::examine`](crate::MastersBuilder::examine).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Examination {
-    /// The master's address, without credentials.
+    /// Address of the master, without credentials.
     pub node: Arc<str>,
-    /// What it told; or why there was nothing to be heard: it could not be reached, did not let the user in, or denies
+    /// Facts that the server reports. An error if it could not be reached, did not let the user in, or denies
     /// `INFO` or `TIME`.
     pub server: Result<ServerFacts, NodeError>,
 }
 
-/// What a server tells of itself, whether it will do as a master or not.
+/// A server's facts about itself, whether it can be a master or not.
 ///
 /// ```no_run
 /// # use multilock::ServerFacts;
@@ -34,30 +35,30 @@ pub struct Examination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// Why [`connect`](crate::MastersBuilder::connect) would not use it, if so. Of several reasons the first one that it would
-    /// come upon.
+    /// Reason why [`connect`](crate::MastersBuilder::connect) would not use it, if there is one; of several,
+    /// the first that `connect` would find.
     pub refusal: Option<NodeError>,
-    /// The server's version, as it tells it; empty where it does not.
+    /// Server's version by its own report; empty if it reports none.
     pub version: Arc<str>,
-    /// What it says that it is: `master`, `slave`.
+    /// Role that it reports: `master`, `slave`.
     pub role: Option<String>,
-    /// Which run of the server it is: another one after each start.
+    /// Id of the server's run; each start has another one.
     pub run_id: Option<String>,
-    /// Which data it has: the same on a replica of it.
+    /// Id of its data; a replica of it has the same.
     pub replication_id: Option<String>,
-    /// Set that it is in, by its record; `None` where nothing is recorded, or the user may not read it.
+    /// Set of the master, by its record; `None` if it has no record, or the user may not read it.
     pub set: Option<MasterSet>,
-    /// For how long its memory counts, by its record; `None` where nothing is recorded by this run of the server.
+    /// Time for which its memory counts, by its record; `None` if this run of the server has none.
     pub remembers: Option<Duration>,
-    /// For how much longer it would have no vote for a client that was connected now, with this builder's settings: it is new
-    /// to its set, or was started or wiped not long ago. Zero where it would have one.
+    /// Time for which it would have no vote for a client that connects now, with this builder's settings. It
+    /// is new to its set, or was started or wiped not long ago. Zero if it would have a vote.
     pub quarantine: Duration,
-    /// How far its wall clock is ahead of this host's, in microseconds; negative where it is behind. No better than
-    /// half of `round_trip`.
+    /// Time by which its wall clock is ahead of this host's, in microseconds; negative if it is behind. No
+    /// more exact than half of `round_trip`.
     pub clock_offset_us: i64,
-    /// What the quickest of a few answers took, beside which the clock was read.
+    /// Round trip of the quickest of a few answers, with which the clock was read.
     pub round_trip: Duration,
-    /// What it can do of what not every server can.
+    /// Capabilities that not every server has.
     pub capabilities: Capabilities,
     /// Its `maxmemory`, in bytes; zero for no limit.
     pub max_memory: Option<u64>,
@@ -65,11 +66,11 @@ pub struct ServerFacts {
     pub eviction_policy: Option<String>,
     /// Whether it writes an append-only file.
     pub append_only: Option<bool>,
-    /// Its `appendfsync`, where the user may read that (`CONFIG GET`).
+    /// Its `appendfsync`, if the user may read that (`CONFIG GET`).
     pub append_fsync: Option<String>,
     /// Commands that the user may not run.
     pub denied: Vec<DeniedCommand>,
-    /// The connections of this crate's clients; `None` where the user may not read them (`CLIENT LIST`).
+    /// Connections of this crate's clients; `None` if the user may not read them (`CLIENT LIST`).
     pub clients: Option<Vec<ClientConnection>>,
 }
 
@@ -77,21 +78,22 @@ pub struct ServerFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeniedCommand {
-    /// As an ACL names it: `evalsha`, `client|kill`.
+    /// Name of the command in an ACL: `evalsha`, `client|kill`.
     pub name: String,
-    /// What of it is denied.
+    /// Denied part of it.
     pub why: Denial,
-    /// Whether no lock can be granted without it. Without another one something is missing that can be done without.
+    /// Whether no lock can be granted without it. Without another command the client lacks a capability that
+    /// it can do without.
     pub is_needed: bool,
 }
 
-/// What of a command is denied.
+/// Denied part of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Denial {
     /// The command itself.
     Command,
-    /// The command, where a script runs it.
+    /// The command inside a script.
     InScript,
     /// A key that it needs: one of `multilock_*`.
     Key,
@@ -104,14 +106,14 @@ pub enum Denial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientConnection {
-    /// The id of the client's pool of connections, the same on each of its masters. It is no part of who holds.
+    /// Id of the client's pool of connections, the same on each of its masters. It is not part of an owner.
     pub pool: String,
-    /// How many masters the client lists.
+    /// Number of masters that the client lists.
     pub masters: usize,
-    /// Where it comes from.
+    /// Address that it comes from.
     pub address: String,
-    /// For how long it has been there, in whole seconds.
+    /// Time since it was connected, in whole seconds.
     pub age: Duration,
-    /// For how long nothing was sent over it, in whole seconds.
+    /// Time since bytes were sent over it, in whole seconds.
     pub idle: Duration,
 }

@@ -1,4 +1,4 @@
-//! Looks at the servers of a list as they are, whether they will do as masters or not.
+//! Examines the servers of a list, whether they can be masters or not.
 
 use std::sync::Arc;
 
@@ -12,15 +12,16 @@ use crate::node::trust::membership::Membership;
 use crate::node::{Examined, Server};
 use crate::protocol::lease_timing::LeaseTiming;
 
-/// How `CLIENT LIST` shows a connection that only looks. It is none of a pool.
+/// Name in `CLIENT LIST` of a connection that only examines. It is not one of a pool.
 const CONNECTION_NAME: &str = "multilock-examine";
 
 impl MastersBuilder {
-    /// Asks every master for what it tells of itself, over a connection of its own that ends with this call, also those that
-    /// [`connect`](Self::connect) would refuse. For operators, and for checks before a service starts.
+    /// Reads the facts of every master, even if [`connect`](Self::connect) would refuse it. Uses connections
+    /// of its own, which end with this call. For operators, and for checks before a service starts.
     ///
-    /// Nothing is left on the masters and nobody's connection is ended; other clients notice nothing. In the order of the list.
-    /// A master that does not answer costs a connect timeout; one that falls silent half-way, eight more.
+    /// Leaves nothing on the masters and ends no connection of other clients, which notice nothing. The
+    /// results are in the order of the list. A master that does not answer costs a connect timeout; a master
+    /// that becomes silent half-way, eight more.
     ///
     /// ```no_run
     /// # use multilock::{ConnectError, Masters};
@@ -38,12 +39,12 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`], before anything is touched. What is wrong with a master stands in its
+    /// [`ConnectError::Invalid`], before the client connects. Problems of a master are in its
     /// [`Examination`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, every connection is closed again.
+    /// If it is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///
@@ -63,9 +64,9 @@ impl MastersBuilder {
         Ok(record_set.collect())
     }
 
-    /// Asks every master for the connections of this crate's clients, which `CLIENT LIST` shows by their names: the one part
-    /// of [`examine`](Self::examine) that is worth to be watched for a while. In the order of the list; or why one did not
-    /// tell.
+    /// Lists the connections of this crate's clients on every master, which `CLIENT LIST` shows by their
+    /// names. It is the only part of [`examine`](Self::examine) that is worth watching for a while. The
+    /// results are in the order of the list; an error is the reason why a master gave no list.
     ///
     /// ```no_run
     /// # use multilock::{ConnectError, Masters};
@@ -80,11 +81,11 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`], before anything is touched.
+    /// [`ConnectError::Invalid`], before the client connects.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, every connection is closed again.
+    /// If it is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///
@@ -95,8 +96,8 @@ impl MastersBuilder {
     }
 }
 
-/// Adds what no master tells by itself: for how long each would have no vote, which of them are the same server, and whether
-/// one of them is in another set.
+/// Adds the facts that need all masters: the time for which each would have no vote, servers that are listed
+/// twice, and a master that is in another set.
 fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError>], config: &Config) {
     let quarantine = LeaseTiming::new(config).quarantine;
     let labels = servers.iter().map(|server| &server.address.label);
@@ -111,7 +112,7 @@ fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError
         let Ok(Examined { facts, identity }) = examined else {
             continue;
         };
-        // Where nothing is recorded, the first client has it recorded that the memory counts from then.
+        // If there is no record, the first client has the master record that its memory counts from then on.
         facts.quarantine = quarantine.saturating_sub(facts.remembers.unwrap_or_default());
         let twin = met
             .iter()

@@ -1,8 +1,8 @@
-//! The operator's verb that takes names away from whoever holds them.
+//! Takes names away from their holders, for an operator.
 //!
-//! It looks first, chooses among the holders that it has seen, and names these to the masters. A request that is stuck on its
-//! way, and arrives under another holder, touches nobody. Whoever was seen on any master is kept out on every one, as an
-//! acquire of his may still be on its way there.
+//! It looks first, chooses among the holders that it has seen, and names these to the masters. So a request
+//! that is delayed, and arrives when there is another holder, changes nothing. A holder that was seen on any
+//! master is locked out on all of them, because an acquire of its owner may still be on its way there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use crate::values::votes::{Vote, Votes};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forced {
-    /// Holders that have lost the names, other libraries' included; empty when the names were free, or other holders than the
-    /// chosen ones had them.
+    /// Holders that have lost the names, also those of other libraries. Empty if the names were free, or if
+    /// the chosen holders did not hold them.
     pub former: Vec<Holder>,
-    /// Keys that are no locks. They were left as they are, so the names are not free there.
+    /// Keys that are no locks. They stay as they are, so the names are not free there.
     pub spared: Vec<Spared>,
-    /// What every master answered.
+    /// Answer of each master.
     pub votes: Votes,
 }
 
-/// A key under the name of a lock that is none.
+/// A key under the name of a lock that is not a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spared {
-    /// The name.
+    /// Name of the lock.
     pub name: String,
-    /// The address of the master that keeps it.
+    /// Address of the master that stores it.
     pub node: Arc<str>,
-    /// Its Redis type: a list, a set, a stream, a hash whose fields are no owners with their counts.
+    /// Its Redis type: a list, a set, a stream, a hash with fields that are not owners with their counts.
     pub kind: String,
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn force(
         .map(|sight| sight.as_ref().err().cloned().unwrap_or(Vote::Pending))
         .collect();
     if sights.iter().flatten().count() < needed {
-        // Who holds may be on those alone that say nothing.
+        // The holders may be only on the masters that did not answer.
         let votes = pool.evidence(&votes);
         return Err(LockError::Unreachable { votes });
     }
@@ -68,7 +68,8 @@ pub(crate) async fn force(
         labels,
         spared,
     } = seen(pool, names, &sights);
-    // The scripts touch those alone that are named to them: a hold that comes after the look is not judged by it.
+    // The scripts touch only the holders that are named to them: a hold that comes after the look was not
+    // judged.
     for of_name in &mut holders {
         of_name.retain(|owner| is_meant(&holder(owner, &labels)));
     }
@@ -88,7 +89,7 @@ pub(crate) async fn force(
         let Some((node, answer)) = answer else { continue };
         let vote = reply::forced(answer);
         round.voted(node, &vote);
-        // One that did not do all of it has not done it.
+        // A master counts only if it did all of its portions.
         if matches!(votes[node], Vote::Pending | Vote::Granted) {
             votes[node] = vote;
         }
@@ -107,11 +108,11 @@ pub(crate) async fn force(
     })
 }
 
-/// What was seen on the masters together.
+/// Observations on all masters together.
 struct Seen {
-    /// For each name, everybody who has it on any master.
+    /// For each name, its holders on any master.
     holders: Vec<BTreeSet<Arc<str>>>,
-    /// What their clients call themselves.
+    /// Labels of their clients.
     labels: BTreeMap<Arc<str>, Arc<str>>,
     spared: Vec<Spared>,
 }
@@ -140,10 +141,10 @@ fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
     seen
 }
 
-/// So many of each name's holders go into one script call, during which a master serves nobody else.
+/// Most holders of each name in one script call, during which a master serves no other client.
 const PORTION: usize = 1_000;
 
-/// The holders of each name, in as many portions as it takes; one, where there are none.
+/// Holders of each name, in as many portions as are needed; one portion if there are none.
 fn portions(holders: &[BTreeSet<Arc<str>>]) -> Vec<Vec<Vec<Arc<str>>>> {
     let most = holders.iter().map(BTreeSet::len).max().unwrap_or(0);
     let portion = |from: usize| -> Vec<Vec<Arc<str>>> {
@@ -153,7 +154,7 @@ fn portions(holders: &[BTreeSet<Arc<str>>]) -> Vec<Vec<Vec<Arc<str>>>> {
     (0..most.max(1)).step_by(PORTION).map(portion).collect()
 }
 
-/// Who holds a key; `None` for one that is no lock.
+/// Holders of a key; `None` for a key that is not a lock.
 fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
     match (entry.kind.as_str(), &entry.digest) {
         ("none", _) => Some(Vec::new()),
@@ -170,8 +171,8 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
     }
 }
 
-/// Asks one master, whose clock showed `clock_us` at the look. The look began at most a node timeout ago,
-/// and nobody waits for this answer for longer than another one.
+/// Sends the request to one master; `clock_us` is its clock at the look. The look began at most a node
+/// timeout ago, and this answer is waited for no longer than another node timeout.
 fn begin(
     pool: &Arc<Pool>,
     names: &Names,

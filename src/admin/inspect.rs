@@ -1,4 +1,4 @@
-//! What the masters say about a name.
+//! Reads the state of names on the masters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,84 +14,85 @@ use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// Beside its holders, a read/write lock keeps in which mode it is held.
+/// Field of a read/write lock, beside its holders, with the mode in which it is held.
 const MODE: &str = "mode";
 
-/// What clients of this crate read has this field, whatever its mode says (`lua/readers.lua`).
+/// Field of a name that clients of this crate read, whatever mode it has (`lua/readers.lua`).
 const READ_UNTIL: &str = "multilock";
 
-/// The entries of a hash that stand for holders.
+/// Entries of a hash that stand for holders.
 pub(crate) fn owners(entry: &StoredName) -> impl Iterator<Item = &FieldEntry> {
     let is_owner = |entry: &&FieldEntry| ![MODE, READ_UNTIL].contains(&entry.field.as_str());
     entry.fields.iter().filter(is_owner)
 }
 
-/// What one master keeps under one name.
+/// State of one name on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Nothing.
+    /// No key.
     Free,
     /// A hold of this crate or of Redisson.
     Held {
-        /// Whose.
+        /// Holder of the name.
         holder: Holder,
-        /// How often it was entered, as last told to this master.
+        /// Hold count, as the master knows it.
         count: u64,
-        /// Time until it expires unless renewed; `None` when the key has no expiry.
+        /// Time until it expires unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,
     },
     /// Written under a read/write lock, of this crate or of Redisson.
     Write {
-        /// Whose it is.
+        /// Holder of the name.
         holder: Holder,
-        /// How often it was entered, as last told to this master.
+        /// Hold count, as the master knows it.
         count: u64,
-        /// Time until it expires unless renewed; `None` when the key has no expiry.
+        /// Time until it expires unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,
     },
     /// Read under a read/write lock, of this crate or of Redisson.
     Read {
-        /// Who reads. Of Redisson's, some whose lease has ended stay among them until others come or leave.
+        /// Readers. Some of Redisson's stay in the list after the end of their lease, until others come or
+        /// leave.
         holders: Vec<Holder>,
-        /// Time until the last of them has to be gone unless renewed; `None` when the key has no expiry.
+        /// Time until the last lease ends unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,
     },
-    /// A key that is no lock of these kinds: another library's; or read by more than 8,192, or 1,024 of Redisson's.
+    /// Another key: a lock of another library, or one with more than 8,192 readers, or 1,024 of Redisson's.
     Foreign {
         /// Its Redis type.
         kind: String,
-        /// Time until it expires; `None` when it has no expiry.
+        /// Time until it expires; `None` if it has no expiry.
         remaining: Option<Duration>,
     },
-    /// The master did not say.
+    /// No report of the master; its vote is the reason.
     Silent(Vote),
 }
 
-/// What every master says about one name.
+/// State of one name on all masters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The name.
+    /// Name of the lock.
     pub name: String,
-    /// Every master's address and what it keeps, in the order of the configuration.
+    /// Address and state of every master, in the order of the configuration.
     pub nodes: Vec<(Arc<str>, NodeState)>,
-    /// The holder that enough masters agree on for the policy of the lock that was inspected.
+    /// Holder on enough masters for the policy of the inspected lock.
     pub agreed: Option<Holder>,
-    /// Those who read it, as far as enough masters agree on each.
+    /// Readers on enough masters each.
     pub readers: Vec<Holder>,
-    /// How many wait for it, by the master that has most of them in its queue. Of each process only one task in front
-    /// of its line counts. Who has just gone may still be among them.
+    /// Number of waiters, on the master with the longest queue. Of each process only the task at the front of
+    /// its line counts. Stale waiters may be among them.
     pub waiting: u64,
-    /// How many of these wait to read. Of a process's only one does, until it has been let in.
+    /// Number of these that want to read. Of a process only one counts, until it has been let in.
     pub waiting_to_read: u64,
-    /// The masters that have no vote at the moment because they may have forgotten who holds, and for
-    /// how much longer.
+    /// Masters that have no vote now, because they may have forgotten their holders, and the time for which
+    /// they have none.
     pub quarantined: Vec<(Arc<str>, Duration)>,
 }
 
-/// What every master says of the names, or its vote where it says nothing. Waits for each, at most the
-/// node deadline.
+/// Report of each master, or its vote if there is no report. Waits for all of them until the node deadline at
+/// most.
 pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
     let mut round = Round::begin(pool, &calls::inspect(names), Trust::All, |_| true);
@@ -101,7 +102,7 @@ pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, 
     sights
 }
 
-/// Who holds each of the names, as every master sees it.
+/// Holders of each name, on all masters.
 pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> Vec<Inspection> {
     let sights = look(pool, names).await;
     let states = |index: usize| -> Vec<NodeState> {
@@ -213,7 +214,7 @@ fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
     on_enough(holders.collect(), needed)
 }
 
-/// Those that are on so many masters; each with its label, if any of these knows it.
+/// Holders on at least `needed` masters; each with its label, if any of these masters knows it.
 fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
     holders.sort_unstable_by(|one, other| one.owner.cmp(&other.owner));
     let same = holders

@@ -1,4 +1,4 @@
-//! Operators' tools: what masters keep, and taking it away.
+//! Operators' tools: they show the state of the masters, and take locks away.
 
 pub(crate) mod capabilities;
 pub(crate) mod examination;

@@ -1,4 +1,4 @@
-//! What connecting may answer.
+//! Errors of connecting.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::InvalidInput;
 use super::faq::Faq;
 use crate::values::master_set::MasterSet;
 
-/// Why a server cannot serve as an independent master.
+/// Reason why a server cannot serve as an independent master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
@@ -20,15 +20,15 @@ pub enum Unfit {
     /// Its version lacks commands that the protocol needs.
     #[error("its version {version} is older than {needed} ({faq})", faq = Faq("version"))]
     TooOld {
-        /// What the server says it is.
+        /// Server's version by its own report.
         version: String,
-        /// The oldest version that will do.
+        /// Oldest version that is accepted.
         needed: &'static str,
     },
-    /// It is the same server as another node, reached by another name.
+    /// It is the same server as another node, under another address.
     #[error("it is the same server as {other} ({faq})", faq = Faq("same server"))]
     SameServer {
-        /// The node that was connected first.
+        /// Node that was connected first.
         other: Arc<str>,
     },
     /// It may evict lock keys when its memory is full.
@@ -41,27 +41,28 @@ pub enum Unfit {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// It does not say whether it evicts, so nobody can tell whether it may forget a lock.
+    /// It does not report whether it evicts keys, so it may forget a lock.
     #[error(
         "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
          set MastersBuilder::allow_unknown_eviction ({faq})",
         faq = Faq("unknown eviction")
     )]
     UnknownEviction,
-    /// It does not say whether it is a master.
+    /// It does not report whether it is a master.
     #[error(
         "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
          MastersBuilder::allow_unknown_role ({faq})",
         faq = Faq("unknown role")
     )]
     UnknownRole,
-    /// Other clients' commands come in between those of a script, so two can be granted the same name.
+    /// Other clients' commands come in between those of a script, so two clients can be granted the same
+    /// name.
     #[error(
         "it is {server}, which does not run scripts atomically; use Redis or Valkey ({faq})",
         faq = Faq("atomic scripts")
     )]
     ScriptsNotAtomic {
-        /// What the server says it is.
+        /// Name of the server by its own report.
         server: String,
     },
     /// It runs no Lua scripts, which are the protocol.
@@ -70,11 +71,11 @@ pub enum Unfit {
         faq = Faq("no scripts")
     )]
     NoScripts {
-        /// The server's own words.
+        /// Error of the server, in its own words.
         error: String,
     },
-    /// A master of the list is in another set: with another number of masters, or another one
-    /// [for tests](crate::MastersBuilder::for_tests). Until that is cured the client uses none of its masters.
+    /// A master of the list is in another set: with another number of masters, or another one [for
+    /// tests](crate::MastersBuilder::for_tests). Until that is corrected the client uses none of its masters.
     #[error(
         "{told_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
          client uses {told_by} with another list, run DEL multilock_set there ({faq})",
@@ -88,32 +89,32 @@ pub enum Unfit {
         /// Set that this client lists.
         listed: MasterSet,
     },
-    /// It does not let this client in, or not do what the protocol needs.
+    /// It does not let this client in, or denies a command that the protocol needs.
     #[error("it denies access: {error} ({faq})", faq = Faq("denied"))]
     Denied {
-        /// The server's own words.
+        /// Error of the server, in its own words.
         error: String,
     },
 }
 
-/// Why a node could not be connected.
+/// Reason why a node is not connected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The server answered and will not do until somebody changes its configuration or ours.
+    /// The server answered, and cannot be used until its configuration or this client's changes.
     #[error("{0}")]
     Unfit(#[from] Unfit),
     /// It could not be reached, or is not ready (yet).
     #[error("{0}")]
     Unavailable(String),
-    /// The first attempt to connect is still under way.
+    /// The first attempt to connect is still in progress.
     #[error("not connected yet")]
     Connecting,
 }
 
 impl NodeError {
-    /// Whether it may be over without anybody changing a configuration. A master is a replica for a
-    /// moment while it is failed over, and two addresses lead to one while they change places.
+    /// Whether the error may end without a change of configuration. A master is a replica for a moment during
+    /// a failover, and two addresses lead to one server while servers swap addresses.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Unavailable(_)
@@ -124,7 +125,7 @@ impl NodeError {
     }
 }
 
-/// What [`MastersBuilder::connect`](crate::MastersBuilder::connect) may answer.
+/// Error of [`MastersBuilder::connect`](crate::MastersBuilder::connect).
 ///
 /// ```no_run
 /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -151,16 +152,16 @@ impl NodeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// An option is out of its range. No master was touched.
+    /// An option is out of its range. The client did not connect.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// Too many masters are unfit for a majority of fit ones; with [`require_all`](crate::MastersBuilder::require_all), any
-    /// master is.
+    /// Too many masters are unfit for a majority of fit ones. With
+    /// [`require_all`](crate::MastersBuilder::require_all), any master is unfit.
     #[error("{node} cannot be used: {reason}")]
     Unfit {
-        /// The address of the unfit master, or of the first one of several.
+        /// Address of the unfit master, or of the first one of several.
         node: Arc<str>,
-        /// What is wrong with it.
+        /// Reason why it is unfit.
         reason: Unfit,
     },
     /// Fewer than a majority of the masters are connected. The other masters are out of reach, or unfit.
@@ -168,14 +169,14 @@ pub enum ConnectError {
     TooFew {
         /// Masters that are connected.
         reached: usize,
-        /// The majority.
+        /// Majority of the masters.
         needed: usize,
-        /// What every node said; `None` for a connected one.
+        /// Error of every node; `None` for a connected one.
         nodes: Vec<(Arc<str>, Option<NodeError>)>,
     },
 }
 
-/// Lists what every node said, for people.
+/// Lists the state of every node, for people.
 struct NodeReport<'a>(&'a [(Arc<str>, Option<NodeError>)]);
 
 impl fmt::Display for NodeReport<'_> {

@@ -1,17 +1,17 @@
-//! Where an error sends its reader.
+//! Link from an error to the FAQ.
 
 use std::fmt;
 
-/// The FAQ, as docs.rs shows it.
+/// Address of the FAQ on docs.rs.
 const PAGE: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
-/// The entry of the FAQ with this heading, as a message names it: by its address.
+/// Entry of the FAQ with this heading. A message shows its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faq(pub(crate) &'static str);
 
 impl fmt::Display for Faq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As rustdoc makes the anchor of a heading.
+        // The anchor that rustdoc makes of a heading.
         write!(f, "see {PAGE}#{}", self.0.replace(' ', "-"))
     }
 }

@@ -1,4 +1,4 @@
-//! What may become of a hold: its loss, its extension, its end.
+//! Errors of a hold: its loss, its extension, its end.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,15 +13,16 @@ use crate::values::votes::Votes;
 #[non_exhaustive]
 pub struct Lost;
 
-/// Why a hold was lost. Its text is that for people.
+/// Cause of the loss of a hold. `Display` gives a text for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
     /// Its validity ended before a quorum had confirmed an extension.
     Expired,
-    /// So many masters serve somebody else, or an operator, that no quorum is left for it.
+    /// No quorum is left for it: too many masters serve another owner, or an operator has taken it away
+    /// there.
     TakenAway,
-    /// So many masters have forgotten it, or serve somebody else, that no quorum keeps it, and none of
+    /// No quorum has it any more: too many masters have forgotten it, or serve another owner, and none of
     /// them could be given it again.
     Forgotten,
     /// [`Masters::close`](crate::Masters::close) released it.
@@ -46,55 +47,55 @@ impl fmt::Display for LossCause {
 #[error("the hold was lost: {cause}")]
 #[non_exhaustive]
 pub struct Loss {
-    /// Why.
+    /// Cause of the loss.
     pub cause: LossCause,
     /// Last answers of the masters, which may be older than the loss.
     pub votes: Votes,
 }
 
-/// What [`MultiLockGuard::extend`](crate::MultiLockGuard::extend) may answer.
+/// Error of [`MultiLockGuard::extend`](crate::MultiLockGuard::extend).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
     /// The lease is out of its range. No master was asked; the hold is as it was.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The validity had ended before a quorum confirmed. Nothing revives a hold.
+    /// The validity had ended before a quorum confirmed. A lost hold cannot be revived.
     #[error("the hold is lost: {votes}")]
     Lost {
-        /// What every master answered; empty when the hold was lost before any was asked.
+        /// Answer of each master; empty if the hold was lost before any was asked.
         votes: Votes,
     },
     /// No quorum confirmed. The hold is as it was and keeps the validity it had.
     #[error("not extended, {} of validity left: {votes}", Rounded(*.validity))]
     NotExtended {
-        /// What is left of the old validity.
+        /// Rest of the old validity.
         validity: Duration,
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
 }
 
-/// What [`MultiLockGuard::unlock`](crate::MultiLockGuard::unlock) may answer. In each case this guard
-/// has given up its hold.
+/// Error of [`MultiLockGuard::unlock`](crate::MultiLockGuard::unlock). In each case this guard has given up
+/// its hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// The hold had ended before: its validity had passed, or too many masters no longer had it.
-    /// What was done under it may have overlapped with another holder.
+    /// The hold had ended before: its validity had passed, or too many masters no longer had it. Work under
+    /// it may have overlapped with another holder's.
     #[error("the hold was lost before it was released: {votes}")]
     WasLost {
-        /// What every master answered: to the release, or last before it where this guard sent none,
-        /// because others are in the hold or because it was released when it was found lost.
+        /// Answer of each master to the release, or its last one before, if this guard sent none. It sends
+        /// none if others are in the hold, or if the hold was released when its loss was found.
         votes: Votes,
     },
-    /// Too few masters confirmed the release. They are told again in the background; at the latest
-    /// the lease frees the name.
+    /// Too few masters confirmed the release. It is sent to the others again in the background. The name is
+    /// free at the latest when the lease ends.
     #[error("release not confirmed, free in {} at the latest: {votes}", Rounded(*.free_within))]
     Unconfirmed {
-        /// The longest that a master may keep the name.
+        /// Longest time for which a master may keep the name locked.
         free_within: Duration,
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
 }

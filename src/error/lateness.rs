@@ -1,4 +1,4 @@
-//! Masters that are there, and answer too late.
+//! Masters that are up, and answer too late.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use crate::time::rounded::Rounded;
 use crate::values::votes::{Vote, Votes};
 
-/// What the node deadline alone stands in the way of: masters that are there, or may be, and answer later.
+/// Votes that failed only because of the node deadline: the masters are up, or may be, and answer later.
 pub(super) struct Lateness {
     within: Duration,
-    /// The longest that an answer took, where late ones have come.
+    /// Longest round trip of a late answer, if there was one.
     took: Option<Duration>,
-    /// Not one master answered in time.
+    /// Whether no master answered in time.
     all: bool,
 }
 
 impl Lateness {
-    /// `None` where anything else stands in the way, or may: some answer, and of the others nothing has
-    /// come at all.
+    /// Lateness of these votes. `None` if there is, or may be, another cause: some masters answered, and the
+    /// others have never answered at all.
     pub(super) fn of(votes: &Votes) -> Option<Self> {
         let (mut deadline, mut longest, mut all) = (None, None, true);
         for node in votes {

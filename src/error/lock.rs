@@ -1,4 +1,4 @@
-//! What taking a lock may answer.
+//! Errors of taking a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::voteless::Voteless;
 use crate::time::rounded::Rounded;
 use crate::values::votes::Votes;
 
-/// What taking a lock may answer.
+/// Error of taking a lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -38,8 +38,8 @@ use crate::values::votes::Votes;
 /// ```
 ///
 /// Every error is of one of three classes: [`is_contended`](Self::is_contended),
-/// [`is_unreachable`](Self::is_unreachable), [`is_permanent`](Self::is_permanent). A wait that timed out is of the class of
-/// its cause. In a handler of HTTP requests:
+/// [`is_unreachable`](Self::is_unreachable), [`is_permanent`](Self::is_permanent). A wait that timed out is
+/// of the class of its cause. In a handler of HTTP requests:
 ///
 /// ```
 /// use multilock::LockError;
@@ -67,57 +67,56 @@ pub enum LockError {
     /// An option is out of its range. No master was asked.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// Others hold it, or several contenders got a part each.
+    /// Others hold it, or several contenders got a part of the votes each.
     #[error("held by {}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), Rounded(*.retry_after))]
     Contended {
-        /// What the client calls itself that holds ([`client_label`](crate::MastersBuilder::client_label)), or one of
-        /// them, where a master told. `None` for other libraries' clients, and where nobody holds any more.
+        /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
+        /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
         holder: Option<Arc<str>>,
-        /// When a new attempt could succeed at the earliest, unless the holder releases before.
+        /// Time until a new attempt can succeed at the earliest, unless the holder releases before.
         retry_after: Duration,
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
-    /// Too few masters have a vote to decide: they did not answer, or not in time, or with an error, or
-    /// are in quarantine. The message says which.
+    /// Too few masters have a vote to decide: they did not answer, or not in time, or with an error, or are
+    /// in quarantine. The message names the cause.
     #[error("{}: {votes}", Voteless(.votes))]
     Unreachable {
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
-    /// The masters granted, but too few of them accepted a fencing token: some were lost between
-    /// being asked and being asked for a larger one, or store one that nothing can be above.
+    /// The masters granted, but too few of them accepted a fencing token. Some became unreachable before they
+    /// were asked for a larger one, or store a token that no new one can exceed.
     #[error("too few masters accepted a fencing token ({faq}): {votes}", faq = Faq("fencing token"))]
     Unfenced {
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
-    /// So many masters deny what the protocol needs, or keep no token in a fence, that no quorum
-    /// can be had until somebody changes their configuration or deletes the key, which the votes name. Waiting
-    /// would not help, so [`lock`](crate::MultiLock::lock)
-    /// returns it at once.
+    /// No quorum is possible until a configuration changes or a key is deleted. Too many masters deny
+    /// commands that the protocol needs, or have a spoilt fence; the votes name it. A wait would not help, so
+    /// [`lock`](crate::MultiLock::lock) returns this error at once.
     #[error(
         "too many masters cannot be used until their configuration, ours or a key of theirs is changed \
          ({faq}): {votes}",
         faq = Faq("misconfigured")
     )]
     Misconfigured {
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
     /// The masters granted, but so slowly that less than the wanted validity was left.
     #[error("granted too late, {} of validity left: {votes}", Rounded(*.validity))]
     TooLate {
-        /// What was left of the lease after the last answer that was needed.
+        /// Rest of the lease after the last answer that was needed.
         validity: Duration,
-        /// What every master answered.
+        /// Answer of each master.
         votes: Votes,
     },
-    /// The owner reads these names and asks to write them. Two that did so would wait for each other for ever, so no
-    /// master was asked: leave first, or ask to write from the beginning.
+    /// The owner reads these names and asks to write them. No master was asked, because two such owners would
+    /// wait for each other for ever. Leave first, or ask to write from the beginning.
     #[error("the owner holds {held} to read, which it has to give up before it may write")]
     Upgrade {
-        /// The names that it reads.
+        /// Names that it reads.
         held: String,
     },
     /// [`Masters::close`](crate::Masters::close) was called, or the tokio runtime has ended in which the
@@ -127,11 +126,12 @@ pub enum LockError {
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
     #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]
     TimedOut {
-        /// How long the call waited.
+        /// Time for which the call waited.
         waited: Duration,
-        /// The cause; there always is one. Behind another task of this process: [`Contended`](Self::Contended) by this client's own
-        /// label while that task holds, else the last refusal of that task. Otherwise the refusal by the last round that was
-        /// completed, or [`Unreachable`](Self::Unreachable) if none was.
+        /// Cause; there always is one. Behind another task of this process it is
+        /// [`Contended`](Self::Contended) with this client's own label, while that task holds, and else the
+        /// last refusal of that task. Otherwise it is the refusal of the last completed round, or
+        /// [`Unreachable`](Self::Unreachable) if no round was completed.
         last: Option<Box<LockError>>,
     },
 }
@@ -145,7 +145,7 @@ impl fmt::Display for Because<'_> {
 }
 
 impl LockError {
-    /// What every master answered on the last round, where there was one.
+    /// Answers of the masters in the last round, if there was one.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => None,
@@ -158,24 +158,25 @@ impl LockError {
         }
     }
 
-    /// Whether another one holds the names or was in between. Nothing is wrong with the masters; a later call can succeed.
+    /// Whether other owners hold the names, or came in between. The masters work; a later call can succeed.
     pub fn is_contended(&self) -> bool {
         self.class() == RetryClass::Contended
     }
 
-    /// Whether the masters could not decide: too few of them answered in time, have a vote, or are set up as is needed. A later
-    /// call can succeed, once they do.
+    /// Whether the masters could not decide: too few of them answered in time, have a vote, or are configured
+    /// as needed. A later call can succeed once that has changed.
     pub fn is_unreachable(&self) -> bool {
         self.class() == RetryClass::Unreachable
     }
 
-    /// Whether a later call ends in the same way as long as the program does not change: an option is out of its range,
-    /// the owner asks to write what it reads, or the masters were closed.
+    /// Whether a later call ends in the same way until the program changes. An option is out of its range,
+    /// the owner asks to write names that it reads, or the masters were closed.
     pub fn is_permanent(&self) -> bool {
         self.class() == RetryClass::Permanent
     }
 
-    /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if nothing is known.
+    /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if it
+    /// is not known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause() {
             Self::Contended { retry_after, .. } => Some(*retry_after),
@@ -183,8 +184,8 @@ impl LockError {
         }
     }
 
-    /// The [`client_label`](crate::MastersBuilder::client_label) of the client that holds, if a master has told it. It is this
-    /// client's own label where a task of this process holds.
+    /// [`client_label`](crate::MastersBuilder::client_label) of the holder's client, if a master knows it. It
+    /// is this client's own label if a task of this process holds the lock.
     pub fn holder(&self) -> Option<&str> {
         match self.cause() {
             Self::Contended { holder, .. } => holder.as_deref(),
@@ -192,7 +193,7 @@ impl LockError {
         }
     }
 
-    /// The error behind a wait that timed out.
+    /// Cause of a wait that timed out, or the error itself.
     fn cause(&self) -> &Self {
         match self {
             Self::TimedOut { last: Some(last), .. } => last.cause(),
@@ -213,7 +214,7 @@ impl LockError {
     }
 }
 
-/// The answer to the question of a caller: now, later, or never?
+/// Time of a new attempt: now, later, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryClass {
     Contended,

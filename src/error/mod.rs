@@ -1,4 +1,4 @@
-//! Errors: one enum per operation, each with what every master answered.
+//! Errors: one enum per operation, each with the answers of the masters.
 
 mod connect;
 mod faq;
@@ -24,15 +24,15 @@ pub use self::run::RunError;
 #[error("{field}: {value} is not allowed; allowed: {allowed}{}", FaqEntry(.field))]
 #[non_exhaustive]
 pub struct InvalidInput {
-    /// The option or variable that holds the value.
+    /// Option or variable with the value.
     pub field: &'static str,
-    /// The value as it was given (credentials removed).
+    /// Value as given, without credentials.
     pub value: String,
-    /// What would be accepted.
+    /// Values that are accepted.
     pub allowed: String,
 }
 
-/// Where the FAQ says more of an option.
+/// Entry of the FAQ about an option, if there is one.
 struct FaqEntry<'a>(&'a str);
 
 impl fmt::Display for FaqEntry<'_> {

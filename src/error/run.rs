@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{LockError, Loss};
 use crate::values::votes::Votes;
 
-/// What [`MultiLock::run`](crate::MultiLock::run) may answer: the fate of the lock, apart from what the
-/// body returned.
+/// Error of [`MultiLock::run`](crate::MultiLock::run): the fate of the lock, apart from the result of the
+/// body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -41,21 +41,21 @@ pub enum RunError<T> {
     /// The hold was lost and the body was dropped at its next await.
     #[error(transparent)]
     Lost(Loss),
-    /// The body came to its end, but its hold had ended before: another holder may have been at work at the same time.
-    /// The work is done, so a retry does it again.
+    /// The body came to its end, but its hold had ended before: another holder may have worked at the same
+    /// time. The work is done, so a retry does it twice.
     #[error(
         "the body has ended, but its hold was lost before that, and another holder may have been at work meanwhile: {votes}"
     )]
     Overlapped {
-        /// The output of the body; see [`into_output`](Self::into_output).
+        /// Output of the body; see [`into_output`](Self::into_output).
         output: T,
-        /// What every master answered last.
+        /// Last answer of each master.
         votes: Votes,
     },
 }
 
 impl<T> RunError<T> {
-    /// The output of the body, if it came to its end.
+    /// Returns the output of the body, if it came to its end.
     pub fn into_output(self) -> Option<T> {
         match self {
             Self::Overlapped { output, .. } => Some(output),
@@ -63,27 +63,27 @@ impl<T> RunError<T> {
         }
     }
 
-    /// As [`LockError::is_contended`], of a lock that was not acquired.
+    /// As [`LockError::is_contended`], for a lock that was not acquired.
     pub fn is_contended(&self) -> bool {
         self.refusal().is_some_and(LockError::is_contended)
     }
 
-    /// As [`LockError::is_unreachable`], of a lock that was not acquired.
+    /// As [`LockError::is_unreachable`], for a lock that was not acquired.
     pub fn is_unreachable(&self) -> bool {
         self.refusal().is_some_and(LockError::is_unreachable)
     }
 
-    /// As [`LockError::is_permanent`], of a lock that was not acquired.
+    /// As [`LockError::is_permanent`], for a lock that was not acquired.
     pub fn is_permanent(&self) -> bool {
         self.refusal().is_some_and(LockError::is_permanent)
     }
 
-    /// As [`LockError::retry_after`], of a lock that was not acquired.
+    /// As [`LockError::retry_after`], for a lock that was not acquired.
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal().and_then(LockError::retry_after)
     }
 
-    /// As [`LockError::holder`], of a lock that was not acquired.
+    /// As [`LockError::holder`], for a lock that was not acquired.
     pub fn holder(&self) -> Option<&str> {
         self.refusal().and_then(LockError::holder)
     }
@@ -97,7 +97,7 @@ impl<T> RunError<T> {
 }
 
 impl<T> fmt::Debug for RunError<T> {
-    /// Without the output, of any type.
+    /// Leaves out the output, because its type need not be `Debug`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),

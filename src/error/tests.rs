@@ -40,7 +40,7 @@ fn a_node_deadline_that_is_too_short_is_told_as_what_is_in_the_way() {
     assert!(text.starts_with(&format!("{why}{set}")), "{text}");
 }
 
-/// What may be another's fault is not said to be the deadline's.
+/// The message blames the deadline only if nothing else can be the cause.
 #[test]
 fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
     let gone = || Vote::NotSent {
@@ -82,7 +82,8 @@ fn a_quarantine_is_told_with_its_cause() {
     assert!(text.ends_with("m1: in quarantine for 1ms"), "{text}");
 }
 
-/// One error of each kind, with its class. A new kind has to be added to the list, which the match below is there for.
+/// One error of each kind, with its class. A new kind has to be added to the list; the match below reminds of
+/// it.
 #[test]
 fn every_error_is_now_later_or_never() {
     let votes = Votes::default;
@@ -137,7 +138,7 @@ fn every_error_is_now_later_or_never() {
     }
 }
 
-/// The heading of the entry whose address the message of a refusal has.
+/// Heading of the FAQ's entry that the message of a refusal links to.
 fn entry_of(message: &str) -> Option<String> {
     let address =
         message.split_once("see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#")?;
@@ -145,7 +146,7 @@ fn entry_of(message: &str) -> Option<String> {
     Some(anchor.replace('-', " "))
 }
 
-/// One refusal of each kind. A new kind has to be added to the list, which the match below is there for.
+/// One refusal of each kind. A new kind has to be added to the list; the match below reminds of it.
 fn unfit() -> Vec<Unfit> {
     let kinds = vec![
         Unfit::Replica,
@@ -233,7 +234,7 @@ fn every_refusal_names_its_entry_of_the_faq() {
         assert!(headings.contains(&&*entry), "no heading '{entry}': {message}");
         named.push(entry);
     }
-    // And the other way: an entry about a refusal is one that some message names.
+    // Each entry about a refusal has to be named by some message, too.
     let chapters = page.split("\n## ");
     let refusals = chapters
         .filter(|chapter| chapter.starts_with("Refusals"))

@@ -1,4 +1,4 @@
-//! Why too few masters had a vote, for people.
+//! Reason why too few masters had a vote, for people.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::lateness::Lateness;
 use crate::time::rounded::Rounded;
 use crate::values::votes::{Vote, Votes};
 
-/// Why too few masters had a vote, for people.
+/// Reason why too few masters had a vote, for people.
 pub(super) struct Voteless<'a>(pub(super) &'a Votes);
 
 impl fmt::Display for Voteless<'_> {

@@ -1,5 +1,5 @@
-//! What exists only beside clients of other libraries, such as Redisson: their releases are listened for, and their waiters
-//! have a turn. Exclusion beside them needs none of it.
+//! Cooperation with clients of other libraries, such as Redisson: this crate listens for their releases, and
+//! lets their waiters have a turn. Mutual exclusion with them does not depend on it.
 
 pub(crate) mod beside;
 pub(crate) mod subscription;

@@ -19,7 +19,7 @@ pub(crate) struct Subscription {
     topics: Vec<(String, Arc<Topic>)>,
 }
 
-/// What had been heard at some moment.
+/// Numbers of messages at some moment.
 #[derive(Clone, Debug)]
 pub(crate) struct NoticeCounts {
     notices: Vec<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct NoticeCounts {
 }
 
 impl NoticeCounts {
-    /// What was heard at another moment, of the masters that `then` accepts.
+    /// Replaces the numbers of the masters that `then` accepts by those of another moment.
     pub(crate) fn or(mut self, other: Self, then: impl Fn(usize) -> bool) -> Self {
         for (node, notices) in other
             .notices
@@ -42,8 +42,8 @@ impl NoticeCounts {
 }
 
 impl Subscription {
-    /// Subscribes, and waits until every master that can be reached has confirmed, at most the node
-    /// deadline. What is lost meanwhile is made up for by timers.
+    /// Subscribes, and waits until every reachable master has confirmed, until the node deadline at most.
+    /// Timers make up for messages that are missed meanwhile.
     pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Self {
         let mut subscription = Self {
             pool: Arc::clone(pool),
@@ -62,8 +62,8 @@ impl Subscription {
         subscription
     }
 
-    /// What has been heard by now. Taken before an attempt is sent, it tells afterwards what was
-    /// heard since.
+    /// Numbers of messages by now. Taken before an attempt is sent, they show later which messages have come
+    /// since.
     pub(crate) fn heard(&self) -> NoticeCounts {
         NoticeCounts {
             notices: (0..self.pool.slots.len())
@@ -73,7 +73,7 @@ impl Subscription {
         }
     }
 
-    /// Waits until one of the masters that `counts` accepts has announced a release since, or listening was
+    /// Waits until a master that `counts` accepts has announced a release since then, or the subscription was
     /// interrupted.
     pub(crate) async fn released(&self, since: &NoticeCounts, counts: impl Fn(usize) -> bool) {
         self.until(since.interruptions, || {
@@ -83,10 +83,10 @@ impl Subscription {
         .await;
     }
 
-    /// Waits until it was heard, or listening was interrupted more often.
+    /// Waits until `heard` holds, or until there were more interruptions.
     async fn until(&self, interruptions: u64, mut heard: impl FnMut() -> bool) {
         loop {
-            // Bells first, so that none is missed between the look and the wait.
+            // Enabled before the check, so that no message is missed between the check and the wait.
             let mut notices_to_come: Vec<_> = self
                 .topics
                 .iter()
@@ -121,7 +121,7 @@ impl Drop for Subscription {
         }
         if !calls.is_empty() {
             let within = self.pool.config.node_timeout;
-            // The timer is made by the task, since this may be dropped outside of a runtime.
+            // The task makes the timer, since this value may be dropped outside of a runtime.
             self.pool
                 .runtime
                 .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });

@@ -1,7 +1,8 @@
-//! The turns that are left to clients of other libraries, which know no queue.
+//! Turns for clients of other libraries, which have no queue.
 //!
-//! They ask when they hear of a release, and would never get in before one of ours that was told of it beforehand. So
-//! where a master says that they listen, the next of ours comes a moment after the release.
+//! Such clients ask once they get the message of a release. They would never get in before a waiter of this
+//! crate that was called with the release. So if a master reports that they listen, the next waiter of this
+//! crate asks a moment later.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +14,15 @@ use tokio::time::Instant;
 use crate::time::random::Random;
 use crate::values::names::Names;
 
-/// What such a client takes to ask, beside the way to the masters and back.
+/// Time that such a client needs to ask, beside the round trip to the masters.
 const SHORTEST: Duration = Duration::from_millis(1);
 const SPREAD: Duration = Duration::from_millis(1);
-/// Who has not been heard to listen for so long does not any more.
+/// Time without a report of listeners after which they count as gone.
 const STALE: Duration = Duration::from_secs(60);
-/// Names that are kept before those are looked for.
+/// Number of names from which outdated ones are searched for.
 const MANY: usize = 64;
 
-/// Where clients of other libraries wait, and until when it is their turn.
+/// Names for which clients of other libraries wait, and the end of their turn.
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {
     turns: Mutex<HashMap<Names, ForeignTurn>>,
@@ -30,23 +31,23 @@ pub(crate) struct Yielding {
 
 #[derive(Debug)]
 struct ForeignTurn {
-    /// The masters that said last that they listen there, a bit for each.
+    /// Masters that reported listeners the last time, a bit for each.
     on: u64,
-    /// What a release takes to be answered, by the first.
+    /// Shortest round trip of a release.
     round_trip: Duration,
-    /// When one of them said so last.
+    /// Time of the last report that they listen.
     heard: Instant,
     until: Instant,
 }
 
 impl Yielding {
-    /// Whether others wait for these names, as far as is known.
+    /// Whether other clients wait for these names, as far as is known.
     pub(crate) fn is_due(&self, names: &Names) -> bool {
         let is_fresh = |theirs: &ForeignTurn| theirs.heard.elapsed() < STALE;
         self.any.load(Ordering::Relaxed) && self.turns().get(names).is_some_and(is_fresh)
     }
 
-    /// Until when it is their turn, if it is.
+    /// End of their turn, if it is their turn.
     pub(crate) fn until(&self, names: &Names) -> Option<Instant> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -55,7 +56,7 @@ impl Yielding {
         (until > Instant::now()).then_some(until)
     }
 
-    /// The names are being released now.
+    /// Notes that the names are being released now.
     pub(crate) fn released(&self, names: &Names, random: &Random) {
         if self.any.load(Ordering::Relaxed)
             && let Some(theirs) = self.turns().get_mut(names)
@@ -65,7 +66,7 @@ impl Yielding {
         }
     }
 
-    /// A master has answered a release that was sent at that moment, and said whether others listen.
+    /// Notes a master's answer to a release that was sent at `sent`, and its report of listeners.
     pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, sent: Instant, random: &Random) {
         if !listen && !self.any.load(Ordering::Relaxed) {
             return;
@@ -122,7 +123,7 @@ mod tests {
         assert!(yielding.until(&names).is_some());
         heard(1, false);
         assert!(!yielding.is_due(&names));
-        // A master that cannot be asked any more keeps its bit.
+        // The bit of a master stays if the master can no longer be asked.
         heard(2, true);
         tokio::time::sleep(STALE).await;
         yielding.released(&names, &random);

@@ -21,9 +21,9 @@ use crate::time::clock::Clock;
 use crate::time::random::Random;
 use crate::values::policy::Policy;
 
-/// Collects the masters and their options, then [`connect`](Self::connect)s.
+/// Collects the masters and their options, and [`connect`](Self::connect)s.
 ///
-/// Every option is checked by `connect`, before any master is touched.
+/// `connect` checks every option before it connects to any master.
 ///
 /// ```no_run
 /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,8 +58,8 @@ impl Masters {
 }
 
 impl MastersBuilder {
-    /// Adds one master: a URL, which is `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
-    /// `unix:///path`, or a [`Node`] with options of its own.
+    /// Adds one master: a URL or a [`Node`] with options of its own. A URL is
+    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or `unix:///path`.
     pub fn node(mut self, node: impl Into<Node>) -> Self {
         self.nodes.push(node.into());
         self
@@ -71,17 +71,20 @@ impl MastersBuilder {
         self
     }
 
-    /// The lease of a lock that does not set its own. By default as long as it may be: [`LONGEST_LEASE`](crate::LONGEST_LEASE),
-    /// 30 s. It bounds for how long a lock stays taken after a crash. A hold is renewed, so it needs no long lease to last.
+    /// Sets the lease of locks without one of their own. The default is the longest one,
+    /// [`LONGEST_LEASE`](crate::LONGEST_LEASE): 30 s. The lease bounds the time for which a lock stays taken
+    /// after a crash. A hold is renewed, so it needs no long lease to last.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.lease = Some(lease);
         self
     }
 
-    /// The longest that a hold is renewed, for locks that do not set their own
-    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)); it then lasts for what is left of its lease. Not shorter than the
-    /// lease. Without it, a hold is renewed for as long as its guard lives, also where that guard is forgotten, or its task
-    /// hangs for ever. The log warns of such a hold after ten leases.
+    /// Sets the longest time for which holds are renewed, for locks without one of their own
+    /// ([`MultiLock::max_hold`](crate::MultiLock::max_hold)). After it, a hold lasts until its lease ends.
+    /// Not shorter than the lease.
+    ///
+    /// Without it, a hold is renewed for as long as its guard lives, also if the guard is forgotten or its
+    /// task hangs for ever. The log warns of such a hold after ten leases.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -102,12 +105,14 @@ impl MastersBuilder {
         self
     }
 
-    /// Another longest lease than 30 s, for masters that are thrown away: in tests, demonstrations, at home.
+    /// Sets another longest lease than 30 s, for masters that are thrown away: in tests, demonstrations, at
+    /// home.
     ///
-    /// A master that may have lost locks has no vote until the longest lease of *any client* has passed. With one of two seconds
-    /// that is over in two, also at the first start. **Every client of these masters must say the same.** The masters
-    /// record it, and a client that says another one, or none, is refused
-    /// ([`Unfit::OtherSet`](crate::Unfit::OtherSet)): so no such client ever joins a set that is in real use.
+    /// A master that may have lost locks has no vote until the longest lease of *any client* has passed. With
+    /// a longest lease of two seconds that takes two seconds, also at the first start. **Every client of
+    /// these masters must set the same value.** The masters record it. A client with another value, or none,
+    /// is refused ([`Unfit::OtherSet`](crate::Unfit::OtherSet)), so no such client ever joins a set that is
+    /// in real use.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -130,50 +135,54 @@ impl MastersBuilder {
         self
     }
 
-    /// Puts `prod:` in front of every name, with the namespace `prod`: of the lock itself and of every key
-    /// and channel that belongs to it. Locks in two namespaces exclude nothing between them; a lock `a` in
-    /// the namespace `prod` is the lock `prod:a` of a client that has none. At most 128 bytes, without
-    /// braces, spaces and control characters; it counts in the length of a name.
+    /// Puts `prod:` in front of every name, with the namespace `prod`. Every key and channel that belongs to
+    /// the name is in the namespace, too. Locks in two namespaces do not exclude each other. A lock `a` in
+    /// the namespace `prod` is the lock `prod:a` of a client without a namespace. At most 128 bytes, without
+    /// braces, spaces and control characters. The namespace counts in the length of a name.
     ///
-    /// What all clients of the masters share stands outside of it: the record of the set (`multilock_set`).
+    /// The record of the set (`multilock_set`) is in no namespace: all clients of the masters share it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.config.namespace = Namespace::new(namespace);
         self
     }
 
-    /// What this client calls itself, for people who ask who holds: shown by
-    /// [`inspect`](crate::MultiLock::inspect), by [`LockError::Contended`](crate::LockError::Contended), and by what
-    /// [`force_release`](crate::MultiLock::force_release) took away. `program@host:pid` by default; 1 to 128 bytes
-    /// without control characters.
+    /// Sets the label of this client, by which people recognise the holder of a lock. `program@host:pid` by
+    /// default; 1 to 128 bytes without control characters. It is shown by
+    /// - [`inspect`](crate::MultiLock::inspect),
+    /// - [`LockError::Contended`](crate::LockError::Contended),
+    /// - the result of [`force_release`](crate::MultiLock::force_release).
     ///
-    /// Each master keeps it under `multilock_client:` and the client's id, in no namespace, for three minutes longer
-    /// than the client's longest lease. The client tells it in the background, when it connects and again every minute.
-    /// A user who may not write there has none; nothing else depends on it.
+    /// Each master stores the label under `multilock_client:` and the client's id, in no namespace, for three
+    /// minutes longer than the client's longest lease. The client sends it in the background, when it
+    /// connects and then every minute. A user without the permission to write there has no label; nothing
+    /// else depends on it.
     pub fn client_label(mut self, label: impl Into<String>) -> Self {
         self.config.client_label = ClientLabel::new(label);
         self
     }
 
-    /// How long a round waits for a master. 50 ms by default.
+    /// Sets the time that a round waits for a master. 50 ms by default.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.config.node_timeout = timeout;
         self
     }
 
-    /// How long one attempt to connect to a master may take: looking up its name, the connection, which is tried at
-    /// all addresses of the host, one soon after the other, TLS, credentials and set-up. 1 s by default.
+    /// Sets the time that one attempt to connect to a master may take. 1 s by default. It covers the lookup
+    /// of the host's name, the connection, TLS, credentials and set-up. All addresses of the host are tried,
+    /// one soon after the other.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
         self
     }
 
-    /// The part of every lease that is not trusted, because the clocks of client and masters may run
-    /// at different rates: 0.01 (1 %) by default and at least, to which 2 ms are added. NTP daemons slew by up to
-    /// 0.05 % (ntpd) or, where so configured, 8 % (chronyd).
+    /// Sets the part of every lease that is not trusted, because the clocks of client and masters may run at
+    /// different rates. 0.01 (1 %) by default and at least; 2 ms are added. NTP daemons slew by up to 0.05 %
+    /// (ntpd) or, if so configured, 8 % (chronyd).
     ///
-    /// A larger one shortens the validity of this client's own holds, and nothing else. Steps of clocks are looked for by
-    /// 1 % all the same, because they harm the leases of other clients. A master whose clock gains more than 0.5 % on this
-    /// client's therefore counts as one whose clock steps, and has no vote for a while.
+    /// A larger factor shortens the validity of this client's own holds, and changes nothing else. Steps of
+    /// clocks harm the leases of other clients, so steps are detected with a factor of 1 % in any case. If a
+    /// master's clock gains more than 0.5 % on this client's, it therefore counts as a clock that steps, and
+    /// the master has no vote for a while.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -192,17 +201,17 @@ impl MastersBuilder {
         self
     }
 
-    /// Accepts masters that evict keys when their memory is full. Such a master may forget a lock at
-    /// any moment. Off by default.
+    /// Accepts masters that evict keys when their memory is full. Such a master may forget a lock at any
+    /// moment. Off by default.
     pub fn allow_eviction(mut self, allow: bool) -> Self {
         self.config.allow_eviction = allow;
         self
     }
 
-    /// Accepts masters that do not say whether they evict keys, as some services do not (Redis Enterprise and Redis
-    /// Cloud). Off by default; by this you vouch that none of them does. Unlike
-    /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses one that says that it evicts: a setting
-    /// that was changed is noticed where it can be.
+    /// Accepts masters that do not report whether they evict keys, as some services do not (Redis Enterprise
+    /// and Redis Cloud). Off by default. You vouch that none of them evicts. Unlike
+    /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses a master that
+    /// reports eviction. So a changed setting is noticed if the master shows it.
     ///
     /// ```
     /// use multilock::Masters;
@@ -217,9 +226,11 @@ impl MastersBuilder {
         self
     }
 
-    /// Accepts masters that do not say whether they are masters, neither by `INFO` nor by `ROLE`, as some services do not
-    /// (Upstash). Off by default; by this you vouch that none of them is a replica, and that a replica which takes its
-    /// place has all that it acknowledged. One that says that it is a replica is refused all the same.
+    /// Accepts masters that do not report whether they are masters, neither by `INFO` nor by `ROLE`, as some
+    /// services do not (Upstash). Off by default. A master that reports to be a replica is still refused. You
+    /// vouch for two things:
+    /// - None of them is a replica.
+    /// - A replica that takes the place of one has all writes that it acknowledged.
     ///
     /// ```
     /// use multilock::Masters;
@@ -235,16 +246,18 @@ impl MastersBuilder {
         self
     }
 
-    /// For how long after its start a master has no vote. [`Quarantine::Auto`] by default.
+    /// Sets the time after its start for which a master has no vote. [`Quarantine::Auto`] by default.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.config.quarantine = quarantine;
         self
     }
 
-    /// Looks with every vote at the record of each master, which shows since when its memory counts. A
-    /// master whose memory was wiped while it went on running (`FLUSHALL`, `FLUSHDB`), or that was
-    /// replaced behind its address, then has no vote for as long as one that was started anew. Without it, clients that are
-    /// connected do not notice. Costs each master one `GET` a vote. Off by default.
+    /// Checks the record of each master with every vote. The record shows since when the master's memory
+    /// counts. Costs each master one `GET` a vote. Off by default.
+    ///
+    /// With it, two kinds of masters have no vote for as long as after a start: a master that was wiped while
+    /// it went on running (`FLUSHALL`, `FLUSHDB`), and a master that was replaced behind its address. Without
+    /// the option, clients that are connected do not notice.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -264,8 +277,8 @@ impl MastersBuilder {
         self
     }
 
-    /// Makes [`connect`](Self::connect) refuse a list with any unfit master, and wait the whole connect timeout for each
-    /// master. Off by default: a majority of fit masters is enough.
+    /// Makes [`connect`](Self::connect) refuse a list with any unfit master, and wait the whole connect
+    /// timeout for each master. Off by default: a majority of fit masters is enough.
     ///
     /// Even so, a master that is out of reach is no error while a majority is connected.
     /// [`connect_lazy`](Self::connect_lazy) waits for no master, so the option changes nothing there.
@@ -292,12 +305,13 @@ impl MastersBuilder {
     /// Connects to all masters at once, and keeps the connections up in the background.
     ///
     /// Succeeds with a majority of fit masters. Once these are connected, the other masters have one
-    /// [`node_timeout`](Self::node_timeout) more. A master that is still missing then, or is unfit, costs one warning in the
-    /// log and has no vote; [`Masters::status`] tells why. It is tried again until it can be used.
+    /// [`node_timeout`](Self::node_timeout) more. A master that is still missing then, or is unfit, causes
+    /// one warning in the log and has no vote; [`Masters::status`] shows the reason. The client goes on
+    /// trying until the master can be used.
     ///
-    /// Masters have no vote for 31 s after the first client of a new set, and after a restart ([`Quarantine`]), so the first
-    /// lock may wait for that long. One line in the log (`INFO`) says so, and [`Masters::ready`] waits for the end of it.
-    /// [`for_tests`](Self::for_tests) shortens it.
+    /// Masters have no vote for 31 s after the first client of a new set, and after a restart
+    /// ([`Quarantine`]). So the first lock may wait for that long. One line in the log (`INFO`) reports it,
+    /// and [`Masters::ready`] waits for its end. [`for_tests`](Self::for_tests) shortens it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -311,13 +325,15 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] for an option, before a master is asked. [`ConnectError::Unfit`] as soon as too many masters
-    /// are unfit for a majority, or one is in another set. [`ConnectError::TooFew`] without a majority
-    /// at the end of the connect timeout, or once every master has answered.
+    /// - [`ConnectError::Invalid`] for an option, before the client connects to a master.
+    /// - [`ConnectError::Unfit`] as soon as too many masters are unfit for a majority, or one is in another
+    ///   set.
+    /// - [`ConnectError::TooFew`] without a majority at the end of the connect timeout, or once every master
+    ///   has answered.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, every connection is closed again.
+    /// If it is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///
@@ -329,14 +345,15 @@ impl MastersBuilder {
         connect(nodes, config, Clock::Host, Random::from_host()).await
     }
 
-    /// Checks the options, and returns before a master is asked: the connections come by themselves.
+    /// Checks the options, and returns before a connection is made: the client connects in the background.
     ///
-    /// For a service that is to start while its masters are down. Until enough masters are connected, `lock` waits and
-    /// `try_lock` answers [`LockError::Unreachable`](crate::LockError::Unreachable); [`Masters::ready`] waits for them.
-    /// A master that [`connect`](Self::connect) would refuse has no vote, and [`Masters::status`] tells why. Too many unfit
-    /// masters make a lock answer [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    /// For a service that is to start while its masters are down. Until enough masters are connected, `lock`
+    /// waits and `try_lock` answers [`LockError::Unreachable`](crate::LockError::Unreachable);
+    /// [`Masters::ready`] waits for them. A master that [`connect`](Self::connect) would refuse has no vote,
+    /// and [`Masters::status`] shows the reason. Too many unfit masters make a lock answer
+    /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
-    /// Certificate files are read here, which blocks for milliseconds.
+    /// Reads certificate files, which blocks for milliseconds.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -360,10 +377,10 @@ impl MastersBuilder {
         start_lazily(nodes, config, Clock::Host, Random::from_host())
     }
 
-    /// What it takes to connect to each of them, in their order.
+    /// Settings for connections to each master, in their order.
     pub(crate) async fn servers(self, connection_name: Arc<str>) -> Result<Vec<Server>, ConnectError> {
         let addresses = self.addresses()?;
-        // Before any master is touched, and not within the time that a connection has.
+        // Read before the client connects, so that the reading does not use the time of a connection.
         let shared = if self.shares_tls(&addresses) {
             Some(Tls::load(self.tls_files.clone()).await?)
         } else {
@@ -372,7 +389,7 @@ impl MastersBuilder {
         Ok(self.servers_at(addresses, shared.as_ref(), &connection_name))
     }
 
-    /// The same at once: certificates are read on this thread.
+    /// The same without awaiting: certificates are read on this thread.
     fn servers_now(self, connection_name: &Arc<str>) -> Result<Vec<Server>, InvalidInput> {
         let addresses = self.addresses()?;
         let shared = if self.shares_tls(&addresses) {
@@ -404,7 +421,7 @@ impl MastersBuilder {
         self.nodes.into_iter().zip(addresses).map(server).collect()
     }
 
-    /// Where the masters are: all of them, or which of the options cannot be used.
+    /// Addresses of all masters, or the option that cannot be used.
     pub(crate) fn addresses(&self) -> Result<Vec<Address>, InvalidInput> {
         self.config.check(self.nodes.len())?;
         let numbered = self.nodes.iter().zip(1..);
@@ -421,7 +438,8 @@ impl MastersBuilder {
         }
     }
 
-    /// What users call masters tells them apart. Of two that are listed by the same address the servers tell.
+    /// Refuses a label that is not unique among labels and addresses. Two masters at one address are found by
+    /// their servers' ids.
     fn check_labels(&self, addresses: &[Address]) -> Result<(), InvalidInput> {
         for (at, (node, address)) in self.nodes.iter().zip(addresses).enumerate() {
             let is_same = |other: usize| other != at && addresses[other].label == address.label;
@@ -449,8 +467,8 @@ impl MastersBuilder {
     }
 }
 
-/// What `CLIENT LIST` shows of the connections of one pool, on each of its masters: so one sees who lists other masters.
-/// Its id is drawn apart from the client's, which is a part of its owners.
+/// Name of one pool's connections in `CLIENT LIST`, the same on each of its masters. It shows which clients
+/// list other masters. Its id is not the client's id, which is part of the client's owners.
 fn connection_name(masters: usize) -> Arc<str> {
     format!("{POOL}{}:{masters}", Random::from_host().uuid()).into()
 }
@@ -460,7 +478,7 @@ fn endpoints(servers: Vec<Server>) -> Vec<Box<dyn Endpoint>> {
     servers.into_iter().map(endpoint).collect()
 }
 
-/// Starts a client, whose connections come by themselves. Needs a tokio runtime.
+/// Starts a client, which connects in the background. Needs a tokio runtime.
 fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, random: Random) -> Masters {
     let client = Arc::new(ClientCore::new(Pool::start(nodes, config, clock, random)));
     watchdog::start(&client);
@@ -470,7 +488,7 @@ fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, random: Ra
     Masters { client }
 }
 
-/// The same, refused where there is no runtime.
+/// The same, but refused outside a runtime.
 pub(crate) fn start_lazily(
     nodes: Vec<Box<dyn Endpoint>>,
     config: Config,

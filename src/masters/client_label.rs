@@ -1,13 +1,13 @@
-//! What a client calls itself, for people who ask who holds.
+//! Label of a client, by which people recognise the holder of a lock.
 
 use std::sync::Arc;
 
 use crate::error::InvalidInput;
 
-/// The longest label, in bytes.
+/// Longest label, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// Where none was given, it is made when the client connects.
+/// Label as set; without one it is made when the client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientLabel(Option<String>);
 
@@ -36,7 +36,7 @@ impl ClientLabel {
     }
 }
 
-/// A label that a master told, unless it is none that a client of this crate gives itself.
+/// Parses a label from a master, which is any text; `None` if no client of this crate can have it.
 pub(crate) fn parse(text: &str) -> Option<Arc<str>> {
     is_fit(text).then(|| text.into())
 }
@@ -51,7 +51,7 @@ fn of_process() -> Arc<str> {
     composed(&program, &host(), std::process::id()).into()
 }
 
-/// As much of program and host as there is room for.
+/// Label of these parts; program and host are cut to the room that there is.
 fn composed(program: &str, host: &str, process: u32) -> String {
     let end = format!(":{process}");
     let host = shown(host, MAX_BYTES / 2);

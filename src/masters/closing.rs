@@ -1,4 +1,4 @@
-//! Closing a client: its holds are released, and what masters are owed is sent.
+//! Closes a client: releases its holds, and sends the pending releases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,42 +14,44 @@ use crate::hold::release::Release;
 use crate::masters::Masters;
 use crate::node::{PendingRelease, label};
 
-/// What becomes of the holds when a pool is closed.
+/// Fate of the holds when a pool is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closing {
-    /// They are released at once, or once they are no longer kept ([`MultiLock::at_least`](crate::MultiLock::at_least)); to
-    /// their guards they are lost.
+    /// Holds are released at once, or once their least time is over
+    /// ([`MultiLock::at_least`](crate::MultiLock::at_least)). For their guards they are lost.
     Release,
-    /// They stay on the masters until their leases end. Their guards keep the validity they have.
+    /// Holds stay on the masters until their leases end. Their guards keep the validity that they have.
     Leave,
 }
 
-/// What [`Masters::close`] did with the holds.
+/// Result of [`Masters::close`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Holds that so many masters have released that their names are free.
+    /// Holds that enough masters have released for their names to be free.
     pub released: u64,
-    /// Holds of which too few masters have said so: their leases free the names at the latest.
+    /// Holds without a confirmed release: too few masters have answered, and their leases free the names at
+    /// the latest.
     pub unconfirmed: u64,
-    /// Holds whose names are kept for a while longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
+    /// Holds with names that stay locked for a while longer, as
+    /// [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
     pub kept: u64,
-    /// Masters that could not be told everything, and how many releases they are owed.
+    /// Masters with pending releases, and the number of these.
     pub left: Vec<(Arc<str>, u64)>,
 }
 
-/// Node deadlines for which a master may keep silent before it is waited for no longer.
+/// Node deadlines after which a silent master is no longer waited for.
 const SILENT: u32 = 4;
 
 impl Masters {
-    /// Ends the pool, for this and every other clone: waiters are told
-    /// [`LockError::Closed`](crate::LockError::Closed), holds are released or left as asked, and when
-    /// this returns every connection is closed and no background task is left.
+    /// Ends the pool, for this and every other clone. Waiters get
+    /// [`LockError::Closed`](crate::LockError::Closed), and holds are released or left as asked. When this
+    /// returns, every connection is closed and no background task is left.
     ///
-    /// Releases go in batches and take the time that they need, for as long as the masters answer: a
-    /// master that has said nothing for four node deadlines is left as it is, and the leases free
-    /// what it keeps. The result tells what was released.
+    /// Releases go in batches and take the time that they need, for as long as the masters answer. A master
+    /// that has been silent for four node deadlines is left as it is, and the leases free its names. The
+    /// result counts the released holds.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -67,7 +69,7 @@ impl Masters {
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, no new lock is given out any more, but connections may still be open. Call it
+    /// If it is dropped before its end, no new lock is granted, but connections may still be open. Call it
     /// again: it goes on, and its result is that of both calls.
     pub async fn close(&self, holds: Closing) -> Closed {
         let client = &self.client;
@@ -80,12 +82,12 @@ impl Masters {
             }
         }
         let kept = client.kept.load(Ordering::Relaxed);
-        // What is on its way gets there before the connections end.
+        // Requests in progress arrive before the connections end.
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         let quiet = pool.config.node_timeout * SILENT;
         let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
         if holds == Closing::Release && kept == 0 {
-            // What is left of it elsewhere is still to be known by its label.
+            // Pending releases elsewhere still need the label, so it stays there.
             let settled = pool.slots.iter().zip(&owed).filter(|(_, owed)| **owed == 0);
             let withdrawn =
                 settled.map(|(slot, _)| label::withdraw(slot, client.id, pool.config.node_timeout));
@@ -114,7 +116,7 @@ impl Masters {
     }
 }
 
-/// Every master is told with others, in batches.
+/// Releases one grant at every master, in batches with others.
 fn release(client: &ClientCore, grant: &Grant) {
     let kept = grant.kept();
     if !grant.lose(LossCause::Closed) || !grant.is_to_release() {

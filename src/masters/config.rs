@@ -1,4 +1,4 @@
-//! The options of a pool of masters, and every check on them.
+//! Options of a pool of masters, and all checks on them.
 
 use std::time::Duration;
 
@@ -8,27 +8,28 @@ use crate::masters::namespace::Namespace;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, RESOLUTION, drift, outlived};
 use crate::values::master_set::MasterSet;
 
-/// Times are numbers of milliseconds to a Lua script, exact up to here.
+/// Longest time. A Lua script counts times in milliseconds, which are exact up to here.
 pub(crate) const MAX_TIME: Duration = Duration::from_millis((1 << 53) - 1);
-/// A deadline per node beyond this is a mistake in a unit.
+/// Longest timeout for a node; a longer one is a mistake in a unit.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest lease of any lock, and default. A master that may have lost locks has no vote for as long, so no client may have
-/// longer ones. A hold is renewed for as long as its guard lives, so it needs no longer lease to last.
+/// Longest lease of any lock, and default. A master that may have lost locks has no vote for as long, so no
+/// client may have longer leases. A hold is renewed for as long as its guard lives, so it needs no longer
+/// lease to last.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30);
 /// Longest lease of a set for tests.
 const MAX_FOR_TESTS: Duration = Duration::from_secs(24 * 3600);
-/// Longer than any process waits or holds: beyond it, a time to wait or to hold has no end.
+/// Longer than any process waits or holds: a longer time to wait or to hold has no end.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// More masters than this make every round slower and nothing safer.
+/// Most masters. More of them make every round slower and nothing safer.
 const MAX_NODES: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Of a call site that sets none; the longest lease where it is not set.
+    /// Lease of a lock without one of its own; if not set, the longest lease.
     pub(crate) lease: Option<Duration>,
     /// Longest lease of a set that is thrown away.
     pub(crate) for_tests: Option<Duration>,
-    /// Of a call site that sets none.
+    /// Longest hold of a lock without one of its own.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -42,24 +43,28 @@ pub(crate) struct Config {
     pub(crate) client_label: ClientLabel,
 }
 
-/// What a server may leave unsaid of itself.
+/// Facts that a server may leave out of its reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unknowns {
-    /// Whether it evicts.
+    /// Whether the server evicts keys.
     pub(crate) eviction: bool,
-    /// Whether it is a master.
+    /// Whether the server is a master.
     pub(crate) role: bool,
 }
 
-/// How long a master that may have lost locks has no vote.
+/// Time for which a master that may have lost locks has no vote.
 ///
-/// A master that comes back without its data has forgotten who holds, and would help a second holder
-/// to a quorum. Nobody can tell from outside what it has forgotten; but once the [longest lease](LONGEST_LEASE) has
-/// passed, nothing that it could have forgotten is alive any more. Until then its answers do not count.
+/// A master that comes back without its data has forgotten its holders, and would help a second holder to a
+/// quorum. Clients cannot see from outside which grants it has forgotten. But once the [longest
+/// lease](LONGEST_LEASE) has passed, every grant that it could have forgotten has ended. Until then its
+/// answers do not count.
 ///
-/// Each master records since when its memory counts (under the key `multilock_set`): since a client met it for the first
-/// time, on this run of its server and with this memory. So a master has no vote for 31 s after the first client of a new
-/// set, after a restart with or without its data, after `FLUSHALL`, and in the place of another master.
+/// Each master records since when its memory counts, under the key `multilock_set`. The time starts when the
+/// first client meets this run of its server with this memory. So a master has no vote for 31 s
+/// - after the first client of a new set,
+/// - after a restart, with or without its data,
+/// - after `FLUSHALL`,
+/// - in the place of another master.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -82,10 +87,10 @@ pub enum Quarantine {
     /// As long as the longest lease and its drift. The default.
     #[default]
     Auto,
-    /// This long, which must not be less.
+    /// This long; it must not be less than `Auto`.
     For(Duration),
-    /// None, for masters that keep every acknowledged write through every restart. The number of masters in the list of such a
-    /// client has to be that of the others all the same. For tests there is
+    /// None, for masters that keep every acknowledged write through every restart. Such a client must still
+    /// list the same number of masters as all others. For tests there is
     /// [`for_tests`](crate::MastersBuilder::for_tests).
     Off,
 }
@@ -111,17 +116,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The longest lease that any client of these masters may ask for.
+    /// Longest lease that any client of these masters may ask for.
     pub(crate) fn longest_lease(&self) -> Duration {
         self.whole_for_tests().unwrap_or(LONGEST_LEASE)
     }
 
-    /// What is said for tests, in the whole milliseconds in which masters record it.
+    /// Longest lease for tests, in the whole milliseconds in which masters record it.
     fn whole_for_tests(&self) -> Option<Duration> {
         self.for_tests.map(whole_milliseconds)
     }
 
-    /// The set of so many masters, as this client describes it.
+    /// Set of `masters` masters, as this client describes it.
     pub(crate) fn set(&self, masters: usize) -> MasterSet {
         MasterSet {
             masters,
@@ -129,11 +134,12 @@ impl Config {
         }
     }
 
-    /// The shortest lease that can still be valid when every node takes its full deadline, once to
-    /// answer and once more to be asked again: 2 × node timeout + drift.
+    /// Shortest lease that can still be valid if every node takes its full deadline twice: to answer, and to
+    /// be asked again. It is 2 × node timeout + drift.
     fn shortest_lease(&self) -> Duration {
         let round_trips = self.node_timeout.saturating_mul(2);
-        // drift is itself a share of the lease, so solve for the lease; then round up to whole ms.
+        // The drift is a part of the lease, so the equation is solved for the lease, and the result is
+        // rounded up to whole ms.
         let fixed = round_trips + RESOLUTION;
         let lease =
             Duration::try_from_secs_f64(fixed.as_secs_f64() / (1.0 - self.drift_factor)).unwrap_or(MAX_TIME);
@@ -176,12 +182,12 @@ impl Config {
         Ok(())
     }
 
-    /// The lease of a call site that asks for none, in the whole milliseconds that Redis counts in.
+    /// Lease of a call without one of its own, in the whole milliseconds that Redis counts.
     pub(crate) fn default_lease(&self) -> Duration {
         self.lease.map_or(self.longest_lease(), whole_milliseconds)
     }
 
-    /// A lease asked for at a call site, in the whole milliseconds that Redis counts in.
+    /// Checks the lease of a call, and cuts it to the whole milliseconds that Redis counts.
     pub(crate) fn checked_lease(&self, lease: Duration) -> Result<Duration, InvalidInput> {
         let (lease, longest) = (whole_milliseconds(lease), self.longest_lease());
         in_range("lease", lease, self.shortest_lease(), longest).map_err(|mut error| {
@@ -193,7 +199,7 @@ impl Config {
         Ok(lease)
     }
 
-    /// A minimum validity, which must be within what the lease can give.
+    /// Checks a minimum validity, which must be less than the lease can give.
     pub(crate) fn checked_min_validity(&self, min: Duration, lease: Duration) -> Result<(), InvalidInput> {
         let most = lease.saturating_sub(drift(lease, self.drift_factor));
         if min < most {
@@ -211,10 +217,10 @@ impl Config {
     }
 }
 
-/// Why no longer lease is needed.
+/// Reason why no longer lease is needed.
 const ENOUGH: &str = "; a hold is renewed for as long as it lives, and max_hold bounds it";
 
-/// The longest that a hold with this lease is renewed; `None` for one without an end.
+/// Longest time for which a hold with this lease is renewed; `None` for a time without an end.
 pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<Duration>, InvalidInput> {
     if max >= lease {
         return Ok(bounded(max));
@@ -227,7 +233,7 @@ pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<
     ))
 }
 
-/// A time to wait or to hold; `None` where it has no end.
+/// Time to wait or to hold; `None` for a time without an end.
 pub(crate) fn bounded(time: Duration) -> Option<Duration> {
     (time <= FOR_EVER).then_some(time)
 }
@@ -241,7 +247,7 @@ pub(crate) fn in_range(
     if (from..=to).contains(&value) {
         return Ok(());
     }
-    // Exact, for whoever takes over what is shown; nobody does so with thousands of years.
+    // Exact, so that a shown value can be used as it is. Thousands of years need not be.
     let most = if to < MAX_TIME {
         humantime::format_duration(to).to_string()
     } else {

@@ -1,4 +1,4 @@
-//! The wait for the first connections: until a majority of fit masters is there, or cannot be had.
+//! Waits for the first connections, until a majority of fit masters is connected or impossible.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::node::{Reached, Slot};
 use crate::round::pool::Pool;
 use crate::values::policy::Policy;
 
-/// Waits until a majority of the masters is connected, and the others have had their chance: one node timeout more, or
-/// the whole connect timeout where the client is to require all of them.
+/// Waits until a majority of the masters is connected, and then for the other masters: one node timeout more,
+/// or the whole connect timeout if all of them are required.
 pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     let config = &pool.config;
     let mut said = FirstWords::new(&pool.slots, config.require_all);
@@ -19,7 +19,8 @@ pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     let mut words: FuturesUnordered<_> = words
         .map(|(node, slot)| async move { (node, first_word(slot).await) })
         .collect();
-    // A record is stored once every other master has told of its own, or its connect timeout has passed.
+    // A record is stored once every other master has reported its own, or once its connect timeout has
+    // passed.
     let mut end = Instant::now() + config.connect_timeout + config.node_timeout;
     while let Ok(Some((node, word))) = timeout_at(end, words.next()).await {
         said.words[node] = word;
@@ -27,7 +28,7 @@ pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
             return Err(refusal);
         }
         if said.are_enough() && !config.require_all {
-            // The first time counts: each later moment is later by as much.
+            // The first time counts, because each later end would be later.
             end = end.min(Instant::now() + config.node_timeout);
         }
     }
@@ -37,7 +38,7 @@ pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     Err(said.too_few())
 }
 
-/// How the first attempt to connect to a master ends.
+/// Result of the first attempt to connect to a master.
 async fn first_word(slot: &Slot) -> Result<(), NodeError> {
     let mut status = slot.watch();
     let heard = status
@@ -50,12 +51,12 @@ async fn first_word(slot: &Slot) -> Result<(), NodeError> {
     }
 }
 
-/// How the first attempts to connect have ended so far.
+/// Results of the first attempts to connect so far.
 struct FirstWords<'a> {
     slots: &'a [Arc<Slot>],
     words: Vec<Result<(), NodeError>>,
     needed: usize,
-    /// How many masters may be unfit.
+    /// Number of masters that may be unfit.
     spare: usize,
 }
 
@@ -78,8 +79,8 @@ impl<'a> FirstWords<'a> {
         self.reached() >= self.needed
     }
 
-    /// Why no further answer is worth waiting for: too many masters are unfit, or one is in another set, which is why none
-    /// may be used.
+    /// Reason why no further answer can help: too many masters are unfit, or one is in another set, so that
+    /// none may be used.
     fn refusal(&self) -> Option<ConnectError> {
         let words = self.words.iter().zip(self.slots);
         let unfit: Vec<_> = words

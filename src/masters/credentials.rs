@@ -1,4 +1,4 @@
-//! As whom connections log in, where that changes.
+//! Logins of connections that may change.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::masters::config::{MAX_TIME, in_range};
 
-/// What a provider of credentials may answer instead of them.
+/// Error that a provider of credentials may answer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Whoever asks more often than this has mistaken a unit.
+/// Shortest refresh; a shorter one is a mistake in a unit.
 const SHORTEST_REFRESH: Duration = Duration::from_millis(100);
 
-/// How often a file with a password is read again.
+/// Interval at which a file with a password is read again.
 const FILE_REFRESH: Duration = Duration::from_secs(5);
 
 /// User and password for a master, as [`Node::credentials`](crate::Node::credentials) gives them.
@@ -32,7 +32,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of a user.
+    /// Credentials of a named user.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: Some(user.into()),
@@ -40,7 +40,7 @@ impl Credentials {
         }
     }
 
-    /// Of the user whom the URL names, or else of the server's default user.
+    /// Credentials of the user in the URL, or else of the server's default user.
     ///
     /// ```
     /// use multilock::{BoxError, Credentials, Node};
@@ -60,10 +60,10 @@ impl Credentials {
         }
     }
 
-    /// After how long the provider is asked again for a connection that still lives; 100 ms at least. Never by
-    /// default, but for the next connection.
+    /// Sets the time after which the provider is asked again for a live connection; 100 ms at least. By
+    /// default it is asked only for the next connection.
     ///
-    /// For a token that expires, give it time to fail and be tried again: say three quarters of its life.
+    /// For a token that expires, leave time for failures and new attempts: say three quarters of its life.
     #[must_use]
     pub fn refresh_after(mut self, after: Duration) -> Self {
         self.refresh_after = Some(after);
@@ -82,7 +82,7 @@ impl Credentials {
         self.refresh_after
     }
 
-    /// Whether a connection that is logged in with one is so with the other.
+    /// Whether both stand for the same login.
     pub(crate) fn log_in_the_same(&self, other: &Self) -> bool {
         (&self.user, &self.password) == (&other.user, &other.password)
     }
@@ -98,7 +98,7 @@ impl fmt::Debug for Credentials {
 
 type CredentialsAnswer = Result<Credentials, BoxError>;
 
-/// Who is asked for credentials.
+/// Source of credentials.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Fn() -> BoxFuture<'static, CredentialsAnswer> + Send + Sync>);
 
@@ -111,7 +111,7 @@ impl Provider {
         Self(Arc::new(move || ask().boxed()))
     }
 
-    /// Always the same.
+    /// Always gives the same credentials.
     pub(crate) fn fixed(user: Option<String>, password: String) -> Self {
         let credentials = Credentials {
             user,
@@ -120,7 +120,7 @@ impl Provider {
         Self::new(move || std::future::ready(Ok(credentials.clone())))
     }
 
-    /// The password is what the file holds, but for the end of its last line.
+    /// Gives the content of a file as the password, without the end of its last line.
     pub(crate) fn file(user: Option<String>, file: PathBuf) -> Self {
         let file = Arc::new(file);
         Self::new(move || {
@@ -143,8 +143,8 @@ impl Provider {
         })
     }
 
-    /// What is valid now, or why there is nothing by the end. A task of its own bears what the application does
-    /// there, a panic too; it is dropped at the end.
+    /// Asks for the credentials that are valid now, until `end`. The application's provider runs in a task of
+    /// its own, so that its panic does no harm. The task is dropped at the end.
     pub(crate) async fn ask(&self, end: Instant) -> Result<Credentials, String> {
         let provider = Arc::clone(&self.0);
         let asking = AbortOnDropHandle::new(tokio::spawn(async move { provider().await }));

@@ -1,4 +1,4 @@
-//! A client as the environment describes it.
+//! Client as the environment describes it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,24 @@ const PASSWORD: &str = "MULTILOCK_PASSWORD";
 const PASSWORD_FILE: &str = "MULTILOCK_PASSWORD_FILE";
 
 impl Masters {
-    /// Connects as the environment says.
+    /// Connects with the options in the environment.
     ///
-    /// - `MULTILOCK_NODES`: URLs separated by commas (one in a password is written `%2C`); or `MULTILOCK_NODES_FILE`: a file
-    ///   with URLs, separated by commas or lines, where what follows a `#` at the beginning of a line or behind a space is left out. A
-    ///   password belongs in a file.
-    /// - `MULTILOCK_NODE_LABELS`: what the masters are called, in the same order, separated by commas.
-    /// - `MULTILOCK_PASSWORD`, or `MULTILOCK_PASSWORD_FILE`, and where wanted `MULTILOCK_USER`, for every master whose URL has
-    ///   no password. The file is read for each connection, and every five seconds: when it changes, connections that live
-    ///   are logged in anew (see [`Node::credentials`](crate::Node::credentials)).
-    /// - `MULTILOCK_TLS_CA_FILE`: the authorities that are trusted in place of the platform's, in PEM;
-    ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: what the client shows of itself. For every `rediss://` URL;
-    ///   read once.
+    /// - `MULTILOCK_NODES`: URLs separated by commas (a comma in a password is written `%2C`); or
+    ///   `MULTILOCK_NODES_FILE`: a file with URLs, separated by commas or lines. A `#` at the beginning of a
+    ///   line or behind a space starts a comment. A password belongs in a file.
+    /// - `MULTILOCK_NODE_LABELS`: labels of the masters, in the same order, separated by commas.
+    /// - `MULTILOCK_PASSWORD` or `MULTILOCK_PASSWORD_FILE`, and optionally `MULTILOCK_USER`: login for every
+    ///   master whose URL has no password. The file is read for each connection, and every five seconds. When
+    ///   it changes, live connections log in again (see [`Node::credentials`](crate::Node::credentials)).
+    /// - `MULTILOCK_TLS_CA_FILE`: trusted authorities in place of the platform's, in PEM;
+    ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: certificate of the client, and its key. For
+    ///   every `rediss://` URL; read once.
     /// - `MULTILOCK_LEASE`, `MULTILOCK_FOR_TESTS` (see [`MastersBuilder::for_tests`]), `MULTILOCK_MAX_HOLD`,
-    ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`), `MULTILOCK_DRIFT_FACTOR` (such as `0.01`),
-    ///   `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`, `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
-    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and `MULTILOCK_STRICT`
-    ///   (`true` or `false`).
+    ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`),
+    ///   `MULTILOCK_DRIFT_FACTOR` (such as `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`,
+    ///   `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
+    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and
+    ///   `MULTILOCK_STRICT` (`true` or `false`).
     ///
     /// ```no_run
     /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,8 +64,9 @@ impl Masters {
 }
 
 impl MastersBuilder {
-    /// Begins with what variables say: those that [`Masters::from_env`] reads, wherever `variable` has them from. It is given
-    /// a name, and answers what that is set to. What is set on the builder afterwards goes before it.
+    /// Starts with the values of the variables that [`Masters::from_env`] reads. `variable` gets a name, and
+    /// returns the variable's value from any source. Options that are set on the builder later take
+    /// precedence.
     ///
     /// ```
     /// # use multilock::MastersBuilder;
@@ -77,13 +79,13 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] names the variable. The values of most are checked by [`connect`](Self::connect). A file with URLs
-    /// is read here, and blocks for as long as that takes.
+    /// [`InvalidInput`] names the variable. [`connect`](Self::connect) checks most of the values. A file with
+    /// URLs is read here, which blocks meanwhile.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
         Self::from_variables_and_files(variable, |file| std::fs::read_to_string(file))
     }
 
-    /// The same; a list of nodes is read by `read`.
+    /// The same; `read` reads a list of nodes.
     pub(crate) fn from_variables_and_files(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> io::Result<String>,
@@ -122,11 +124,11 @@ fn quarantine(text: &str) -> Option<Quarantine> {
     }
 }
 
-/// Where variables are looked up.
+/// Source of variables.
 struct Variables<V>(V);
 
 impl<V: Fn(&str) -> Option<String>> Variables<V> {
-    /// The masters, from a list or from a file with one.
+    /// Masters, from a list or from a file with one.
     fn nodes(&self, read: impl Fn(&Path) -> io::Result<String>) -> Result<Vec<Node>, InvalidInput> {
         let list = (self.0)(NODES).filter(|list| !list.trim().is_empty());
         let (list, file) = (list, self.file(NODES_FILE)?);
@@ -153,7 +155,8 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
                 "URLs separated by commas",
             ),
         };
-        // A # inside of a URL is left to be refused with it: cut there, half a password would be a host.
+        // A # inside a URL is not cut off, so that the URL is refused: if it were cut there, half a password
+        // would be a host.
         let comment = |line: &str| {
             line.split_once(" #")
                 .map_or(line.len(), |(before, _)| before.len())
@@ -182,7 +185,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         Ok(())
     }
 
-    /// Of every master whose URL has no password.
+    /// Login of every master that has no password in its URL.
     fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
         let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
         let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
@@ -203,7 +206,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         }
     }
 
-    /// The name of a file.
+    /// Name of a file.
     fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
         let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
         self.value(name, "the name of a file", path)
@@ -242,7 +245,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         Ok(())
     }
 
-    /// What a variable says, if it is set.
+    /// Value of a variable, if it is set.
     fn value<T>(
         &self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! The N masters, as a service has them.
+//! The N masters, as a service uses them.
 
 pub(crate) mod builder;
 pub(crate) mod client_label;
@@ -23,9 +23,9 @@ use crate::values::policy::Policy;
 
 /// N independent Redis masters, their connections and their background work.
 ///
-/// One per process: cheap to clone, one connection per master, shared by every lock. Made by
-/// [`Masters::builder`] or [`Masters::from_env`]. When the last clone and the last guard are gone,
-/// every connection is closed and no task is left.
+/// Make one per process, by [`Masters::builder`] or [`Masters::from_env`]. It is cheap to clone, has one
+/// connection per master, and is shared by all locks. When the last clone and the last guard are gone, every
+/// connection is closed and no task is left.
 ///
 /// ```no_run
 /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,25 +42,26 @@ use crate::values::policy::Policy;
 ///
 /// # Runtimes
 ///
-/// Connections and renewals live on the tokio runtime in which `connect` was awaited or `connect_lazy` called, and need it to be
-/// driven. Locks and guards may be used on any other: each call ends by its own deadline there, whatever
-/// the first runtime does, and its votes say so where that one does not run. A runtime has to have its timer enabled.
+/// Connections and renewals live on the tokio runtime in which `connect` was awaited or `connect_lazy`
+/// called, and need that runtime to be driven. Locks and guards may be used on any other runtime. Each call
+/// ends by its own deadline there, also while the first runtime does not run; its votes report that. A
+/// runtime has to have its timer enabled.
 ///
-/// Once the first runtime has ended, its connections are gone: every verb of a lock answers
-/// [`LockError::Closed`](crate::LockError::Closed), waiters included, and what was held lasts until its
-/// lease ends. So do not share `Masters` among tests that have a runtime each, as `#[tokio::test]` gives
-/// them: connect in each of them, or keep one runtime in a `static` and `block_on` it in plain tests.
+/// Once the first runtime has ended, its connections are gone. Every method of a lock, waiters included,
+/// answers [`LockError::Closed`](crate::LockError::Closed), and holds last until their leases end. So do not
+/// share `Masters` among tests that have a runtime each, as `#[tokio::test]` gives them. Either connect in
+/// each of them, or keep one runtime in a `static` and `block_on` it in plain tests.
 ///
-/// Awaited outside of any runtime nothing can be waited for: a call ends with
-/// [`LockError::Unreachable`](crate::LockError::Unreachable), or the like of its own error, whose votes
-/// say so. A guard may be dropped anywhere.
+/// Outside of any runtime a call cannot wait. It ends with
+/// [`LockError::Unreachable`](crate::LockError::Unreachable), or the equivalent of its own error, and the
+/// votes in it report that. A guard may be dropped anywhere.
 #[derive(Clone)]
 pub struct Masters {
     pub(crate) client: Arc<ClientCore>,
 }
 
 impl Masters {
-    /// The number of masters, reachable or not.
+    /// Number of masters, reachable or not.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -74,7 +75,7 @@ impl Masters {
         self.client.pool.slots.len()
     }
 
-    /// What this client knows of its masters, and has to do with them. Asks nobody and waits for nothing.
+    /// Returns this client's knowledge of its masters. Sends nothing and waits for nothing.
     ///
     /// ```no_run
     /// # fn show(masters: &multilock::Masters) {
@@ -90,17 +91,21 @@ impl Masters {
         self.client.status()
     }
 
-    /// The same at once, and whenever it changes in what one may want to act upon: a master is connected or not any more, or for
-    /// another reason; it loses its vote by a quarantine or has it again; it has missed a deadline, or answers again (which
-    /// is noticed within a second); its version or what it can do is another one; it is owed too many releases, or no longer;
-    /// the client is closed.
+    /// Watches the status, for changes that a program may act upon:
+    /// - a master is connected or disconnected, or is disconnected for another reason,
+    /// - a master loses its vote by a quarantine, or gets it back,
+    /// - a master has missed a deadline, or answers again, which is noticed within a second,
+    /// - a master's version or capabilities change,
+    /// - a master's backlog of releases becomes too large, or small enough,
+    /// - the client is closed.
     ///
-    /// The present status counts as the first change: `changed()` of the receiver returns with it at once. So a loop
-    /// that waits for changes needs no status before it, and misses nothing.
+    /// The present status counts as the first change: `changed()` of the receiver returns with it at once. So
+    /// a loop that waits for changes needs no status before it, and misses nothing.
     ///
-    /// Nobody is woken by holds, waiters, round trips, clock offsets and the number of releases that are owed: these are as
-    /// they were when the status was looked at last, and [`status`](Self::status) has them as they are. The receiver ends
-    /// when the last clone of the masters and the last guard are gone; it keeps neither alive.
+    /// The receiver is not woken by holds, waiters, round trips, clock offsets and the number of pending
+    /// releases. It has their values from its last change, and [`status`](Self::status) has the present ones.
+    /// The receiver ends when the last clone of the masters and the last guard are gone; it keeps neither
+    /// alive.
     ///
     /// ```no_run
     /// # async fn watch(masters: &multilock::Masters) {
@@ -114,11 +119,12 @@ impl Masters {
         self.client.watch_status()
     }
 
-    /// Waits until a lock under this policy can be granted: enough masters are connected and fit, and their quarantine is
-    /// over. It waits for as long as that takes; [`Status::ready_in`] estimates it. It asks no master.
+    /// Waits until a lock under this policy can be granted: enough masters are connected and fit, and their
+    /// quarantine is over. It waits for as long as that takes; [`Status::ready_in`] estimates it. It sends
+    /// nothing to the masters.
     ///
-    /// For the start of a service: after [`connect_lazy`](crate::MastersBuilder::connect_lazy), beside masters that were started
-    /// just now, and before a policy that needs more masters than a majority.
+    /// For the start of a service: after [`connect_lazy`](crate::MastersBuilder::connect_lazy), with masters
+    /// that have just started, and before a policy that needs more masters than a majority.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -137,18 +143,19 @@ impl Masters {
     ///
     /// # Errors
     ///
-    /// [`LockError::Invalid`] for a policy that these masters do not allow; [`LockError::Closed`] once the masters are closed.
+    /// - [`LockError::Invalid`] for a policy that these masters do not allow,
+    /// - [`LockError::Closed`] once the masters are closed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left behind: it may be dropped at any time, and called again.
+    /// It may be dropped at any time, and called again.
     pub async fn ready(&self, policy: Policy) -> Result<(), LockError> {
         policy.checked(self.len())?;
         let mut status = self.watch_status();
         let ready = status.wait_for(|status| status.closed || status.is_ready(policy));
         tokio::select! {
             biased;
-            // Nobody tells the status any more once the runtime of the connections has ended.
+            // The status is no longer updated once the runtime of the connections has ended.
             () = self.client.pool.closing.cancelled() => Err(LockError::Closed),
             ready = ready => match ready {
                 Ok(status) if !status.closed => Ok(()),

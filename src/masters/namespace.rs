@@ -1,12 +1,12 @@
-//! A prefix of every name, so that applications can share masters without meeting.
+//! Prefix of every name, so that applications can share masters without sharing locks.
 
 use crate::error::InvalidInput;
 use crate::values::names::Names;
 
-/// The longest namespace, in bytes.
+/// Longest namespace, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// What every name begins with on the masters; nothing by default.
+/// Prefix of every name on the masters; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Namespace(Option<String>);
 
@@ -30,7 +30,7 @@ impl Namespace {
         Err(InvalidInput::new("namespace", value, allowed))
     }
 
-    /// The names as the masters know them. One that is empty stays so, to be refused.
+    /// Names as the masters know them. An empty name stays empty, so that it is refused.
     pub(crate) fn within(&self, names: Names) -> Names {
         let Some(text) = &self.0 else { return names };
         let full = |name: &str| {
@@ -43,7 +43,7 @@ impl Namespace {
         Names::from(names.iter().map(full).collect::<Vec<_>>())
     }
 
-    /// The user's own name for what the masters know by this one.
+    /// User's own name for a name on the masters.
     pub(crate) fn own<'a>(&self, name: &'a str) -> &'a str {
         let own = self
             .0

@@ -1,4 +1,4 @@
-//! A master as users list it: where it is, and what belongs to it alone.
+//! A master as users list it: its URL and its own options.
 
 use std::fmt;
 #[cfg(feature = "rustls")]
@@ -11,11 +11,11 @@ use crate::error::InvalidInput;
 use crate::masters::credentials::{BoxError, Credentials, Provider};
 use crate::node::{Address, NodeUrl, Tls};
 
-/// The longest label, in bytes.
+/// Longest label, in bytes.
 const LONGEST_LABEL: usize = 64;
 
-/// One master of the list, for [`MastersBuilder::node`](crate::MastersBuilder::node): a URL, and where wanted options that
-/// belong to this master alone. A string that is a URL is a node.
+/// One master of the list, for [`MastersBuilder::node`](crate::MastersBuilder::node): a URL and, optionally,
+/// options of this master alone. A string that is a URL is a node, too.
 ///
 /// ```
 /// use multilock::{Credentials, Masters, Node};
@@ -30,7 +30,7 @@ const LONGEST_LABEL: usize = 64;
 ///     .node(Node::url("redis://10.0.0.2:6379").label("eu-2").credentials(credentials));
 /// ```
 ///
-/// All is checked by [`connect`](crate::MastersBuilder::connect). `Debug` shows no credentials.
+/// [`connect`](crate::MastersBuilder::connect) checks all options. `Debug` shows no credentials.
 #[derive(Clone)]
 #[must_use = "a node does nothing until it is listed"]
 pub struct Node {
@@ -41,7 +41,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or `unix:///path`.
+    /// Takes a URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
+    /// `unix:///path`.
     pub fn url(url: impl Into<String>) -> Self {
         Self {
             url: NodeUrl::new(url),
@@ -51,25 +52,28 @@ impl Node {
         }
     }
 
-    /// What this master is called in errors, votes and logs, in place of its address. Letters, digits and `-._:/`, at
-    /// most 64 of them; no two masters may be called the same.
+    /// Sets the label of this master in errors, votes and logs, in place of its address. At most 64 letters,
+    /// digits and `-._:/`; no two masters may have the same.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Asks for user and password whenever a connection is made, in place of those of a URL, and again when what was
-    /// given is to be refreshed ([`Credentials::refresh_after`]).
+    /// Sets a provider of user and password, in place of those in the URL. It is asked for each connection,
+    /// and again when its last answer is to be refreshed ([`Credentials::refresh_after`]).
     ///
-    /// If others are given then, the live connection is logged in with them, between the calls that are under way: none
-    /// is lost, and no lock. A password that is replaced on the masters should be valid for at least so long beside its
-    /// successor. If nothing can be had, or the master refuses it, the connection stays as it is, the provider is asked
-    /// again every second, and a warning is logged. A connection that the master ends or logs out meanwhile is made anew,
-    /// with fresh credentials.
+    /// If the new credentials differ, the live connection logs in with them, between the calls in progress:
+    /// no call is lost, and no lock. So keep an old password valid on the masters for one refresh beside its
+    /// successor.
     ///
-    /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect) and has nine tenths of
-    /// [`connect_timeout`](crate::MastersBuilder::connect_timeout), less what the connection has taken; its future is
-    /// dropped then, which must do no harm. Its error is shown as that of the master, so it should not tell secrets.
+    /// If the provider fails, or the master refuses the credentials, the connection stays as it is. The
+    /// provider is asked again every second, and a warning is logged. If the master ends the connection or
+    /// logs it out meanwhile, the client connects again, with fresh credentials.
+    ///
+    /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). It has nine tenths of
+    /// [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the connection. Its
+    /// future is then dropped, which must do no harm. Its error is shown as that of the master, so it should
+    /// contain no secrets.
     pub fn credentials<F, A>(mut self, provider: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,
@@ -79,19 +83,19 @@ impl Node {
         self
     }
 
-    /// How the connection is secured, for a `rediss://` URL: say with the authority of one's own, or with a certificate
-    /// that the client shows. `multilock::rustls` is re-exported for it. Sessions are resumed if several nodes and
-    /// their connections share one configuration.
+    /// Sets the TLS configuration for a `rediss://` URL: for example with an authority of your own, or with a
+    /// certificate of the client. `multilock::rustls` is re-exported for it. Sessions are resumed if several
+    /// nodes and their connections share one configuration.
     ///
-    /// By default all masters share a configuration that trusts the authorities that the platform trusts, with the crypto
-    /// provider that the application has installed.
+    /// By default all masters share a configuration with the authorities that the platform trusts, and with
+    /// the crypto provider that the application has installed.
     #[cfg(feature = "rustls")]
     pub fn tls(mut self, config: Arc<ClientConfig>) -> Self {
         self.tls = Some(Tls::new(config));
         self
     }
 
-    /// The same, unless the node says for itself.
+    /// Sets a provider, unless the node has its own credentials.
     pub(crate) fn or_credentials(mut self, provider: &Provider) -> Self {
         let address = self.url.parse(1);
         if self.credentials.is_none() && address.is_ok_and(|address| !address.has_password()) {
@@ -104,7 +108,7 @@ impl Node {
         self.label.is_some()
     }
 
-    /// Where it is and how it is called; `number` is its place in the list, counted from 1.
+    /// Address and label of the node; `number` is its place in the list, counted from 1.
     pub(crate) fn address(&self, number: usize) -> Result<Address, InvalidInput> {
         let mut address = self.url.parse(number)?;
         if self.credentials.is_some() && address.has_password() {

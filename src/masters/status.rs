@@ -1,4 +1,4 @@
-//! What a client knows of its masters without asking them.
+//! A client's knowledge of its masters, without asking them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::values::policy::{Policy, forgetful_allowed};
 
-/// What a client knows of its masters, and has to do with them, at one moment: [`Masters::status`](crate::Masters::status).
+/// A client's knowledge of its masters, and its own load, at one moment:
+/// [`Masters::status`](crate::Masters::status).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -30,7 +31,8 @@ use crate::values::policy::{Policy, forgetful_allowed};
 pub struct Status {
     /// One for each master, in the order in which they were configured.
     pub nodes: Vec<NodeStatus>,
-    /// Holds that this client has, whose guards live or that it still looks after. One that was leaked is not counted.
+    /// Holds of this client with a live guard, or that it still renews or releases. A leaked hold does not
+    /// count.
     pub holds: usize,
     /// Calls that wait for a lock.
     pub waiters: usize,
@@ -38,52 +40,53 @@ pub struct Status {
     pub closed: bool,
 }
 
-/// What a client knows of one master.
+/// A client's knowledge of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStatus {
-    /// The master's address, without credentials.
+    /// Address of the master, without credentials.
     pub node: Arc<str>,
-    /// What is known of it while it is connected, or why it is not.
+    /// State of the connection, or the reason why there is none.
     pub connection: Result<NodeConnection, NodeError>,
-    /// Releases that it is still owed: they are sent as soon as it can take them.
+    /// Pending releases: they are sent as soon as the master can take them.
     pub owed_releases: usize,
-    /// Whether so many are owed that it is asked for no new hold.
+    /// Whether the backlog of releases is so large that the master is sent no call for a new hold.
     pub is_overloaded: bool,
 }
 
-/// What a client knows of a master that it is connected to.
+/// A client's knowledge of a master to which it is connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeConnection {
-    /// The server's version, as it tells it.
+    /// Server's version by its own report.
     pub version: Arc<str>,
-    /// What it can do of what not every server can.
+    /// Capabilities that not every server has.
     pub capabilities: Capabilities,
-    /// What the last answer took that counted in a vote; before the first, what it took to set up the connection, which is
-    /// several round trips.
+    /// Round trip of the last answer that counted as a vote. Before the first one, it is the time of the
+    /// connection's set-up, which is several round trips.
     pub round_trip: Duration,
-    /// Whether it has missed a node deadline, and given no sign of life since.
+    /// Whether the master has missed a node deadline, and sent nothing since.
     pub is_silent: bool,
-    /// For how much longer it has no vote, because it may have forgotten who holds: it was started not long ago, its memory
-    /// was wiped, or its clock stepped. Zero when it has one.
+    /// Time for which the master has no vote, because it may have forgotten its holders. It was started not
+    /// long ago, its memory was wiped, or its clock stepped. Zero if it has a vote.
     pub quarantine: Duration,
-    /// How far its wall clock is ahead of this host's, in microseconds, by what it told last; negative where it is behind.
-    /// No better than half a round trip.
+    /// Time by which its wall clock is ahead of this host's, in microseconds, by its last answer; negative if
+    /// it is behind. No more exact than half a round trip.
     pub clock_offset_us: i64,
 }
 
 impl Status {
-    /// How many masters have a vote: they are connected, answer, are not in quarantine and are not owed too many releases.
+    /// Number of masters that have a vote: they are connected, answer, are not in quarantine and have no
+    /// large backlog.
     pub fn voting(&self) -> usize {
         self.nodes.iter().filter(|node| node.has_vote()).count()
     }
 
-    /// Whether a lock under this policy could be granted now, as far as is known: for a readiness check. Masters in
-    /// quarantine count where there are so few of them that the policy can bear them, as in a vote.
+    /// Whether a lock under this policy could be granted now, by this client's knowledge: for a readiness
+    /// check. Masters in quarantine count, as in a vote, if they are so few that the policy tolerates them.
     ///
-    /// It says nothing about who holds what. A process is not to be killed for it: masters that come back are found by
-    /// themselves. False for a policy that these masters do not allow.
+    /// It does not depend on holders. Do not kill a process because of it: the client reconnects to masters
+    /// by itself. False for a policy that these masters do not allow.
     ///
     /// ```no_run
     /// # use multilock::{Masters, Policy};
@@ -95,9 +98,11 @@ impl Status {
         self.ready_in(policy) == Some(Duration::ZERO)
     }
 
-    /// Time until a lock under this policy can be granted, as far as is known: zero where it can be now, else until the
-    /// quarantine of enough masters has ended. `None` where too few masters are connected and answer, or the client is
-    /// closed, or these masters do not allow the policy.
+    /// Time until a lock under this policy can be granted, by this client's knowledge. It is zero if that is
+    /// now, and else the time until the quarantine of enough masters has ended. `None` if
+    /// - too few masters are connected and answer,
+    /// - the client is closed,
+    /// - these masters do not allow the policy.
     ///
     /// [`Masters::ready`](crate::Masters::ready) waits for it.
     ///
@@ -123,7 +128,7 @@ impl Status {
             .min()
     }
 
-    /// How many masters count towards so many grants once this much time has passed.
+    /// Number of masters that count towards `needed` grants once this much time has passed.
     fn counted(&self, after: Duration, needed: usize) -> usize {
         let remembers = |node: &&NodeStatus| node.quarantine() <= after;
         let forgetful = self.nodes.iter().filter(|node| !remembers(node)).count();
@@ -132,7 +137,7 @@ impl Status {
         asked.filter(|node| all_count || remembers(node)).count()
     }
 
-    /// Whether it tells anything else than `before` that somebody may want to act upon.
+    /// Whether it differs from `before` in a way that a program may act upon.
     pub(crate) fn differs(&self, before: &Self) -> bool {
         self.closed != before.closed
             || self.nodes.len() != before.nodes.len()
@@ -145,12 +150,12 @@ impl Status {
 }
 
 impl NodeStatus {
-    /// Whether its answers count: it is connected, answers, is not in quarantine and is not owed too many releases.
+    /// Whether its answers count: it is connected, answers, is not in quarantine and has no large backlog.
     pub fn has_vote(&self) -> bool {
         self.is_there() && self.quarantine().is_zero()
     }
 
-    /// For how much longer it has no vote although it is connected.
+    /// Time for which it has no vote although it is connected.
     fn quarantine(&self) -> Duration {
         self.connection
             .as_ref()

@@ -1,5 +1,5 @@
-//! The channels that this process listens to: its own, on which its waiters are called, and those on which clients
-//! of other libraries announce releases.
+//! Channels that this process listens to: its own, on which its waiters are called, and those on which
+//! clients of other libraries announce releases.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::protocol::waiter::WaiterCall;
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    /// On which its waiters are called. Each connection listens to it from its set-up on.
+    /// Channel on which its waiters are called. Each connection listens to it from its set-up on.
     own: String,
     pub(crate) waiters: Waiters,
     pub(crate) yielding: Yielding,
@@ -25,9 +25,9 @@ pub(crate) struct Topics {
 /// One channel, on all masters.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    /// Notices heard from each master.
+    /// Number of messages from each master.
     heard: Box<[AtomicU64]>,
-    /// Times that listening was interrupted, so that notices may have been missed.
+    /// Number of interruptions of the subscription. During one, messages may have been missed.
     interruptions: AtomicU64,
     notified: Notify,
 }
@@ -43,12 +43,12 @@ impl Topics {
         }
     }
 
-    /// The channel on which waiters of this client are called.
+    /// Channel on which waiters of this client are called.
     pub(super) fn own(&self) -> &str {
         &self.own
     }
 
-    /// Joins the listeners of a channel; `act` runs before anybody else can join or leave, so that
+    /// Joins the listeners of a channel. `act` runs before any other task can join or leave, so that
     /// subscriptions are sent in the order of the changes.
     pub(crate) fn join(&self, channel: &str, act: impl FnOnce()) -> Arc<Topic> {
         let mut topics = self.topics();
@@ -61,7 +61,7 @@ impl Topics {
         topic
     }
 
-    /// Leaves them; `act` runs if that was the last one.
+    /// Leaves the listeners of a channel; `act` runs if that was the last one.
     pub(crate) fn leave(&self, channel: &str, act: impl FnOnce()) {
         let mut topics = self.topics();
         if let Some((_, listeners)) = topics.get_mut(channel) {
@@ -73,14 +73,15 @@ impl Topics {
         }
     }
 
-    /// Does `act` with every channel that somebody has joined, before anybody else can join or leave.
+    /// Runs `act` with every channel that has listeners, before any other task can join or leave.
     pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> T {
         let topics = self.topics();
         let channels: Vec<String> = topics.keys().cloned().collect();
         act(&channels)
     }
 
-    /// A message has come from the master at `node`. Who is called by it, if that one does not wait any more.
+    /// Takes in a message from the master at `node`. Returns the waiter that it calls, if the waiter has
+    /// ended.
     pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleWaiter> {
         if channel == self.own {
             return self.waiters.call(node, WaiterCall::parse(message)?);
@@ -92,7 +93,7 @@ impl Topics {
         None
     }
 
-    /// Some messages may have been missed: everybody should look again.
+    /// Wakes every listener and waiter to look again, because messages may have been missed.
     pub(crate) fn announce_interruption(&self) {
         for (topic, _) in self.topics().values() {
             topic.interruptions.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +124,7 @@ impl Topic {
         self.interruptions.load(Ordering::Relaxed)
     }
 
-    /// Rings whenever something was heard after this was called.
+    /// Resolves at the next message after this call.
     pub(crate) fn notified(&self) -> tokio::sync::futures::Notified<'_> {
         self.notified.notified()
     }

@@ -1,4 +1,4 @@
-//! A live connection to a master, and the count of how often it kept silent.
+//! A live connection to a master, and the count of deadlines that the master missed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,74 +18,75 @@ use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::Stamp;
 use crate::time::clock::{Clock, Moment};
 
-/// Deadlines missed in a row, one after the other, after which the connection is replaced. A healed
-/// partition is then noticed by reconnecting instead of by TCP's growing retransmission timer.
+/// Consecutive missed deadlines after which the connection is replaced. So the client notices a healed
+/// partition by reconnecting, and not by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
 
-/// One a master: its connection, or why there is none.
+/// For each master its connection, or the reason why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
 
 /// A connection in use.
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Box<dyn Wire>,
-    /// When it was set up.
+    /// Time at which it was set up.
     since: Instant,
     recollection: Recollection,
-    /// The server's version, and what it can do.
+    /// Version and capabilities of the server.
     server: (Arc<str>, Capabilities),
     events: Arc<NodeEvents>,
-    /// What the last answer took that told the master's clock, in nanoseconds.
+    /// Round trip of the last answer that carried the master's clock, in nanoseconds.
     round_trip_ns: AtomicU64,
-    /// So much is owed to the master that nothing may be added to it.
+    /// Whether the backlog of releases is so large that calls for new holds are not sent.
     full: Arc<AtomicBool>,
-    /// A master that is far takes several times as long to set up, and is not dead for being silent so long.
+    /// Silence after which the master counts as dead. It grows with the set-up time: a distant master takes
+    /// several times as long, and is not dead.
     patience: Duration,
     closed: AtomicBool,
     silence: Mutex<Silence>,
-    /// Rings when the answer to a release is overdue.
+    /// Notified when the answer to a release is overdue.
     overdue: Notify,
-    /// How long the last answer took that came late.
+    /// Round trip of the last answer that came late.
     took: Mutex<Option<Duration>>,
-    /// Why another connection is to take its place.
+    /// Reason why another connection is to replace it.
     hang_up: (OnceLock<Box<str>>, Notify),
 }
 
-/// Deadlines that the master missed in a row, without a sign of life.
+/// Consecutive deadlines that the master missed, without a message in between.
 #[derive(Debug, Default)]
 struct Silence {
     deadlines: u32,
-    /// When the last one passed.
+    /// Time of the last one.
     last: Option<Instant>,
 }
 
-/// What a master remembers, as it told when the client introduced itself.
+/// A master's memory, as the master reported it at the introduction.
 pub(super) struct Memory {
-    /// For how long it counted then.
+    /// Time for which it counted then.
     pub(super) age: Duration,
-    /// What the master's clock showed then, in microseconds since 1970.
+    /// Master's clock then, in microseconds since 1970.
     pub(super) clock_us: u64,
     /// Text of its record.
     pub(super) record: Arc<str>,
 }
 
-/// What a connection knows of its master's memory.
+/// A connection's knowledge of its master's memory.
 #[derive(Debug)]
 pub(super) struct Recollection {
-    /// How far it reached back when the connection was set up.
+    /// Time for which the memory counted when the connection was set up.
     pub(super) memory: Duration,
-    /// What the master's clock showed then, in microseconds since 1970.
+    /// Master's clock then, in microseconds since 1970.
     pub(super) clock_us: u64,
     pub(super) clock: MasterClock,
-    /// What the master's record said, where that is looked at with each vote.
+    /// Text of the master's record, if votes are checked against it.
     pub(super) record: Option<Arc<str>>,
-    /// How far it must reach back for the master's votes to count.
+    /// Time for which the memory must count for the master to have a vote.
     pub(super) quarantine: Duration,
     pub(super) clock_check: Arc<ClockCheck>,
 }
 
 impl Link {
-    /// Over a connection whose set-up took so long.
+    /// Wraps a connection; `set_up` is the duration of its set-up.
     pub(super) fn new(
         wire: Box<dyn Wire>,
         recollection: Recollection,
@@ -111,7 +112,7 @@ impl Link {
         }
     }
 
-    /// One script call.
+    /// Sends one script call.
     pub(crate) fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         match self.closed() {
             Some(fault) => reply.give(Err(fault)),
@@ -124,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Whether so much waits for answers that releases had better go together.
+    /// Whether a large backlog of calls waits for answers, so that releases are better sent in batches.
     pub(crate) fn is_backed_up(&self) -> bool {
         self.wire.waiting() > BACKLOG
     }
@@ -134,27 +135,27 @@ impl Link {
         self.wire.waiting() > 0
     }
 
-    /// When the master gave a sign of life last.
+    /// Time of the last message from the master.
     pub(super) fn heard(&self) -> Instant {
         self.wire.heard().unwrap_or(self.since)
     }
 
-    /// For how long a master that is well may be silent.
+    /// Time for which a healthy master may be silent.
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Makes the master know a script again.
+    /// Loads a script again.
     pub(crate) fn load(&self, script: &'static Script) -> Inbox {
         self.answered_by(|reply| self.wire.load(script, reply))
     }
 
-    /// Asks for the messages of some channels; answered when the master has confirmed.
+    /// Subscribes to some channels; answered when the master has confirmed.
     pub(crate) fn subscribe(&self, channels: &[String]) -> Inbox {
         self.answered_by(|reply| self.wire.subscribe(channels, reply))
     }
 
-    /// Asks for them no longer.
+    /// Unsubscribes from some channels.
     pub(crate) fn unsubscribe(&self, channels: &[String]) -> Inbox {
         self.answered_by(|reply| self.wire.unsubscribe(channels, reply))
     }
@@ -168,18 +169,18 @@ impl Link {
         inbox
     }
 
-    /// For how much longer than `now` the master has no vote, by what is known now of the leases that it
-    /// may have forgotten; zero when it has one.
+    /// Time from `now` for which the master has no vote, because it may have forgotten leases; zero if it has
+    /// a vote.
     pub(crate) fn quarantine(&self, now: Instant) -> Duration {
         self.memory_quarantine(now).max(self.clock_quarantine(now))
     }
 
-    /// For how much longer it has no vote because its clock was seen to step.
+    /// Time for which it has no vote because its clock stepped.
     pub(crate) fn clock_quarantine(&self, now: Instant) -> Duration {
         self.recollection.clock_check.clock_quarantine(now)
     }
 
-    /// For how much longer it has no vote because its memory does not count for long enough, or was wiped.
+    /// Time for which it has no vote because its memory does not count for long enough, or was wiped.
     pub(crate) fn memory_quarantine(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
@@ -196,8 +197,7 @@ impl Link {
         remaining.max(forgotten)
     }
 
-    /// Takes in the stamp of an answer that was heard at `now`, to a request that was not sent before
-    /// `begun`.
+    /// Takes in the stamp of an answer that came at `now`, to a request that was not sent before `begun`.
     pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let Recollection {
             record,
@@ -210,34 +210,34 @@ impl Link {
         clock_check.hear(stamp.clock_us, begun, now);
         if record.as_ref().is_some_and(|record| **record != *stamp.record) {
             clock_check.wiped();
-            // The next connection has the master record anew since when its memory counts.
+            // The next connection has the master record that its memory counts from now on.
             self.replace("its memory was wiped");
         }
     }
 
-    /// Takes in what the master's clock shows, beside a vote.
+    /// Takes in the master's clock from an answer that is no vote.
     pub(crate) fn hear_clock(&self, clock_us: u64, now: Moment) {
         self.recollection.clock.hear(clock_us, now);
     }
 
-    /// What the master's clock shows at `now`, in microseconds since 1970.
+    /// Master's clock at `now`, in microseconds since 1970.
     pub(crate) fn clock_us(&self, now: Moment) -> u64 {
         self.recollection.clock.shows_us(now)
     }
 
-    /// For how much longer the master has no vote, if its clock was seen at `sent` or later to have
-    /// stepped.
+    /// Time for which the master still has no vote, if a step of its clock was noticed at `sent` or later.
     pub(crate) fn suspected_since(&self, sent: Instant) -> Option<Duration> {
         self.recollection.clock_check.suspected_since(sent)
     }
 
-    /// The same, if its memory was seen to have been wiped.
+    /// The same for a wipe of its memory.
     pub(crate) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
         self.recollection.clock_check.wiped_since(sent)
     }
 
-    /// What a fencing token must be above: every one that was stored before the master's memory counts, which it
-    /// may have forgotten, if the clocks of clients are at most half a quarantine ahead.
+    /// Number that a fencing token must exceed. The master may have forgotten tokens from before its memory
+    /// counts. All of them are below this number, if the clocks of clients are at most half a quarantine
+    /// ahead.
     pub(crate) fn floor(&self) -> u64 {
         let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let Recollection {
@@ -250,9 +250,9 @@ impl Link {
         since.saturating_add(us(*quarantine))
     }
 
-    /// Notes that a call sent at `sent` got no answer by its deadline. That counts when nothing else was
-    /// heard either since it was sent: a master that answers late is there. Calls that were under way
-    /// together count once: one hiccup under load is not a dead connection.
+    /// Notes that a call sent at `sent` had no answer by its deadline.
+    /// - It does not count if another message came after `sent`: the master is slow, and not gone.
+    /// - Calls that were under way together count once: a short delay under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
         if self.wire.heard().is_some_and(|heard| heard >= sent) {
@@ -271,14 +271,14 @@ impl Link {
         }
     }
 
-    /// Whether the master has missed a deadline, and given no sign of life since.
+    /// Whether the master has missed a deadline, and sent nothing since.
     pub(crate) fn is_silent(&self) -> bool {
         let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
         silence.last.is_some_and(|last| self.heard() < last)
     }
 
-    /// Notes that a release has no answer: nobody may ask this master for anything else for long, and it
-    /// is to be known whether it is there.
+    /// Notes that a release has no answer. The master may not be sent any other call for long, so its silence
+    /// has to be checked.
     pub(crate) fn owes_an_answer(&self) {
         self.overdue.notify_one();
     }
@@ -287,18 +287,18 @@ impl Link {
         self.overdue.notified().await;
     }
 
-    /// Notes that an answer came late, to what was asked at `sent`.
+    /// Notes a late answer to a call that was sent at `sent`.
     pub(crate) fn took(&self, op: Op, sent: Instant) {
         self.events.answered(op, sent);
         *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent.elapsed());
     }
 
-    /// How long the last answer took that came late.
+    /// Round trip of the last answer that came late.
     pub(crate) fn last_took(&self) -> Option<Duration> {
         *self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of the master now.
+    /// Status of the master.
     pub(super) fn status(&self, clock: Clock) -> NodeConnection {
         let (version, capabilities) = self.server.clone();
         let ahead = i128::from(self.clock_us(clock.now())) - i128::from(clock.wall_us());
@@ -312,9 +312,10 @@ impl Link {
         }
     }
 
-    /// Acts on what an answer says about the server, beside what it says about the request.
+    /// Reacts to an answer that reports a change of the server itself.
     pub(crate) fn react_to(&self, answer: &Answer) {
-        // Its role has changed, or it does not know the user any more: the next connection shows its role, and logs in.
+        // The role has changed, or the server no longer knows the user: the next connection checks the role
+        // and logs in.
         if let Err(Fault::Server { class, error }) = answer
             && matches!(class, FaultClass::NotMaster | FaultClass::LoggedOut)
         {
@@ -322,20 +323,20 @@ impl Link {
         }
     }
 
-    /// Asks for another connection in place of this one.
+    /// Asks the keeper to replace this connection.
     pub(super) fn replace(&self, reason: &str) {
         // The first reason counts.
         let _ = self.hang_up.0.set(reason.into());
         self.hang_up.1.notify_one();
     }
 
-    /// Resolves with the reason, once another connection is to take the place of this one.
+    /// Resolves with the reason, once the connection is to be replaced.
     pub(super) async fn replacement_wanted(&self) -> &str {
         self.hang_up.1.notified().await;
         self.hang_up.0.get().map_or("", |reason| reason)
     }
 
-    /// From here on calls answer *not sent*.
+    /// Makes all further calls answer *not sent*.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }

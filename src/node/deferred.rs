@@ -1,10 +1,10 @@
-//! The releases that one master is owed and that were not sent by themselves: those that it could not be
-//! told, and those that would have made its connection wait too long.
+//! Pending releases of one master that were not sent alone: the master was out of reach, or their connection
+//! would have had to wait too long.
 //!
-//! They are kept as claims, which are small, and go out in batches, one after the other. A batch that
-//! was sent is left to the connection: its releases wait here again only when the connection has ended
-//! without an answer, or when the answer is an error that will pass. One is given up only
-//! on an error that repeating would not cure, and when the pool closes.
+//! They are stored as claims, which are small, and are sent in batches, one after the other. The connection
+//! is responsible for a batch that was sent. Its releases wait here again in two cases: the connection has
+//! ended without an answer, or the answer is an error that passes. A release is given up only on an error
+//! that would come again, and when the pool closes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,18 +23,18 @@ use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::{parse_released, parse_releases};
 
-/// What a claim costs beside the texts of its names.
+/// Bytes of a claim beside the texts of its names.
 const ENTRY: usize = 128;
 
-/// A release that one master is owed.
+/// A pending release of one master.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
     claim: Claim,
-    /// For whoever waits for the answer.
+    /// Receiver of the answer, if there is one.
     reply: Option<ReplyTo>,
-    /// Counts the masters that have confirmed.
+    /// Count of the masters that have confirmed the release.
     confirmed: Option<Arc<AtomicUsize>>,
-    /// It goes in a call of its own, after an error of its batch that may be about one of them.
+    /// Whether it is sent alone, after an error of its batch for which one release may be the cause.
     alone: bool,
 }
 
@@ -66,7 +66,7 @@ impl PendingRelease {
         ENTRY + self.claim.names.iter().map(str::len).sum::<usize>()
     }
 
-    /// The master has done what it will do.
+    /// Hands the final answer to the receiver.
     fn settle(self, answer: Answer) {
         if let (Some(confirmed), Ok(_)) = (self.confirmed, &answer) {
             confirmed.fetch_add(1, Ordering::Relaxed);
@@ -77,21 +77,22 @@ impl PendingRelease {
     }
 }
 
-/// Whether a master is done with a release after this answer. Else it is to be told again: it did not
-/// execute it, or nobody knows. Where asking again would bring the same error, the lease frees the names.
+/// Whether a release needs no other attempt at a master after this answer. It needs one if the master did not
+/// execute it, or if that is not known. If another attempt would bring the same error, the end of the lease
+/// frees the names.
 pub(crate) fn is_done(answer: &Answer) -> bool {
     answer.as_ref().map_or_else(Fault::may_concern_one, |_| true)
 }
 
-/// What one master is owed.
+/// Pending releases of one master.
 pub(crate) struct Deferrals {
     queue: Mutex<ReleaseQueue>,
     full: Arc<AtomicBool>,
-    /// Rings when a batch may be sent, for the one task that sends.
+    /// Notified when a batch may be sent, for the one task that sends.
     news: Notify,
-    /// Rings when something was settled.
+    /// Notified when a release was settled.
     settled: Notify,
-    /// Rings when a master of the pool is no longer owed too much.
+    /// Notified when the backlog of a master of the pool has become small enough.
     backlog_drained: Arc<Notify>,
     events: Arc<NodeEvents>,
 }
@@ -99,13 +100,13 @@ pub(crate) struct Deferrals {
 #[derive(Debug, Default)]
 struct ReleaseQueue {
     waiting: VecDeque<PendingRelease>,
-    /// Batches that have no answer, and the releases in them.
+    /// Batches without an answer, and the releases in them.
     batches: usize,
     sent: usize,
-    /// Of all of them.
+    /// Bytes of all releases here.
     bytes: usize,
     settled: u64,
-    /// The last answer was an error.
+    /// Whether the last answer was an error.
     refused: bool,
     closed: bool,
 }
@@ -135,7 +136,7 @@ impl Deferrals {
         self.news.notify_one();
     }
 
-    /// Nothing is taken in or sent any more.
+    /// Takes in and sends no more releases.
     pub(super) fn close(&self) {
         let mut queue = self.queue();
         queue.closed = true;
@@ -145,12 +146,12 @@ impl Deferrals {
         drop(waiting);
     }
 
-    /// Whether so much is owed that the master is asked for no new hold.
+    /// Whether the backlog is so large that the master is sent no call for a new hold.
     pub(super) fn full(&self) -> &Arc<AtomicBool> {
         &self.full
     }
 
-    /// How many releases are owed, and how many have been settled.
+    /// Number of pending releases, and number of settled ones.
     pub(super) fn owed(&self) -> (usize, u64) {
         let queue = self.queue();
         (queue.waiting.len() + queue.sent, queue.settled)
@@ -164,22 +165,22 @@ impl Deferrals {
         self.news.notified().await;
     }
 
-    /// Whether a batch waits to be sent.
+    /// Whether a release waits to be sent.
     pub(super) fn is_waiting(&self) -> bool {
         !self.queue().waiting.is_empty()
     }
 
-    /// Whether an answer is awaited.
+    /// Whether a batch has no answer yet.
     pub(super) fn is_under_way(&self) -> bool {
         self.queue().batches > 0
     }
 
-    /// Whether the last answer was an error that will pass; told once.
+    /// Whether the last answer was an error that passes. Resets the flag.
     pub(super) fn was_refused(&self) -> bool {
         std::mem::take(&mut self.queue().refused)
     }
 
-    /// Sends the next batch, where there is one.
+    /// Sends the next batch, if there is one.
     pub(super) fn send(self: &Arc<Self>, link: &Arc<Link>) {
         let Some(batch) = self.queue().take_batch() else {
             return;
@@ -232,7 +233,7 @@ impl Deferrals {
 }
 
 impl ReleaseQueue {
-    /// The oldest, so many as a server can take at once.
+    /// Takes the oldest releases, as many as fit into one call.
     fn take_batch(&mut self) -> Option<Vec<PendingRelease>> {
         let mut keys = 0;
         let mut alone = false;
@@ -253,7 +254,7 @@ impl ReleaseQueue {
     }
 }
 
-/// The answer for each release of a batch.
+/// Splits a batch's answer into one answer for each release.
 fn apart(batch: Vec<PendingRelease>, answer: Answer) -> Vec<(PendingRelease, Answer)> {
     let each = match answer {
         Ok(value) if batch.len() == 1 => vec![checked(value)],
@@ -278,7 +279,7 @@ fn unexpected() -> Fault {
     }
 }
 
-/// Releases that were sent in one call. Its connection owes them the answer.
+/// Releases that were sent in one call. Their connection has to bring the answer.
 #[derive(Debug)]
 struct Batch {
     deferrals: Arc<Deferrals>,

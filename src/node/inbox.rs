@@ -1,8 +1,10 @@
-//! Where the answers to one question arrive.
+//! Receiving end for the answers to one question.
 //!
-//! Whoever asks keeps the [`Inbox`], each master that is asked gets a [`ReplyTo`] to it. All of a round's
-//! answers share one allocation and one lock, and the asker is woken only when there may be something to
-//! decide: by the assent that makes a quorum, by anything else that is said, and by the last answer.
+//! The asker has the [`Inbox`], and each master's connection a [`ReplyTo`] to it. All answers of a round
+//! share one allocation and one lock. The asker is woken only when it may be able to decide:
+//! - by the assent that makes a quorum,
+//! - by any other answer,
+//! - by the last answer.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,20 +16,20 @@ use redis::Value;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::fault::Fault;
 
-/// What a master says to a call, or why it says nothing.
+/// A master's answer to a call, or the fault that prevented it.
 pub(crate) type Answer = Result<Value, Fault>;
 
-/// Takes in the answers that come when nobody waits for them any more.
+/// Receiver of answers that come after the asker has stopped waiting.
 pub(crate) trait Late: fmt::Debug + Send + Sync {
-    /// What a master says, or that its connection has ended.
+    /// Takes in an answer of a master, or the end of its connection.
     fn answered(self: Arc<Self>, node: usize, answer: Answer);
 }
 
-/// The asker's side. Dropped, it takes in nothing more.
+/// Asker's side. Once dropped, it takes in no answers.
 #[derive(Debug)]
 pub(crate) struct Inbox(Arc<InboxState>);
 
-/// The way back for one answer. Dropped, it tells that the connection has ended.
+/// Way back for one answer. If dropped, it reports that the connection has ended.
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
     shared: Option<Arc<InboxState>>,
@@ -39,16 +41,16 @@ struct InboxState(Mutex<InboxEntries>);
 
 #[derive(Debug)]
 struct InboxEntries {
-    /// One a master.
+    /// One entry for each master.
     entries: Vec<InboxEntry>,
     awaited: usize,
     /// Answers that have arrived and have not been taken.
     here: usize,
-    /// Those of them that assent.
+    /// Number of assents among them.
     assents: usize,
-    /// Tells an assent by the answer of the script.
+    /// Recognises an assent among the answers to the script.
     is_assent: fn(&Value) -> bool,
-    /// Fewer of these do not wake the asker.
+    /// Number of assents that wakes the asker.
     wake_after: usize,
     asker: Option<Waker>,
     late: Option<Arc<dyn Late>>,
@@ -56,7 +58,7 @@ struct InboxEntries {
 
 #[derive(Debug)]
 enum InboxEntry {
-    /// Nothing is expected, or no longer.
+    /// No answer is expected, or no longer.
     Closed,
     Awaited,
     /// The answer, and whether it assents.
@@ -64,8 +66,8 @@ enum InboxEntry {
 }
 
 impl Inbox {
-    /// For the answers of so many masters to a script, of which `is_assent` is told what the master answers; none is expected
-    /// yet.
+    /// Makes an inbox for the answers of `nodes` masters to a script; `is_assent` recognises assents among
+    /// them. No answer is expected yet.
     pub(crate) fn new(nodes: usize, is_assent: fn(&Value) -> bool) -> Self {
         Self(Arc::new(InboxState(Mutex::new(InboxEntries {
             entries: (0..nodes).map(|_| InboxEntry::Closed).collect(),
@@ -79,14 +81,14 @@ impl Inbox {
         }))))
     }
 
-    /// For one answer.
+    /// Makes an inbox for one answer.
     pub(crate) fn single() -> (Self, ReplyTo) {
         let inbox = Self::new(1, |_| false);
         let reply = inbox.expect(0);
         (inbox, reply)
     }
 
-    /// The way back for the answer of one master, from which none is awaited at the moment.
+    /// Expects the answer of one master, from which none is expected now. Returns the way back.
     pub(crate) fn expect(&self, node: usize) -> ReplyTo {
         let mut state = self.0.state();
         state.entries[node] = InboxEntry::Awaited;
@@ -97,12 +99,12 @@ impl Inbox {
         }
     }
 
-    /// So many assents are wanted: fewer wake nobody.
+    /// Sets the number of assents that wakes the asker; fewer do not.
     pub(crate) fn wake_after(&self, assents: usize) {
         self.0.state().wake_after = assents;
     }
 
-    /// The next answer and whose it is.
+    /// Takes the next answer, with its master.
     pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<(usize, Answer)> {
         let mut state = self.0.state();
         if state.here > 0 {
@@ -127,8 +129,8 @@ impl Inbox {
         Poll::Pending
     }
 
-    /// Answers in place of every master that has not; which ones these are. What they say in the end goes
-    /// to `late`.
+    /// Answers in place of every master that has not answered yet, and returns these masters. Their own
+    /// answers go to `late`.
     pub(crate) fn give_up(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
         let mut state = self.0.state();
         state.late = Some(late);
@@ -144,7 +146,7 @@ impl Inbox {
         silent
     }
 
-    /// The answer, where one is expected.
+    /// Waits for the only answer.
     pub(crate) async fn answer(self) -> Answer {
         poll_fn(|cx| self.poll_take(cx)).await.1
     }
@@ -165,7 +167,7 @@ impl ReplyTo {
         self.deliver(answer);
     }
 
-    /// The way back for an answer that nobody waits for.
+    /// Makes a way back for an answer that has no asker.
     pub(crate) fn left_to(late: Arc<dyn Late>, node: usize) -> Self {
         let inbox = Inbox::new(node + 1, |_| false);
         inbox.0.state().late = Some(late);
@@ -245,7 +247,7 @@ mod tests {
         }
     }
 
-    /// How often it is woken by each of these answers, when it takes none.
+    /// Number of times that each of these answers wakes an asker that takes none of them.
     fn wakes(worth: usize, answers: Vec<Answer>) -> Vec<usize> {
         let inbox = Inbox::new(answers.len(), |answer| *answer == Value::Int(1));
         inbox.wake_after(worth);

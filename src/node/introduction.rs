@@ -1,5 +1,5 @@
-//! Introduction to one master: a client looks which set the master is in and since when its memory counts, and has the
-//! master record that where it has to.
+//! Introduction to one master: a client reads the master's set and since when its memory counts, and has the
+//! master record both if necessary.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::protocol::reply::parse_introduced;
 use crate::time::rounded::Rounded;
 
 impl Keeper {
-    /// Introduces the client over a new connection, before the first question there. With `anew` the memory counts from now
-    /// on, for this client and for those that come later.
+    /// Introduces the client over a new connection, before its first call there. With `anew` the memory
+    /// counts from now on, for this client and for later ones.
     ///
-    /// Nothing is stored while any master tells another set. So before a record is stored, every other master has told of its
-    /// own, or the first attempt to connect to it has failed.
+    /// Nothing is stored while any master reports another set. So before a record is stored, every other
+    /// master has reported its own, or the first attempt to connect to that master has failed.
     pub(super) async fn introduce(&self, connection: &Connection, anew: bool) -> Result<Memory, NodeError> {
         let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
@@ -44,7 +44,7 @@ impl Keeper {
         hear_others(membership, end).await;
         membership.check()?;
         let request = calls::introduce(membership.listed(), run.as_deref(), anew);
-        // Others may have taken all of the time.
+        // The wait for the other masters may have used up the time.
         let end = end.max(Instant::now() + self.context.node_timeout);
         let answer = timeout_at(end, ask(&*connection.wire, &request)).await;
         let late = |_| NodeError::Unavailable(format!("no answer within {}", Rounded(within)));
@@ -56,14 +56,14 @@ impl Keeper {
         membership.record_set(node, Some(record.set));
         membership.check()?;
         Ok(Memory {
-            // One that hides its run may be another one each time.
+            // A server that hides its run may be a new run each time.
             age: record.age(run.as_deref(), clock_us).unwrap_or_default(),
             clock_us,
             record: Arc::clone(record.text()),
         })
     }
 
-    /// Why this client may not use any master, once some master tells that it is in another set.
+    /// Resolves with the reason why this client may use no master, once a master reports another set.
     pub(super) async fn refused(&self) -> Unfit {
         loop {
             let mut news = pin!(self.context.membership.news());
@@ -76,7 +76,7 @@ impl Keeper {
     }
 }
 
-/// Waits until every master has told of its record, or cannot be connected; or until `end`.
+/// Waits until `end`, or until every master has reported its record or cannot be connected.
 async fn hear_others(membership: &Membership, end: Instant) {
     let heard = async {
         loop {
@@ -91,7 +91,7 @@ async fn hear_others(membership: &Membership, end: Instant) {
     let _ = timeout_at(end, heard).await;
 }
 
-/// One call, made again with its text where the master has forgotten the script.
+/// Sends one call, and sends it again with its text if the master does not have the script.
 async fn ask(wire: &dyn Wire, request: &Request) -> Answer {
     let ask = |by| {
         let (inbox, reply) = Inbox::single();

@@ -1,5 +1,5 @@
-//! Keeps the connection of one slot: makes it, sets it up, uses it until it ends, and makes it again, in the
-//! background.
+//! Keeps the connection of one slot: connects, sets up, uses the connection until it ends, and connects
+//! again, in the background.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::time::random::Random;
 use crate::time::rounded::Rounded;
 use crate::time::steps::Steps;
 
-/// The task that looks after one master.
+/// Task that maintains the connection to one master.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(super) slot: Arc<Slot>,
     pub(super) context: KeeperContext,
 }
 
-/// What a slot's keeper needs beside the slot.
+/// Data that a slot's keeper needs beside the slot.
 #[derive(Debug)]
 pub(crate) struct KeeperContext {
     pub(crate) node: Box<dyn Endpoint>,
     /// The client's half of every owner field.
     pub(crate) client: Uuid,
-    /// What the client calls itself, and for how long a master is to keep that.
+    /// Label of the client, and the time for which a master is to store it.
     pub(crate) label: Arc<str>,
     pub(crate) label_kept: Duration,
     pub(crate) servers: Arc<KnownServers>,
@@ -47,7 +47,7 @@ pub(crate) struct KeeperContext {
     pub(crate) connect_timeout: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) lease_timing: LeaseTiming,
-    /// Whether the record of a master is looked at with each vote.
+    /// Whether each vote is checked against the master's record.
     pub(crate) strict: bool,
     pub(crate) membership: Arc<Membership>,
     pub(crate) clock: Clock,
@@ -77,7 +77,7 @@ impl Keeper {
             let stood = self.serve(connection, set_up, &clock_check).await;
             self.context.servers.leave(self.slot.node());
             if stood < LONGEST_DELAY {
-                // The next connection may end as soon.
+                // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
             } else {
                 delays = self::delays(random);
@@ -85,7 +85,8 @@ impl Keeper {
         }
     }
 
-    /// Says what a server lacks or denies, unless that was said of the one before it.
+    /// Warns of capabilities that a server lacks or denies, unless the warning is the same as for the server
+    /// before.
     fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
         let missing = peer.capabilities.missing().join(", ");
         if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
@@ -101,8 +102,8 @@ impl Keeper {
         Arc::new(ClockCheck::new(events, self.context.lease_timing, steps))
     }
 
-    /// Tries until there is a connection that has been set up and owes nothing; with what is known of the
-    /// server's clock, the moment at which its set-up began, and how long that took.
+    /// Tries until there is a connection that has been set up. Returns it with the check of the server's
+    /// clock, the moment at which its set-up began, and the set-up's duration.
     async fn connect(
         &self,
         predecessor: Option<&Peer>,
@@ -132,7 +133,8 @@ impl Keeper {
         }
     }
 
-    /// A server may be at one address only. A replica that became the master remembers nothing from before.
+    /// Admits a connection. A server may be at one address only. A replica that became the master may have
+    /// missed grants, so its memory counts from now on.
     fn admit(
         &self,
         connection: Connection,
@@ -156,8 +158,8 @@ impl Keeper {
         })
     }
 
-    /// Puts a connection to use. It listens to other libraries' channels that its predecessor listened to, and then every
-    /// waiter looks again, since calls and announcements may have been missed.
+    /// Puts a connection to use. First it subscribes to the other libraries' channels of its predecessor.
+    /// Then every waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
         let subscribing = self.context.topics.resume(|channels| {
             let subscribing = (!channels.is_empty()).then(|| link.subscribe(channels));
@@ -171,7 +173,7 @@ impl Keeper {
         self.context.topics.announce_interruption();
     }
 
-    /// Uses one connection until it ends or is to be replaced. Returns how long it was in use.
+    /// Uses one connection until it ends or is to be replaced. Returns the time for which it was in use.
     async fn serve(
         &self,
         connection: Connection,
@@ -193,7 +195,8 @@ impl Keeper {
                 let (events, full) = (self.slot.events(), self.slot.deferrals().full());
                 let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
                 let since = Instant::now();
-                // What is owed goes first: nothing of ours may be found there that we have given up.
+                // Pending releases go first, so that the client does not meet its own holds that it has given
+                // up.
                 self.slot.deferrals().send(&link);
                 self.resume(&link).await;
                 let end = self.attend(&link, &mut driver).await;
@@ -204,7 +207,7 @@ impl Keeper {
         };
         self.slot.down(&end);
         if !driver.is_finished() {
-            // Awaited, so that the socket is closed before its successor is opened.
+            // Waits for the end of the driver, so that the socket is closed before its successor is opened.
             driver.abort();
             let _ = driver.await;
         }
@@ -227,8 +230,8 @@ impl Keeper {
         }
     }
 
-    /// Sends what is owed, and looks whether the master is there, until the connection ends or this client is refused; why
-    /// it did.
+    /// Sends pending releases and checks that the master answers, until the connection ends or this client is
+    /// refused. Returns the reason of the end.
     async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> NodeError {
         let deferrals = self.slot.deferrals();
         let mut labelling = pin!(self.keep_labelled(link));

@@ -1,4 +1,5 @@
-//! What the client calls itself, told to one master for people who ask who holds. No vote depends on it.
+//! Label of the client, which is sent to one master and shows people the holder of a lock. No vote depends on
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,35 +12,35 @@ use super::{Answer, By, Inbox, Link, Slot};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
 
-/// How often a master is told, as it may have forgotten.
+/// Interval at which a master is sent the label again, because it may have forgotten it.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// For how long a master keeps the label: until the leases of a client have ended that told it last, and that missed it
-/// a few times before.
+/// Time for which a master stores the label: a client may miss a few intervals, and its last leases have to
+/// end first.
 pub(crate) fn kept(longest_lease: Duration) -> Duration {
     longest_lease.saturating_add(EVERY * 3)
 }
 
 impl Keeper {
-    /// Tells the master on every connection, and now and then. Never resolves.
+    /// Sends the label on every connection, and again at intervals. Never resolves.
     pub(super) async fn keep_labelled(&self, link: &Arc<Link>) {
         let context = &self.context;
         let request = calls::label(context.client, &context.label, context.label_kept);
         loop {
-            // Where it is denied, or there is no room, people see a part of the owner instead.
+            // If the label is denied, or there is no memory for it, people see a part of the owner instead.
             let _ = say(link, &request).await;
             sleep(EVERY).await;
         }
     }
 }
 
-/// Has a master forget the label of a client that ends; waits for the answer so long at most.
+/// Has a master delete the label of a client that ends; waits `within` for the answer at most.
 pub(crate) async fn withdraw(slot: &Slot, client: Uuid, within: Duration) {
     let Ok(link) = slot.link() else { return };
     let _ = timeout(within, say(&link, &calls::unlabel(client))).await;
 }
 
-/// Nobody looks at the answer, so it must not be that the script is unknown.
+/// Sends the script with its text: no caller reads the answer, so an unknown script would not be noticed.
 fn say(link: &Link, request: &Request) -> impl Future<Output = Answer> {
     let (inbox, reply) = Inbox::single();
     link.call(request, By::Source, reply);

@@ -1,4 +1,4 @@
-//! Tells a master of waiters that do not wait any more, until it has taken them out of its queues.
+//! Reports stale waiters to a master, until the master has taken them out of its queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::random::Random;
 use crate::values::names::Names;
 
-/// What a keeper tells over one connection.
+/// Reports of a keeper over one connection.
 pub(super) struct Leaving<'a> {
     slot: &'a Arc<Slot>,
     link: &'a Arc<Link>,
     client: Uuid,
     comes_within: Duration,
     delays: Box<dyn Iterator<Item = Duration> + Send>,
-    /// After an answer by which the master did not take somebody out: when it is told again.
+    /// Time of the next report, after an answer by which the master did not take out a waiter.
     pub(super) again_at: Option<Instant>,
 }
 
 impl<'a> Leaving<'a> {
-    /// Begins with those of whom the connection before could not tell.
+    /// Starts with the waiters that the last connection could not report.
     pub(super) fn new(
         slot: &'a Arc<Slot>,
         link: &'a Arc<Link>,
@@ -50,7 +50,7 @@ impl<'a> Leaving<'a> {
         leaving
     }
 
-    /// There are some: it tells of them at once, or after a pause where the master is told again.
+    /// Reports new stale waiters: at once, or after a pause if the last report failed.
     pub(super) fn went_stale(&mut self) {
         if self.slot.take_again() {
             let pause = self.delays.next().unwrap_or(LONGEST_DELAY);
@@ -60,7 +60,7 @@ impl<'a> Leaving<'a> {
         }
     }
 
-    /// Tells of all there are.
+    /// Reports all stale waiters.
     pub(super) fn tell(&mut self) {
         self.again_at = None;
         for stale in self.slot.take_stale_waiters() {
@@ -86,7 +86,7 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// One of whom the master was told. Where it did not take the waiter out, it is told again.
+/// A reported waiter. If the master did not take it out, it is reported again.
 #[derive(Debug)]
 struct PendingLeave {
     slot: Arc<Slot>,

@@ -1,10 +1,9 @@
-//! One master as the rest of the crate sees it.
+//! One master, as the other modules see it.
 //!
-//! The seam is narrow: an [`Endpoint`] makes a [`Connection`], whose [`Wire`] carries one script call
-//! and brings its reply or a [`Fault`](crate::protocol::fault::Fault), and carries messages
-//! the other way. A real server stands behind it, or, for tests, a master in memory that runs the
-//! same Lua files. Everything above the seam (keeping a connection up, what is owed to a master
-//! that is out of reach, votes) is the same code for both.
+//! The interface is narrow: an [`Endpoint`] makes a [`Connection`]. Its [`Wire`] carries one script call and
+//! brings the reply or a [`Fault`](crate::protocol::fault::Fault), and carries messages the other way. The
+//! implementation is a real server or, for tests, a master in memory that runs the same Lua files. Everything
+//! above the interface is the same code for both: reconnecting, pending releases, votes.
 
 pub(crate) mod channels;
 mod connection;
@@ -46,17 +45,18 @@ use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;
 
-/// Bytes that may wait for one master: of calls without an answer, above which releases are kept back, to be sent together;
-/// and of releases that are kept back, above which the master is asked for no new hold.
+/// Most bytes that may wait for one master:
+/// - of calls without an answer; above that, releases are deferred, to be sent in batches,
+/// - of deferred releases; above that, the master is sent no call for a new hold.
 pub(crate) const BACKLOG: usize = 1 << 20;
 
-/// How to reach one master.
+/// Address of one master, and the way to connect to it.
 pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
-    /// The master's address, without credentials.
+    /// Address of the master, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. The connection listens to `channel` before it is used, so that nobody stands in a queue there
-    /// who could not be called. Messages that arrive on subscribed channels go to `listener`.
+    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter stands
+    /// in a queue there without being reachable. Messages on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
@@ -65,32 +65,32 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
 
-/// Is told the channel of every message, and what it says; must not block.
+/// Receives the channel and the text of every message; must not block.
 pub(crate) type Listener = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// Carries calls, in the order in which they are made: when a call returns, it has its place behind
-/// all that came before. Nothing here waits; what a master says goes to the reply.
+/// Carries calls in the order in which they are made: a call that has returned has its place behind all
+/// earlier calls. No method waits; the master's answer goes to the reply.
 pub(crate) trait Wire: fmt::Debug + Send + Sync {
-    /// One script call.
+    /// Sends one script call.
     fn call(&self, request: &Request, by: By, reply: ReplyTo);
 
-    /// Makes the master know a script again.
+    /// Loads a script again.
     fn load(&self, script: &'static Script, reply: ReplyTo);
 
-    /// Asks for the messages of some channels; answered when the master has confirmed them all.
+    /// Subscribes to some channels; answered when the master has confirmed them all.
     fn subscribe(&self, channels: &[String], reply: ReplyTo);
 
-    /// Asks for them no longer.
+    /// Unsubscribes from some channels.
     fn unsubscribe(&self, channels: &[String], reply: ReplyTo);
 
     /// Bytes of the calls that have no answer yet.
     fn waiting(&self) -> usize;
 
-    /// When anything was received last.
+    /// Time of the last bytes that were received.
     fn heard(&self) -> Option<Instant>;
 }
 
-/// How a script is named in a call.
+/// Form in which a call names its script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Sha,
@@ -101,50 +101,50 @@ pub(crate) enum By {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) wire: Box<dyn Wire>,
-    /// The task that moves its bytes. It ends when the connection does; dropping it ends the
-    /// connection, and not a byte is written after that.
+    /// Task that moves its bytes. The task ends when the connection does. If the task is dropped, the
+    /// connection ends, and not a byte is written after that.
     pub(crate) driver: AbortOnDropHandle<()>,
     pub(crate) peer: Peer,
 }
 
-/// Who is at the other end, and who we are there.
+/// The server at the other end, and this client's connections there.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
-    /// What it calls our connections to it, where it says so.
+    /// Server's ids of this client's connections, if the server gives them.
     pub(crate) client_ids: Vec<i64>,
-    /// What it had recorded at the connection's set-up.
+    /// Record of the master at the connection's set-up.
     pub(crate) record: Option<Record>,
-    /// Its wall clock at that moment, in microseconds since 1970.
+    /// Wall clock of the master at that moment, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// What it calls its version.
+    /// Version by the server's own account.
     pub(crate) version: Arc<str>,
     pub(crate) capabilities: Capabilities,
-    /// Whether it denies us the channel on which our waiters are called.
+    /// Whether the server denies the channel on which this client's waiters are called.
     pub(crate) calls_denied: bool,
 }
 
-/// Tells one run of one server from every other.
+/// Identifies one run of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
-    /// Whether the ids are those of one process: some services answer in the place of one.
+    /// Whether the ids are those of one process. Some services answer in place of a process.
     pub(crate) is_of_a_process: bool,
 }
 
-/// Characters of an id that tell it from every other.
+/// Characters of an id that make it unique.
 const TELLING: usize = 16;
 
 impl Identity {
-    /// What tells this server from every other, if anything does.
+    /// Id of this server, if it has one.
     pub(crate) fn server(&self) -> Option<&str> {
         let ids = [&self.run_id, &self.replication_id];
         ids.into_iter().map(String::as_str).find(|id| !id.is_empty())
     }
 
-    /// Which run of the server this is, as a record has it; `None` where the server hides that. A promoted replica has
-    /// another replication id than before, and has not remembered what it was not told.
+    /// Run of the server as in a record; `None` if the server hides it. A promoted replica has another
+    /// replication id than before, so its run is another one: it may have missed writes.
     pub(crate) fn run(&self) -> Option<String> {
         let part = |id: &str| {
             id.chars()
@@ -156,7 +156,7 @@ impl Identity {
         (self.is_of_a_process && !self.run_id.is_empty()).then(run)
     }
 
-    /// Whether it is certain that this is the same run of the same server.
+    /// Whether this is certainly the same run of the same server.
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
         let is_known = self.is_of_a_process && other.is_of_a_process && self.server().is_some();
         is_known && self.run_id == other.run_id && self.replication_id == other.replication_id

@@ -1,4 +1,4 @@
-//! When a keeper sends what is owed to its master, and looks whether the master is there.
+//! Times at which a keeper sends pending releases to its master, and checks that the master answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::deferred::Deferrals;
 use crate::time::backoff::{FIRST_DELAY, LONGEST_DELAY, delays};
 use crate::time::random::Random;
 
-/// When the keeper of a connection sends what is owed, and looks whether the master is there.
+/// Times at which the keeper of a connection sends pending releases, and checks that the master answers.
 pub(super) struct Pace<'a> {
     random: &'a Random,
     node_timeout: Duration,
-    /// When the last batch was sent, for as long as the next one waits for its answer.
+    /// Time at which the last batch was sent, while the next one waits for its answer.
     sent: Option<Instant>,
-    /// After an error that will pass: until when nothing is sent.
+    /// End of the pause after an error that passes.
     paused_until: Option<Instant>,
     delays: Box<dyn Iterator<Item = Duration> + Send>,
-    /// Since when the answer to a release has been overdue without a look at whether the master is there.
+    /// Time since which the answer to a release has been overdue without a check for silence.
     pub(super) overdue: Option<Instant>,
 }
 
@@ -35,8 +35,9 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Sends the next batch, if it is time; when to look again, if it is not. The one before it is waited
-    /// for until the node deadline: after that it is the connection's, like every release that was sent.
+    /// Sends the next batch if it is time, and returns the time to look again. A batch waits for the answer
+    /// to its predecessor until the node deadline. After that the predecessor is left to the connection, like
+    /// every release that was sent.
     pub(super) fn send(&mut self, deferrals: &Arc<Deferrals>, link: &Arc<Link>) -> Option<Instant> {
         let now = Instant::now();
         let deadline = self.sent.map(|sent| sent + self.node_timeout);
@@ -70,7 +71,8 @@ impl<'a> Pace<'a> {
         Some(now + self.node_timeout)
     }
 
-    /// Whether the master was silent for another node deadline while a release had no answer.
+    /// Counts a missed deadline if the master was silent for another node deadline while a release had no
+    /// answer.
     pub(super) fn listen(&mut self, link: &Link) {
         let Some(since) = self.overdue.take() else { return };
         if link.is_waiting() && link.heard() < since {

@@ -1,5 +1,5 @@
-//! One master of the pool: the connection in use, if there is one, and what is owed to the
-//! master. A caller never waits for any of it.
+//! One master of the pool: the connection in use, if there is one, and the pending releases. A caller never
+//! waits for the connection.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use crate::masters::status::NodeStatus;
 use crate::protocol::fault::Fault;
 use crate::time::clock::Clock;
 
-/// Number of waiters that are kept, to be taken out of a queue. The places of the others end by themselves.
+/// Most stale waiters that are stored to be taken out of a queue. The tickets of any others run out.
 const STRAYS: usize = 1024;
 
-/// How often is looked whether a connection still waits for answers, by who closes it.
+/// Interval at which a closing pool checks whether a connection still waits for answers.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Whether a master can be used, as [`Slot::watch`] shows it.
+/// State of a master's connection, as [`Slot::watch`] shows it.
 #[derive(Clone, Debug)]
 pub(crate) enum Reached {
-    /// The first attempt is under way.
+    /// The first attempt is in progress.
     Connecting,
     Up,
     Down(NodeError),
@@ -43,7 +43,7 @@ pub(crate) struct Slot {
     went_stale: Notify,
 }
 
-/// Waiters that the master is to be told of.
+/// Stale waiters that are to be reported to the master.
 #[derive(Debug, Default)]
 struct StaleWaiters {
     waiting: Vec<StaleWaiter>,
@@ -59,8 +59,7 @@ impl StaleWaiters {
 }
 
 impl Slot {
-    /// `backlog_drained` rings when it is no longer owed
-    /// too much.
+    /// Makes a slot. `backlog_drained` is notified when its backlog has become small enough.
     pub(crate) fn new(node: usize, events: NodeEvents, backlog_drained: &Arc<Notify>) -> Self {
         let events = Arc::new(events);
         Self {
@@ -94,35 +93,36 @@ impl Slot {
         self.status.subscribe()
     }
 
-    /// The connection in use, or why there is none.
+    /// Connection in use, or the fault that prevents it.
     pub(crate) fn link(&self) -> Result<Arc<Link>, Fault> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From here on nothing is sent; for when its keeper has been stopped.
+    /// Stops all sending; called once the keeper has been stopped.
     pub(crate) fn close(&self) {
         self.gone(&NodeError::Unavailable("closed".into()));
         self.events.closed();
         self.deferrals.close();
     }
 
-    /// Leaves a release with the keeper, to be sent with others when the master can be reached.
+    /// Leaves a release with the keeper, which sends it with others when the master can be reached.
     pub(crate) fn defer(&self, release: PendingRelease) {
         self.deferrals.add(release);
     }
 
-    /// Whether so much is owed to the master that it is asked for no new hold.
+    /// Whether the backlog is so large that the master is sent no call for a new hold.
     pub(crate) fn is_full(&self) -> bool {
         self.deferrals.full().load(Ordering::Relaxed)
     }
 
-    /// Whether releases had better be left with the keeper: what is sent now would wait for long.
+    /// Whether releases are better left with the keeper, because a call that is sent now would wait for long.
     pub(crate) fn is_backed_up(&self) -> bool {
         self.link().is_ok_and(|link| link.is_backed_up())
     }
 
-    /// Waits until all that is on its way has an answer and nothing is owed any more; or until the master
-    /// has given no sign of life for so long, or for what it needs to be silent. What is still owed then.
+    /// Waits until all calls have answers and no release is pending. Gives up once the master has been silent
+    /// for `quiet`, or for the longer time that a distant master needs. Returns the number of releases that
+    /// are still pending.
     pub(crate) async fn drain(&self, quiet: Duration) -> usize {
         let mut before = None;
         loop {
@@ -138,7 +138,8 @@ impl Slot {
             before = progress;
             let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
             let end = Instant::now() + quiet;
-            // What waits and is not deferred rings nobody: look now and then.
+            // A call that was not deferred sends no notification when it is answered, so the loop checks at
+            // intervals.
             while Instant::now() < end && self.deferrals.owed() == (owed, settled) {
                 let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
                 if self.is_drained() {
@@ -152,13 +153,14 @@ impl Slot {
         self.deferrals.owed().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
-    /// The master is to be told that a waiter has left a queue: it has called the waiter in vain, or could not be told.
+    /// Stores a waiter that has left a queue, for a report to the master: a call of the master came too late,
+    /// or the waiter could not be reported before.
     pub(crate) fn stale(&self, stale: StaleWaiter) {
         self.stale_waiters().keep(stale);
         self.went_stale.notify_one();
     }
 
-    /// The master is to be told again, after a pause: it did not do it.
+    /// Stores a waiter after a failed report, for another report after a pause.
     pub(super) fn stale_again(&self, stale: StaleWaiter) {
         let mut stale_waiters = self.stale_waiters();
         stale_waiters.keep(stale);
@@ -167,17 +169,17 @@ impl Slot {
         self.went_stale.notify_one();
     }
 
-    /// Waits until there are some.
+    /// Waits for stale waiters.
     pub(super) async fn went_stale(&self) {
         self.went_stale.notified().await;
     }
 
-    /// Whether some are to be told again, after a pause; forgets it.
+    /// Whether a report is to be repeated after a pause. Resets the flag.
     pub(super) fn take_again(&self) -> bool {
         std::mem::take(&mut self.stale_waiters().again)
     }
 
-    /// Those that the master is to be told of.
+    /// Takes the waiters that are to be reported.
     pub(super) fn take_stale_waiters(&self) -> Vec<StaleWaiter> {
         std::mem::take(&mut self.stale_waiters().waiting)
     }
@@ -197,7 +199,7 @@ impl Slot {
         self.events.disconnected(error, is_new);
     }
 
-    /// There is no connection any more. Whether that is so for another reason than before.
+    /// Ends the connection. Returns whether the reason is another one than before.
     fn gone(&self, error: &NodeError) -> bool {
         let reason: Arc<str> = error.to_string().into();
         let fault = if error.passes() {
@@ -214,7 +216,7 @@ impl Slot {
         is_new
     }
 
-    /// What is known of the master now.
+    /// Status of the master.
     pub(crate) fn status(&self, clock: Clock) -> NodeStatus {
         let connection = match self.link() {
             Ok(link) => Ok(link.status(clock)),

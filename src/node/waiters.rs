@@ -1,4 +1,4 @@
-//! The waiters of this process, by their numbers, and the calls that have come for them.
+//! Waiters of this process, by number, and the calls that have come for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::waiter::{Waiter, WaiterCall};
 
-/// All that wait.
+/// All waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     next: AtomicU64,
@@ -22,47 +22,47 @@ pub(crate) struct Waiters {
     woken: Arc<Woken>,
 }
 
-/// Waiters that were woken, by when their tasks have to be polled, in this order.
+/// Woken waiters, in the order of the times by which their tasks have to be polled.
 #[derive(Debug, Default)]
 struct Woken {
     waiters: Mutex<VecDeque<(Instant, Weak<Calls>)>>,
     more: Notify,
 }
 
-/// What has come for one waiter.
+/// Calls for one waiter.
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) number: u64,
-    /// Calls from each master.
+    /// Number of calls from each master.
     heard: SmallVec<[AtomicU32; 8]>,
-    /// The names that have called and have not been asked about since.
+    /// Names of calls since the waiter asked for the name last.
     names: Mutex<Vec<Box<str>>>,
-    /// When it is to ask, by what masters have told since it asked last.
+    /// Time at which the waiter is to ask, by the masters' messages since it asked last.
     alarm: Mutex<Option<Instant>>,
-    /// Times that listening was interrupted, so that calls may have been missed.
+    /// Number of interruptions of the subscription. During one, calls may have been missed.
     interruptions: AtomicU32,
     notify: Notify,
-    /// Masters where it may be found in a queue, as the bits of a [`NodeSet`].
+    /// Masters on which the waiter may stand in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
-    /// Whether it has given up, or has got what it wanted.
+    /// Whether the wait is over, with or without a hold.
     is_over: AtomicBool,
     absence: Mutex<Absence>,
     woken: Arc<Woken>,
 }
 
-/// What is done where a waiter is woken and its task is not polled in time.
+/// Reaction to a woken waiter if its task is not polled in time.
 #[derive(Default)]
 struct Absence {
-    /// How long the task may take; nothing is done without.
+    /// Time that the task may take; without it there is no reaction.
     allowed: Option<Duration>,
-    /// By when it has to be polled, if it was woken and has not been polled since.
+    /// Time by which the task has to be polled, if it was woken and has not been polled since.
     until: Option<Instant>,
     handler: Option<Arc<AbsenceHandler>>,
 }
 
 type AbsenceHandler = dyn Fn(&Arc<Calls>) + Send + Sync;
 
-/// A waiter that has ended its wait, and that a master may still keep in the queue of a name.
+/// A waiter that has ended, and that a master may still keep in the queue of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StaleWaiter {
     pub(crate) number: u64,
@@ -70,7 +70,7 @@ pub(crate) struct StaleWaiter {
     pub(crate) name: Box<str>,
 }
 
-/// What had come at some moment.
+/// Calls up to some moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     calls: SmallVec<[u32; 8]>,
@@ -78,7 +78,7 @@ pub(crate) struct Heard {
 }
 
 impl StaleWaiter {
-    /// One that has ended its wait, and may be found in the queue of a name.
+    /// Describes a waiter that has ended, and that may stand in the queue of a name.
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
             number: waiter.number,
@@ -89,7 +89,7 @@ impl StaleWaiter {
 }
 
 impl Waiters {
-    /// A waiter with a number that was never used before.
+    /// Adds a waiter with a new number.
     pub(crate) fn join(&self, nodes: usize) -> Arc<Calls> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let calls = Arc::new(Calls {
@@ -112,7 +112,7 @@ impl Waiters {
         self.waiting().remove(&number);
     }
 
-    /// A call has come from a master: whoever it is for, if that one does not wait any more.
+    /// Takes in a call from a master. Returns the waiter that it calls, if the waiter has ended.
     pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleWaiter> {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
             return Some(StaleWaiter {
@@ -138,7 +138,7 @@ impl Waiters {
         self.waiting().len()
     }
 
-    /// Resolves with a waiter that was woken, and whose task was not polled in time.
+    /// Resolves with a woken waiter if its task was not polled in time.
     ///
     /// # Cancel safety
     ///
@@ -161,7 +161,7 @@ impl Waiters {
         }
     }
 
-    /// Some calls may have been missed: everybody should ask.
+    /// Makes every waiter ask, because calls may have been missed.
     pub(crate) fn interrupt(&self) {
         self.waiting().values().for_each(|calls| calls.interrupt());
     }
@@ -172,13 +172,13 @@ impl Waiters {
 }
 
 impl Calls {
-    /// A master would let it in now, by a call or by what is known otherwise.
+    /// Notes that a master would let the waiter in now, by its call or other knowledge.
     pub(crate) fn open(&self, node: usize) {
         self.heard[node].fetch_add(1, Ordering::Relaxed);
         self.notify.notify_waiters();
     }
 
-    /// Some calls may have been missed: it should ask.
+    /// Makes the waiter ask, because calls may have been missed.
     pub(crate) fn interrupt(&self) {
         self.interruptions.fetch_add(1, Ordering::Relaxed);
         self.notify.notify_waiters();
@@ -199,12 +199,12 @@ impl Calls {
         self.notify.notify_waiters();
     }
 
-    /// When it is to ask, if it was told.
+    /// Time at which the waiter is to ask, if a master set one.
     pub(crate) fn alarm(&self) -> Option<Instant> {
         *lock(&self.alarm)
     }
 
-    /// What has come by now; it asks anew, so what it was told before does not matter.
+    /// Calls by now. The waiter is about to ask, so the time of an earlier message no longer matters.
     pub(crate) fn heard(&self) -> Heard {
         *lock(&self.alarm) = None;
         let calls = self.heard.iter();
@@ -214,28 +214,28 @@ impl Calls {
         }
     }
 
-    /// Whether a master has called since.
+    /// Whether a master has called since then.
     pub(crate) fn called_since(&self, node: usize, since: &Heard) -> bool {
         self.heard[node].load(Ordering::Relaxed) != since.calls[node]
     }
 
-    /// Whether calls may have been missed since.
+    /// Whether calls may have been missed since then.
     pub(crate) fn interrupted_since(&self, since: &Heard) -> bool {
         self.interruptions.load(Ordering::Relaxed) != since.interruptions
     }
 
-    /// The names that have called since this was asked last.
+    /// Takes the names of the calls since the last time.
     pub(crate) fn take_names(&self) -> Vec<Box<str>> {
         std::mem::take(&mut *lock(&self.names))
     }
 
-    /// Notified of everything that comes from the moment when it is enabled.
+    /// Resolves at the next call after it is enabled.
     pub(crate) fn notified(&self) -> Notified<'_> {
         self.notify.notified()
     }
 
-    /// From here on `handler` is called once it was woken, and its task was not polled within `allowed`. The time is the
-    /// same for all waiters of a client.
+    /// Sets the `handler` that runs if the waiter is woken and its task is not polled within `allowed`. The
+    /// time is the same for all waiters of a client.
     pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Arc<Self>) + Send + Sync + 'static) {
         let mut absence = lock(&self.absence);
         absence.allowed = Some(allowed);
@@ -247,7 +247,7 @@ impl Calls {
         lock(&self.absence).handler.is_some()
     }
 
-    /// Something has come for which its task has to be polled.
+    /// Notes that the waiter's task has to be polled.
     pub(crate) fn woken(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         let (Some(allowed), None) = (absence.allowed, absence.until) else {
@@ -263,53 +263,54 @@ impl Calls {
         }
     }
 
-    /// Its task was polled.
+    /// Notes that the waiter's task was polled.
     pub(crate) fn present(&self) {
         lock(&self.absence).until = None;
     }
 
-    /// Gives up its turn, as its task was not polled in time.
+    /// Gives up the waiter's turn, because its task was not polled in time.
     pub(crate) fn leave_for_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         absence.until = None;
         let handler = absence.handler.clone();
-        // It takes locks of its own.
+        // The handler takes locks of its own.
         drop(absence);
         if let Some(handler) = handler {
             handler(self);
         }
     }
 
-    /// From here on it may be found in the queues there.
+    /// Notes masters on which the waiter may stand in a queue from now on.
     pub(crate) fn stand(&self, places: NodeSet) {
         self.places.fetch_or(places.bits(), Ordering::SeqCst);
     }
 
-    /// Whether it may be found in a queue.
+    /// Whether the waiter may stand in a queue.
     pub(crate) fn stands(&self) -> bool {
         self.places.load(Ordering::SeqCst) != 0
     }
 
-    /// Ends the wait. Returns the masters where it may still be found in a queue.
+    /// Ends the wait. Returns the masters on which the waiter may still stand in a queue.
     pub(crate) fn end(&self) -> NodeSet {
-        // It holds what waiters hold.
+        // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
         self.left()
     }
 
-    /// It is about to leave all queues. Returns the masters where it may be found in one.
+    /// Called before the waiter leaves all queues. Returns the masters on which it may stand in one.
     pub(crate) fn left(&self) -> NodeSet {
         NodeSet::from_bits(self.places.swap(0, Ordering::SeqCst))
     }
 
-    /// A master was not told that the waiter leaves, or was told before something that puts it into a queue. Returns whether
-    /// the caller has to tell it: the wait is over.
+    /// Notes that a master was not asked to take the waiter out, or was asked before a call that puts it into
+    /// a queue. Returns whether the caller has to report the waiter, because the wait is over.
     pub(crate) fn still_stands(&self, node: usize) -> bool {
         let mut place = NodeSet::default();
         place.insert(node);
-        // First the place, then the look: whoever ends the wait meanwhile sees to it.
+        // The place is stored before the check: a task that ends the wait meanwhile sees it, and reports the
+        // waiter.
         self.stand(place);
         let is_over = self.is_over();
         is_over && self.places.fetch_and(!place.bits(), Ordering::SeqCst) & place.bits() != 0

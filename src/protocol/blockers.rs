@@ -1,26 +1,26 @@
-//! What stood in the way of a waiter, as the masters that refused it have told.
+//! Causes for which masters refused a waiter.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-/// What the masters of one round said.
+/// Causes that the masters of one round gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blockers {
-    /// On how many masters somebody waits with a smaller ticket.
+    /// Number of masters on which another waiter has a smaller ticket.
     pub(crate) behind_others: u8,
-    /// Another library's field stands under a name.
+    /// Whether a name has the field of another library.
     pub(crate) foreign_field: bool,
-    /// A key of another type does: whoever made it announces nothing.
+    /// Whether a name is a key of another type; its client announces no release.
     pub(crate) foreign_key: bool,
-    /// What a client calls itself that holds, by the first master that told.
+    /// Label of a holder's client, from the first master that gave it.
     pub(crate) holder: Option<Arc<str>>,
-    /// For each name, how many masters refused on its account.
+    /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,
 }
 
 impl Blockers {
-    /// Adds what one master said: a letter for each name, as `lua/acquire.lua` gives them, and who holds.
+    /// Adds one master's answer: a letter for each name, as in `lua/acquire.lua`, and the holder's label.
     pub(crate) fn add(&mut self, causes: &str, holder: Option<Arc<str>>) {
         self.holder = self.holder.take().or(holder);
         let is_behind = |cause: u8| cause == b'a' || cause.is_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! The Lua files and the calls of them.
+//! The Lua files, and the requests that run them.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -41,17 +41,17 @@ script!(FORCE, Force, "force", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 
-/// All scripts, to be loaded when a connection is set up.
+/// All scripts, which a client loads when it sets a connection up.
 pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &LEAVE, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
 
-/// Keys in one script call for many holds, each of which takes a server a few microseconds: others wait for
-/// a millisecond, and for a few where the server shares its processor.
+/// Most keys in one script call for many holds. A server takes a few microseconds for a key. So other clients
+/// wait for a millisecond, or for a few if the server shares its processor.
 pub(crate) const BATCH: usize = 192;
 
-/// Splits what goes into calls for many holds, each with so many keys as a server can take at once. What
-/// has more keys than that goes by itself.
+/// Splits holds into batches, one for each call, of at most [`BATCH`] keys. A hold with more keys has a call
+/// of its own.
 pub(crate) fn batches<T>(mut rest: &[T], keys: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut sum = 0;
@@ -65,7 +65,7 @@ pub(crate) fn batches<T>(mut rest: &[T], keys: impl Fn(&T) -> usize) -> impl Ite
     })
 }
 
-/// Names and, after each, its revocation mark.
+/// Writes the names and, after each name, its revocation mark.
 fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
     for name in names.iter() {
         encoder.word(name);
@@ -73,7 +73,7 @@ fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
     }
 }
 
-/// The fences of a lock: none where it has no token.
+/// Fences of a lock; none for a lock without a token.
 fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = Key<'_>> {
     let wanted = if token == FencingToken::NONE {
         0
@@ -83,22 +83,23 @@ fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = K
     names.iter().take(wanted).map(fence)
 }
 
-/// Who reads each name; nothing for a plain lock.
+/// Keys of the readers of each name; none for a plain lock.
 fn readers(kind: HoldKind, names: &Names) -> impl ExactSizeIterator<Item = Key<'_>> {
     let wanted = if kind.is_read_write() { names.len() } else { 0 };
     names.iter().take(wanted).map(keys::readers)
 }
 
-/// How masters are to take a fencing token.
+/// How masters treat a fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
-    /// It is new, and must be above every fence.
+    /// The token is new, and must be above every fence.
     Proposed,
-    /// A quorum has accepted it before; the master is to have it, and to remember it.
+    /// A quorum has accepted the token before, and the master stores it.
     Declared,
 }
 
-/// Whether an answer that counts in a vote repeats the master's record, which shows when its memory was wiped.
+/// Whether an answer that counts as a vote repeats the master's record. The record shows when the memory was
+/// wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
     Clock,
@@ -111,7 +112,7 @@ impl Evidence {
     }
 }
 
-/// What `lua/acquire.lua` is told: of a hold that begins, or one that is taken again where it was forgotten.
+/// Arguments of `lua/acquire.lua`, for a new hold or for a hold that a master forgot.
 #[derive(Debug)]
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
@@ -124,7 +125,7 @@ pub(crate) struct Acquire<'a> {
     pub(crate) precedence: Precedence,
 }
 
-/// `lua/acquire.lua`.
+/// Packs a call of `lua/acquire.lua`.
 pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request> {
     let Acquire {
         names, kind, owner, ..
@@ -136,7 +137,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         call.word(name);
         call.keys([revocation_mark(name), deadlines(name)]);
     }
-    // Also without a token: a master refuses one that takes none where others do.
+    // Sent without a token, too: a master on which a name has a fence refuses a call without a token.
     call.keys(names.iter().map(fence));
     call.keys(names.iter().map(queue));
     call.keys(readers);
@@ -159,7 +160,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     call.done()
 }
 
-/// One hold's part of `lua/extend.lua`.
+/// One hold's part of a call of `lua/extend.lua`.
 #[derive(Debug)]
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
@@ -170,13 +171,13 @@ pub(crate) struct Renewal<'a> {
     pub(crate) tokens: Block,
 }
 
-/// How many keys a hold has in `lua/extend.lua`.
+/// Number of keys of a hold in `lua/extend.lua`.
 pub(crate) fn extended_keys(names: &Names, kind: HoldKind, tokens: Block) -> usize {
     let each = if tokens.is_none() { 2 } else { 3 } + if kind.is_shared() { 3 } else { 0 };
     names.len() * each
 }
 
-/// `lua/extend.lua`, for any number of holds.
+/// Packs a call of `lua/extend.lua`, for any number of holds.
 pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evidence) -> Arc<Request> {
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.kind, renewal.tokens);
     let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(evidence.key().is_some());
@@ -205,16 +206,17 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evide
     call.done()
 }
 
-/// How many keys a hold has in `lua/release.lua`.
+/// Number of keys of a hold in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
     let each = if claim.fence == FencingToken::NONE { 3 } else { 4 };
     claim.names.len() * each + readers(claim.kind, &claim.names).len()
 }
 
-/// As `lua/release.lua` has the layout of a read/write lock, whoever holds it.
+/// Word by which `lua/release.lua` knows a read/write lock, whether it was read or written.
 const READ_WRITE: &str = "rw";
 
-/// `lua/release.lua`, for one hold; `here` is a waiter that needs no call, and may be one that asks at once.
+/// Packs a call of `lua/release.lua`, for one hold. `here` is a waiter that needs no call, and whether it
+/// asks at once.
 pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
     let owner = claim.field.text();
@@ -231,7 +233,7 @@ pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Reques
     call.done()
 }
 
-/// The same for any number of holds.
+/// Packs a call of `lua/release.lua`, for any number of holds.
 pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Clone) -> Arc<Request> {
     if claims.len() == 1
         && let Some(claim) = claims.clone().next()
@@ -258,7 +260,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     call.done()
 }
 
-/// `lua/downgrade.lua`: what a hold has written it reads from now on.
+/// Packs a call of `lua/downgrade.lua`: a hold that writes becomes a hold that reads.
 pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
     let names = &claim.names;
     let mut call = Encoder::new(&DOWNGRADE, 4 * names.len(), once(names));
@@ -271,7 +273,7 @@ pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
     call.done()
 }
 
-/// `lua/retain.lua`: what a hold has is left as it is for so much longer.
+/// Packs a call of `lua/retain.lua`: the names of a hold stay locked for `rest`.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
     keys_to_release(&mut call, claim);
@@ -281,7 +283,7 @@ pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     call.done()
 }
 
-/// Where clients of other libraries hear of a release.
+/// Writes the channels on which clients of other libraries wait for a release.
 fn channels(call: &mut Encoder, claim: &Claim) {
     call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
 }
@@ -292,7 +294,7 @@ fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     call.keys(readers(claim.kind, &claim.names));
 }
 
-/// Names and, after each, who waits for it.
+/// Writes the names and, after each name, the keys of its queue.
 fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
     for name in names {
         call.word(name);
@@ -300,7 +302,7 @@ fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// `lua/leave.lua`, for a waiter as the masters write it.
+/// Packs a call of `lua/leave.lua`, for a waiter as the masters store it.
 pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
     let mut call = Encoder::new(&LEAVE, 3 * names.len(), once(names));
     queues(&mut call, names.iter());
@@ -308,7 +310,7 @@ pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
     call.done()
 }
 
-/// `lua/inspect.lua`.
+/// Packs a call of `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names) -> Arc<Request> {
     let mut call = Encoder::new(&INSPECT, 4 * names.len(), once(names));
     for name in names.iter() {
@@ -318,8 +320,8 @@ pub(crate) fn inspect(names: &Names) -> Arc<Request> {
     call.done()
 }
 
-/// `lua/force.lua`, with the holders that were seen on any master, for each name; after `latest_us` of
-/// the master's clock it does nothing.
+/// Packs a call of `lua/force.lua`, with the holders of each name that any master reported. A master does
+/// nothing once its clock has passed `latest_us`.
 pub(crate) fn force(
     names: &Names,
     latest_us: u64,
@@ -348,14 +350,14 @@ pub(crate) fn force(
     call.done()
 }
 
-/// `lua/introduce.lua`: the set that the client lists, the run of the master's server, and whether its memory counts from now
-/// on.
+/// Packs a call of `lua/introduce.lua`: the set of masters that the client lists, the run of the master's
+/// server, and whether its memory counts from now on.
 pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Request> {
     let mut call = Encoder::new(&INTRODUCE, 1, std::iter::empty());
     call.word(SET);
     call.number(set.masters as u64);
     call.word(run.unwrap_or(HIDDEN));
-    // Where the run is hidden, it counts from now for whoever asks.
+    // A hidden run needs no flag: the memory counts from now on for every client that asks.
     call.flag(anew && run.is_some());
     if let Some(longest) = set.for_tests {
         call.ms(longest);
@@ -363,7 +365,7 @@ pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Re
     call.done()
 }
 
-/// `lua/label.lua`: what a client calls itself, to be kept for so long.
+/// Packs a call of `lua/label.lua`: a client's label, which the master keeps for `kept`.
 pub(crate) fn label(client: Uuid, label: &str, kept: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
     call.word(&keys::client(client));
@@ -372,7 +374,7 @@ pub(crate) fn label(client: Uuid, label: &str, kept: Duration) -> Arc<Request> {
     call.done()
 }
 
-/// The same, to take it back.
+/// Packs a call of `lua/label.lua` that deletes the label.
 pub(crate) fn unlabel(client: Uuid) -> Arc<Request> {
     let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
     call.word(&keys::client(client));

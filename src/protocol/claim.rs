@@ -1,16 +1,17 @@
-//! What a hold or an attempt has, or may have, on the masters.
+//! Names and owner field that a hold or an attempt has, or may have, on the masters.
 
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
-/// Names under an owner field: all that it takes to release them.
+/// Names under an owner field, with all that their release needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
     pub(crate) kind: HoldKind,
-    /// What its release leaves at the fences; none where no master that has the field can be without the token.
+    /// Token that the release leaves at the fences. None if every master that has the field has the token,
+    /// too.
     pub(crate) fence: FencingToken,
 }

@@ -1,4 +1,4 @@
-//! One script call, as the bytes that go to every master of a round.
+//! One script call, as the bytes that go to each master of a round.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -29,7 +29,7 @@ impl Script {
         self.op.word()
     }
 
-    /// Whether a call of it may leave something on a master that has to be released.
+    /// Whether a call of the script may leave a field on a master that has to be released.
     pub(crate) fn leaves_something(&self) -> bool {
         self.op == Op::Acquire
     }
@@ -53,26 +53,26 @@ impl fmt::Debug for Script {
 pub(crate) struct Request {
     pub(crate) script: &'static Script,
     bytes: Vec<u8>,
-    /// Where `EVALSHA sha numkeys key… arg…` begins, and so many words it has.
+    /// Index at which `EVALSHA sha numkeys key… arg…` begins, and its number of words.
     start: usize,
     words: usize,
-    /// Where what follows the digest begins.
+    /// Index behind the digest.
     tail: usize,
 }
 
 impl Request {
-    /// As it is sent.
+    /// Bytes to send.
     pub(crate) fn packed(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Its words, taken apart again.
+    /// Words of the call, parsed from its bytes.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn words(&self) -> Vec<Vec<u8>> {
         words(self.packed())
     }
 
-    /// The same call with the script's text, for a server that has forgotten it.
+    /// The same call with the script's text, for a server that does not have the script.
     pub(crate) fn with_source(&self) -> Vec<u8> {
         let tail = &self.bytes[self.tail..];
         let mut packed = Vec::with_capacity(2 * HEADER + self.script.source.len() + tail.len());
@@ -84,12 +84,12 @@ impl Request {
     }
 }
 
-/// Room for a length in front of what it counts.
+/// Room for a length in front of its data.
 const HEADER: usize = 24;
-/// Room for what does not depend on the names: the script's digest, or an owner and numbers.
+/// Room for the words that do not depend on the names: the script's digest, or an owner and numbers.
 const WORDS: usize = 128;
 
-/// Puts a call together, its keys before its arguments.
+/// Packs a call, its keys before its arguments.
 pub(crate) struct Encoder {
     script: &'static Script,
     bytes: Vec<u8>,
@@ -98,14 +98,14 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// For so many keys, with room for some holds on these names.
+    /// Starts a call with `keys` keys, with room for holds on these names.
     pub(crate) fn new<'a>(
         script: &'static Script,
         keys: usize,
         names: impl Iterator<Item = &'a Names>,
     ) -> Self {
         let room: usize = names
-            // The name itself and what derives from it: at most four keys, or three and a channel.
+            // The name and the keys made of it: at most four keys, or three and a channel.
             .map(|names| {
                 WORDS
                     + names
@@ -115,7 +115,7 @@ impl Encoder {
             })
             .sum();
         let mut bytes = Vec::with_capacity(HEADER + WORDS + room);
-        // How many words there are is known at the end.
+        // The number of words is known at the end.
         bytes.resize(HEADER, 0);
         let mut encoder = Self {
             script,
@@ -157,7 +157,7 @@ impl Encoder {
     }
 
     pub(crate) fn ms(&mut self, duration: Duration) {
-        // What is longer than a server can count was refused long before.
+        // A duration that a server cannot count was refused long before.
         self.number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
     }
 
@@ -176,7 +176,7 @@ impl Encoder {
     }
 }
 
-/// One bulk string, of these parts.
+/// Appends one bulk string, made of these parts.
 fn word(bytes: &mut Vec<u8>, parts: &[&str]) {
     let length = parts.iter().map(|part| part.len()).sum();
     bytes.reserve(HEADER + length);

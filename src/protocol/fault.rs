@@ -1,4 +1,4 @@
-//! Why a call to a master gave no reply, and what that means for its vote.
+//! Reasons why a call to a master gave no reply, and the vote that each one means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,51 +12,51 @@ use crate::values::votes::Vote;
 /// A call without a usable reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// There was no connection to send it on.
+    /// Not sent: the client had no connection.
     NotSent(Arc<str>),
-    /// Nor will there be one until somebody changes a configuration.
+    /// Not sent: the client gets no connection until the configuration changes.
     Unfit(Arc<str>),
-    /// Answered, but by a master that has no vote for so long.
+    /// Answered by a master in quarantine, which has no vote for this time.
     Quarantined { remaining: Duration },
-    /// Sent, but nobody can tell whether it was executed, nor ever will: the connection has ended.
+    /// Sent, but the connection has ended: the client never learns whether the call was executed.
     Unknown(Arc<str>),
-    /// Sent, and no answer came within this time. It may come yet; the last one that came late took so long.
+    /// Sent, but not answered within this time. The answer may still come; the last late one took `took`.
     Late {
         within: Duration,
         took: Option<Duration>,
     },
-    /// Sent where nothing can be waited for. The answer may come yet.
+    /// Sent by a caller that does not wait. The answer may still come.
     Unheard(Arc<str>),
     /// The server answered with an error.
     Server { class: FaultClass, error: Arc<str> },
 }
 
-/// What a server's error says about the call and about the server.
+/// Meaning of a server's error for the call and for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultClass {
-    /// Not executed; will pass by itself.
+    /// Not executed; the cause passes by itself.
     Passing,
-    /// Not executed; the server is not (any more) a master that takes writes.
+    /// Not executed; the server is not a master that takes writes, or no longer one.
     NotMaster,
-    /// Not executed; the server does not know the connection's user any more. Another one may log in.
+    /// Not executed; the server no longer knows the connection's user. Another user may log in.
     LoggedOut,
-    /// Not executed; the server has forgotten the script.
+    /// Not executed; the server does not have the script.
     NoScript,
-    /// Not executed, and will not be until somebody changes the configuration.
+    /// Not executed, until the configuration changes.
     Denied,
-    /// A command inside the script is denied: it may have been executed in part.
+    /// A command inside the script is denied: the script may have been executed in part.
     DeniedInside,
-    /// A key of ours was replaced by something else: this call fails until somebody removes that key.
+    /// A key of this crate was replaced by something else: this call fails until the key is deleted.
     Spoilt,
-    /// A fence holds no token: nobody gets one until somebody deletes its key.
+    /// A fence holds no token: no client gets a token until the fence's key is deleted.
     SpoiltFence,
-    /// Others take the name with tokens, and the call takes none.
+    /// Other clients take the name with tokens, and this call has none.
     OthersFence,
-    /// None of the errors that the protocol knows: it may have been executed in part.
+    /// The protocol does not know this error: the script may have been executed in part.
     Unforeseen,
 }
 
-/// Error codes and what they say. Each of these is raised before a script's first write.
+/// Error codes and their meaning. A server raises each of them before a script's first write.
 const CODES: [(&str, FaultClass); 18] = [
     ("OOM", FaultClass::Passing),
     ("MISCONF", FaultClass::Passing),
@@ -73,16 +73,17 @@ const CODES: [(&str, FaultClass); 18] = [
     ("ASK", FaultClass::Denied),
     ("CROSSSLOT", FaultClass::Denied),
     ("CLUSTERDOWN", FaultClass::Denied),
-    // Our scripts look at keys of other types through pcall; only a key of ours that was replaced by
-    // something else can raise it, and before anything is written of its hold.
+    // The scripts look at keys of other types through pcall. So only a key of this crate that was replaced by
+    // something else can raise this error, and before anything of its hold is written.
     ("WRONGTYPE", FaultClass::Spoilt),
-    // Raised by our scripts, for a fence that holds no token.
+    // Raised by the scripts for a fence that holds no token.
     ("FENCE", FaultClass::SpoiltFence),
-    // And for a name that others fence, to one that takes no token.
+    // Raised by the scripts for a call without a token if a name has a fence.
     ("FENCED", FaultClass::OthersFence),
 ];
 
-/// How servers begin to tell that a user may not do what a script of his does: Redis 7.0, and those after it.
+/// Beginning of the errors for a command that the script's user may not run: in Redis 7.0, and in later
+/// versions.
 const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 impl Fault {
@@ -109,14 +110,14 @@ impl Fault {
         }
     }
 
-    /// From a server's error line, such as `OOM command not allowed …`.
+    /// Reads a server's error line, such as `OOM command not allowed …`.
     #[cfg(feature = "test-util")]
     pub(crate) fn from_line(line: &str) -> Self {
         let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
         Self::from_server(code, detail)
     }
 
-    /// A reply that is itself a server's error is one.
+    /// Turns a reply that is a server's error into a fault.
     pub(crate) fn check(value: Value) -> Result<Value, Self> {
         match value {
             Value::ServerError(error) => Err(Self::from_server(
@@ -127,7 +128,7 @@ impl Fault {
         }
     }
 
-    /// The same call fails there until somebody changes a configuration or deletes a key.
+    /// Whether the same call fails there until the configuration changes or a key is deleted.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self.class(),
@@ -140,7 +141,7 @@ impl Fault {
         )
     }
 
-    /// With the commands of the script's line that is denied, where the server tells only the line.
+    /// Adds the commands of the script's line that is denied, if the server names only the line.
     pub(crate) fn inside(self, script: &Script) -> Self {
         let Self::Server {
             class: class @ FaultClass::DeniedInside,
@@ -180,12 +181,12 @@ impl Fault {
         }
     }
 
-    /// Whether the connection may bring the answer yet.
+    /// Whether the connection may still bring the answer.
     pub(crate) fn is_late(&self) -> bool {
         matches!(self, Self::Late { .. } | Self::Unheard(_))
     }
 
-    /// Whether a call for many holds may have failed because of one of them.
+    /// Whether one hold may be the cause why a call for many holds failed.
     pub(crate) fn may_concern_one(&self) -> bool {
         matches!(
             self,
@@ -200,7 +201,7 @@ impl Fault {
         )
     }
 
-    /// How the fault counts in an acquire, extend or release.
+    /// Vote that the fault means in an acquire, extend or release.
     pub(crate) fn vote(&self) -> Vote {
         match self {
             Self::NotSent(reason) | Self::Unfit(reason) => Vote::NotSent {
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(class("ERR", "something new"), Some(FaultClass::Unforeseen));
     }
 
-    /// What was done before the command that is denied stands, so the vote is not certain.
+    /// The commands before the denied one have taken effect, so the vote is not certain.
     #[test]
     fn what_is_denied_inside_a_script_is_denied_and_may_have_been_done_in_part() {
         for detail in [

@@ -4,11 +4,11 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// An id, a colon and a number.
+/// Length of an id, a colon and a number.
 const LONGEST: usize = 36 + 1 + 20;
 
-/// Who holds, as the masters store it, in Redisson's form `uuid:number`: the client, and a number
-/// that it never uses again. Kept apart, because a process may hold very many.
+/// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
+/// never uses again. Stored as two numbers and not as text, because a process may hold very many locks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Field {
     pub(crate) client: Uuid,
@@ -16,7 +16,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// What the masters store. Whoever knows it can release the hold: it is not for logs.
+    /// Text that the masters store. It is not for logs: a client that knows the text can release the hold.
     pub(crate) fn text(self) -> String {
         let mut text = String::with_capacity(LONGEST);
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));

@@ -1,11 +1,11 @@
-//! The keys and channels that belong to names, and those of the masters.
+//! Keys and channels that belong to names, and those of the masters.
 
 use uuid::Uuid;
 
 /// Key of a master's record (`protocol/record.rs`).
 pub(crate) const SET: &str = "multilock_set";
 
-/// How the keys and channels begin that belong to names, which no name may begin with.
+/// Beginnings of the keys and channels that belong to names. No name may begin with one of them.
 const CHANNEL: &str = "redisson_lock__channel";
 const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
 const FENCE: &str = "multilock_fence";
@@ -15,26 +15,26 @@ const READERS_QUEUE: &str = "multilock_readers_queue";
 const DEADLINES: &str = "multilock_deadlines";
 const READERS: &str = "multilock_readers";
 
-/// How the key begins under which a client says what it calls itself (`lua/labels.lua`).
+/// Beginning of the key that stores a client's label (`lua/labels.lua`).
 pub(crate) const CLIENT: &str = "multilock_client:";
 
-/// How the channel begins on which a client is called (`lua/queue.lua`).
+/// Beginning of the channel on which a client is called (`lua/queue.lua`).
 const CALLS: &str = "multilock:";
 
 /// A key or channel that belongs to a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     prefix: &'static str,
-    /// What stands before a name that has a brace of its own; `:{` and `}` are put around any other.
+    /// Colons before a name that has a brace of its own. Any other name stands between `:{` and `}`.
     colons: &'static str,
     name: &'a str,
 }
 
 impl<'a> Key<'a> {
-    /// What a prefix adds to a name at most, with what the protocol puts around a word.
+    /// Most bytes that a prefix adds to a name, including those that the protocol puts around a word.
     pub(crate) const LONGEST_PREFIX: usize = 40;
 
-    /// Its text in pieces: a name with a hash tag keeps it.
+    /// Text of the key in pieces: a name with a hash tag keeps it.
     pub(crate) fn parts(self) -> [&'a str; 4] {
         if self.name.contains('{') {
             [self.prefix, self.colons, self.name, ""]
@@ -43,7 +43,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// By Redisson's rule, where the names `a` and `{a}` share a channel.
+    /// Key by Redisson's rule, under which the names `a` and `{a}` share a channel.
     const fn shared(prefix: &'static str, name: &'a str) -> Self {
         Self {
             prefix,
@@ -52,7 +52,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Of our own, no two names share one.
+    /// Key by this crate's rule, under which no two names share a key.
     const fn own(prefix: &'static str, name: &'a str) -> Self {
         Self {
             prefix,
@@ -66,52 +66,52 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The channel on which a release of the name is announced, as Redisson names it.
+/// Channel on which a release of the name is announced, as Redisson names it.
 pub(crate) fn channel(name: &str) -> Key<'_> {
     Key::shared(CHANNEL, name)
 }
 
-/// The same for a read/write lock.
+/// Channel on which a release of a read/write lock is announced, as Redisson names it.
 pub(crate) fn read_write_channel(name: &str) -> Key<'_> {
     Key::shared(READ_WRITE_CHANNEL, name)
 }
 
-/// The owner fields that an operator forced out of the name, by when each mark ends.
+/// Key of the owner fields that an operator forced out of the name, by the time at which each mark ends.
 pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
     Key::own(REVOCATION, name)
 }
 
-/// The largest fencing token that was accepted for the name.
+/// Key of the largest fencing token that was accepted for the name.
 pub(crate) fn fence(name: &str) -> Key<'_> {
     Key::own(FENCE, name)
 }
 
-/// Who waits to have the name alone, by tickets.
+/// Key of the waiters for the name that want it alone, by ticket.
 pub(crate) fn queue(name: &str) -> Key<'_> {
     Key::own(QUEUE, name)
 }
 
-/// Who waits to read the name, by tickets.
+/// Key of the waiters that want to read the name, by ticket.
 pub(crate) fn readers_queue(name: &str) -> Key<'_> {
     Key::own(READERS_QUEUE, name)
 }
 
-/// Who waits for the name, by the time until which each ticket counts.
+/// Key of all waiters for the name, by the time until which their tickets count.
 pub(crate) fn deadlines(name: &str) -> Key<'_> {
     Key::own(DEADLINES, name)
 }
 
-/// Who reads the name, by when the lease of each ends.
+/// Key of the readers of the name, by the time at which their leases end.
 pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
 }
 
-/// The channel on which the waiters of a client are called.
+/// Channel on which the waiters of a client are called.
 pub(crate) fn calls(client: Uuid) -> String {
     format!("{CALLS}{client}")
 }
 
-/// The key under which a client says what it calls itself.
+/// Key that stores a client's label.
 pub(crate) fn client(client: Uuid) -> String {
     format!("{CLIENT}{client}")
 }
@@ -138,7 +138,7 @@ mod tests {
             revocation_mark("{order}:1").text(),
             "multilock_revoked::{order}:1"
         );
-        // Redisson's waiters listen to this one.
+        // Redisson's waiters listen to this channel.
         assert_eq!(channel("{a}").text(), channel("a").text());
     }
 
@@ -161,7 +161,7 @@ mod tests {
         );
     }
 
-    /// They are made of the queue's key there.
+    /// The scripts make these keys from the queue's key.
     #[test]
     fn readers_stand_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/queue.lua");

@@ -1,13 +1,13 @@
-//! The kinds of locks: what tells them apart on the masters, in one table.
+//! Kinds of locks: their differences on the masters, in one table.
 
 use std::fmt;
 
 use crate::protocol::keys::{Key, channel, read_write_channel};
 
-/// What a hold is, and whom it lets in beside it.
+/// Kind of a hold, which decides whether other holds may exist beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum HoldKind {
-    /// One owner, as a lock of Redisson's.
+    /// One owner, as for a lock of Redisson's.
     #[default]
     Plain,
     /// One owner, of a read/write lock.
@@ -16,16 +16,16 @@ pub(crate) enum HoldKind {
     Read,
 }
 
-/// How a kind is laid out.
+/// Layout of a kind on the masters.
 struct Layout {
     name: &'static str,
-    /// As the scripts call it; nothing for a plain one.
+    /// Word of the scripts for it; none for a plain lock.
     mode: Option<&'static str>,
-    /// On which clients of Redisson's wait for it.
+    /// Channel on which clients of Redisson's wait for it.
     channel: fn(&str) -> Key<'_>,
 }
 
-/// In the order of the kinds.
+/// Layouts in the order of the kinds.
 static LAYOUTS: [Layout; 3] = [
     Layout {
         name: "neither .read() nor .write()",
@@ -63,12 +63,12 @@ impl HoldKind {
         self == Self::Read
     }
 
-    /// The channel on which its release is announced to clients of Redisson's.
+    /// Channel on which its release is announced to clients of Redisson's.
     pub(crate) fn channel(self, name: &str) -> Key<'_> {
         (self.layout().channel)(name)
     }
 
-    /// Whether its owner may enter again to do this: who writes may read, too.
+    /// Whether its owner may enter again with the kind `other`: an owner that writes may read, too.
     pub(crate) fn includes(self, other: Self) -> bool {
         self == other || self == Self::Write && other == Self::Read
     }

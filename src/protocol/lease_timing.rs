@@ -1,4 +1,5 @@
-//! For how long a master may have forgotten a lease: by the longest lease of any client of the set, not by this client's own.
+//! Times for which a master may have forgotten a lease. They follow from the longest lease of any client of
+//! the set, and not from this client's own lease.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use crate::time::validity::outlived;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTiming {
     pub(crate) longest_lease: Duration,
-    /// Time after which nothing is alive any more that a master may have forgotten now.
+    /// Time after which every lease has ended that a master may have forgotten now.
     pub(crate) outlived: Duration,
-    /// How far a master's memory must reach back for its votes to count.
+    /// Age that a master's memory must have for its votes to count.
     pub(crate) quarantine: Duration,
 }
 
@@ -46,7 +47,7 @@ mod tests {
             };
             LeaseTiming::new(&config).quarantine
         };
-        // Whatever this client's own leases are.
+        // This client's own leases do not matter.
         assert_eq!(of(Quarantine::Auto), Duration::from_millis(30_302));
         let minute = Duration::from_secs(60);
         assert_eq!(of(Quarantine::For(minute)), minute);

@@ -1,4 +1,4 @@
-//! What is said to a master and what it answers: scripts, calls, replies, and the count of votes.
+//! Messages to a master and its answers: scripts, calls, replies, and the count of votes.
 
 pub(crate) mod blockers;
 pub(crate) mod calls;

@@ -2,12 +2,12 @@
 
 use crate::values::votes::Vote;
 
-/// A set of masters by their index in the pool, of which there are at most 64.
+/// A set of masters by their index in the pool, at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeSet(u64);
 
 impl NodeSet {
-    /// Those whose vote passes.
+    /// Set of the masters with a vote that `passes`.
     pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
         let mut set = Self::default();
         for (node, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {
@@ -16,7 +16,7 @@ impl NodeSet {
         set
     }
 
-    /// As a number that an atomic can keep, and back.
+    /// The set as a number that an atomic can store.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }

@@ -1,11 +1,11 @@
-//! The commands that the scripts run: all of them, in one place, for whoever has to allow them.
+//! All commands that the scripts run, in one place, for the authors of an ACL.
 
 use redis::{Cmd, Value};
 
 use crate::protocol::keys::revocation_mark;
 
-/// Each command that a script cannot do without, as the probe runs it on its key, `$`. None of them leaves
-/// anything that `del`, the first one, does not take away.
+/// Commands that the scripts need, as the probe runs them on its key, `$`. The first command, `del`, deletes
+/// all that any of the others writes.
 const NEEDED: [&str; 24] = [
     "del $",
     "hdel $ field",
@@ -35,21 +35,23 @@ const NEEDED: [&str; 24] = [
 
 const PROBE: &str = include_str!("../../lua/probe.lua");
 
-/// Each command that scripts can do without, on a channel to which nobody listens. The probe begins with the first one.
-/// Without `publish` waiters wake by their timers, and without `pubsub` those that are gone are dropped when their time is
-/// over; the scripts call them so that they may fail.
+/// Commands that the scripts can do without, on a channel without listeners. The probe begins with `del`. The
+/// scripts run them so that they may fail:
+/// - Without `publish` waiters wake by their timers.
+/// - Without `pubsub` waiters that have ended are dropped when their tickets run out.
 const WANTED: [&str; 3] = [
     "del $",
     "publish multilock:probe x",
     "pubsub numsub multilock:probe",
 ];
 
-/// Asks which commands are denied to the user. The key is the revocation mark of no name.
+/// Asks a master which needed commands are denied to the user. The key is the revocation mark of an empty
+/// name.
 pub(crate) fn probe() -> Cmd {
     probe_for(&NEEDED)
 }
 
-/// The same of those that scripts can do without.
+/// Asks a master which of the commands are denied that the scripts can do without.
 pub(crate) fn probe_wanted() -> Cmd {
     probe_for(&WANTED)
 }
@@ -63,8 +65,8 @@ fn probe_for(commands: &[&str]) -> Cmd {
     eval
 }
 
-/// The commands that are denied, by what the probe has answered. One that could not be run, say because
-/// its key is denied, tells nothing.
+/// Denied commands in the probe's answer. A command that failed for another reason, such as a denied key,
+/// does not count.
 pub(crate) fn denied(answer: &Value) -> Vec<String> {
     let Value::Array(names) = answer else {
         return Vec::new();
@@ -76,7 +78,7 @@ pub(crate) fn denied(answer: &Value) -> Vec<String> {
     names.iter().filter_map(name).collect()
 }
 
-/// The commands in a line of a script, counted from 1.
+/// Commands in a line of a script. Lines are counted from 1.
 pub(crate) fn in_line(source: &str, line: usize) -> Vec<&str> {
     let line = line.checked_sub(1).and_then(|line| source.lines().nth(line));
     let calls = line.unwrap_or_default().split("call('").skip(1);
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!([NEEDED[0], WANTED[0]], ["del $"; 2]);
     }
 
-    /// The commands inside the scripts that docs/servers.md tells an operator to allow.
+    /// The commands inside the scripts that an operator is to allow after docs/servers.md.
     #[test]
     fn the_page_of_servers_names_them_all() {
         let page = include_str!("../../docs/servers.md");
@@ -131,7 +133,7 @@ mod tests {
             .collect();
         let mut all = needed();
         all.extend(wanted());
-        // It is needed outside of them, too.
+        // Clients run `time` outside of the scripts, too.
         all.remove("time");
         assert_eq!(named, all);
     }

@@ -1,17 +1,17 @@
-//! Record of a master: the set that it is in, the run of its server, and since when its memory counts.
+//! Record of a master: its set of masters, the run of its server, and since when its memory counts.
 //!
-//! `lua/introduce.lua` stores it. A client reads it when it sets a connection up, and at no other time; with `strict` its
-//! text is what shows at each vote that the memory was not wiped.
+//! `lua/introduce.lua` stores the record. A client reads it only when it sets a connection up. With `strict`
+//! each vote repeats the record's text, which shows that the memory was not wiped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::values::master_set::MasterSet;
 
-/// In place of the run of a server that hides it.
+/// Stands in the record for the run of a server that hides it.
 pub(crate) const HIDDEN: &str = "-";
 
-/// What stands under the key `multilock_set` of a master.
+/// Value of the key `multilock_set` of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) set: MasterSet,
@@ -21,7 +21,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// None for a text that is no record.
+    /// Parses a record; `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let number = |word: &str| word.parse::<u64>().ok();
         let mut words = text.split(' ');
@@ -42,15 +42,17 @@ impl Record {
         })
     }
 
-    /// What stands there for a set, a run and a time.
+    /// Text of the record for a set, a run and a time.
     #[cfg(feature = "test-util")]
     pub(crate) fn write(set: MasterSet, run: &str, since_us: u64) -> String {
         let longest = set.for_tests.map(|longest| format!(" {}", longest.as_millis()));
         format!("{} {run} {since_us}{}", set.masters, longest.unwrap_or_default())
     }
 
-    /// For how long the memory counts when the master's clock shows `clock_us`; `None` for the record of another run, or
-    /// of none that can be told from others, or from a time that is still to come.
+    /// Time for which the memory has counted when the master's clock shows `clock_us`. `None` for a record
+    /// - of another run,
+    /// - of a hidden run, which is not distinct from other runs,
+    /// - from a time that is still to come.
     pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {
         let age = clock_us.checked_sub(self.since_us).map(Duration::from_micros);
         age.filter(|_| run == Some(&*self.run))

@@ -1,25 +1,25 @@
-//! The count of what masters say of a release: pure, and certain as early as it can be.
+//! Count of a release's votes: pure, and certain as early as it can be.
 
 use crate::values::votes::Vote;
 
-/// How a release ends.
+/// End of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Enough masters have done it.
+    /// Enough masters have released the hold.
     Confirmed,
-    /// So many masters had nothing of the hold any more that no quorum was left of it.
+    /// Too many masters had lost the hold for a quorum to be left.
     Gone,
-    /// Too few have said anything.
+    /// Too few masters have answered.
     Unconfirmed,
 }
 
-/// Counts votes until how it ends can no longer change.
+/// Counts votes until the end of the release can no longer change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseTally {
     needed: usize,
-    /// So many masters may lack a hold.
+    /// Number of masters that may lack a hold.
     spare: usize,
-    /// Whether the names are kept for a while, which a master does not do that has nothing of the hold.
+    /// Whether the names stay locked for a while. A master that has lost the hold does not keep them locked.
     keeps: bool,
     pending: usize,
     released: usize,
@@ -27,7 +27,7 @@ pub(crate) struct ReleaseTally {
 }
 
 impl ReleaseTally {
-    /// Of a hold of which so many of the masters may have something.
+    /// Counts the votes for a hold. At most `touched` of the masters have a field of it.
     pub(crate) fn new(nodes: usize, touched: usize, needed: usize, keeps: bool) -> Self {
         Self {
             needed,
@@ -45,17 +45,18 @@ impl ReleaseTally {
         self.gone += usize::from(*vote == Vote::NotHeld);
     }
 
-    /// Where nothing of it is left, its names are free, and nothing keeps them.
+    /// A master that has lost the hold counts as released: its names are free. It does not if the names are
+    /// to stay locked.
     fn is_done(self) -> bool {
         self.released + if self.keeps { 0 } else { self.gone } >= self.needed
     }
 
-    /// Whether the votes that are still to come change nothing.
+    /// Whether the votes that are still to come cannot change the end.
     pub(crate) fn is_certain(self) -> bool {
         self.gone > self.spare || self.is_done() && self.gone + self.pending <= self.spare
     }
 
-    /// By the votes until now.
+    /// End by the votes until now.
     pub(crate) fn ended(self) -> Ended {
         if self.gone > self.spare {
             Ended::Gone
@@ -71,7 +72,7 @@ impl ReleaseTally {
 mod tests {
     use super::*;
 
-    /// What is known after each vote: how it ends, once that is certain.
+    /// Knowledge after each vote: the end of the release, once it is certain.
     fn told(mut tally: ReleaseTally, votes: &[Vote]) -> Vec<Option<Ended>> {
         let after = |vote: &Vote| {
             tally.count(vote);
@@ -87,7 +88,7 @@ mod tests {
         use Vote::{Granted, NotHeld};
         let three = ReleaseTally::new(3, 3, 2, false);
         assert_eq!(told(three, &[Granted, Granted]), [None, Some(Ended::Confirmed)]);
-        // One has nothing of it, and another one may turn out to have nothing.
+        // One master has lost the hold, and another may turn out to have lost it.
         assert_eq!(
             told(three, &[NotHeld, Granted, Granted]),
             [None, None, Some(Ended::Confirmed)]

@@ -1,4 +1,4 @@
-//! What the Lua files answer: each answer is read here, once, and becomes a vote with what it tells beside.
+//! Answers of the Lua files. Each answer is parsed here, once, into a vote and its details.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::protocol::fault::Fault;
 use crate::protocol::record::Record;
 use crate::values::votes::Vote;
 
-/// What comes with every answer to acquire and extend: by it the client notices a clock that was set
-/// forward, and a memory that was wiped.
+/// Beginning of every answer to acquire and extend. A client detects with it that a clock was set forward, or
+/// that a memory was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp<'a> {
-    /// The master's wall clock, in microseconds since 1970.
+    /// Wall clock of the master, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// Its record, where it was asked for; empty where there is none.
+    /// Record of the master, if the call asked for it; empty if the master has none.
     pub(crate) record: &'a str,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// What an answer begins with, whatever it answers; `None` where no vote was asked for.
+    /// Stamp at the beginning of an answer, to any script; `None` if the answer is no vote.
     pub(crate) fn at_head_of(answer: &'a Value) -> Option<Self> {
         match answer {
             Value::Array(parts) => Self::of(parts.first()?),
@@ -49,11 +49,11 @@ impl<'a> Stamp<'a> {
     }
 }
 
-/// Those who stand in the queues of some names behind whoever has them.
+/// Waiters in the queues of some names, behind the holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WaitersBehind {
     pub(crate) waiting: u32,
-    /// The smallest ticket of any of them.
+    /// Smallest of their tickets.
     pub(crate) first: Option<NonZeroU64>,
 }
 
@@ -68,18 +68,18 @@ impl WaitersBehind {
         })
     }
 
-    /// Adds what another master told.
+    /// Adds the waiters that another master reported.
     pub(crate) fn add(&mut self, other: Self) {
         self.waiting = self.waiting.max(other.waiting);
         self.first = self.first.into_iter().chain(other.first).min();
     }
 }
 
-/// How an answer to an operation is told to assent: that the master has done for its part all that was asked, so that it counts
-/// towards a quorum. A look is enough: the answer is parsed by the caller that asked.
+/// Test of an operation's answers for assent. An answer assents if the master has done all of its part, so
+/// that the answer counts towards a quorum. The test does not parse the answer: the caller does that later.
 pub(crate) fn assent_to(op: Op) -> fn(&Value) -> bool {
     match op {
-        // A stamp alone, or with what else comes with a grant.
+        // A grant is a stamp alone, or a stamp and details.
         Op::Acquire => |answer| match answer {
             Value::Array(parts) => matches!(parts.get(1), Some(Value::Int(1 | 3))),
             _ => true,
@@ -89,26 +89,26 @@ pub(crate) fn assent_to(op: Op) -> fn(&Value) -> bool {
     }
 }
 
-/// What a master's answer to acquire or extend says of one hold.
+/// One hold's part of a master's answer to acquire or extend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) vote: Vote,
-    /// Why it was refused: a letter for each name.
+    /// Causes of a refusal: a letter for each name.
     pub(crate) causes: Option<Box<str>>,
-    /// What the client calls itself that it was refused for, where the master knows.
+    /// Label of a holder's client, for a refusal, if the master knows it.
     pub(crate) holder: Option<Arc<str>>,
-    /// Granted, and the token was above all that was stored, where it had to be.
+    /// Granted, and the token was above all fences, if that was required.
     pub(crate) accepted: bool,
-    /// Who waits behind a grant.
+    /// Waiters behind a grant.
     pub(crate) behind: WaitersBehind,
-    /// The largest token that was stored before.
+    /// Largest token that was stored before.
     pub(crate) highest: u64,
-    /// The same fails there until somebody changes a configuration or deletes a key.
+    /// Whether the same call fails there until the configuration changes or a key is deleted.
     pub(crate) is_final: bool,
 }
 
 impl Reply {
-    /// What acquire answered.
+    /// Parses an answer to acquire.
     pub(crate) fn acquired(answer: Result<Value, Fault>) -> Self {
         answer.map_or_else(Self::from, |value| {
             parse_acquired(&value).unwrap_or_else(|| {
@@ -118,7 +118,7 @@ impl Reply {
         })
     }
 
-    /// What extend answered, for each of so many holds.
+    /// Parses an answer to extend, for each of `holds` holds.
     pub(crate) fn extended(answer: Result<Value, Fault>, holds: usize) -> Vec<Self> {
         match answer {
             Ok(value) => {
@@ -154,33 +154,33 @@ impl From<Fault> for Reply {
     }
 }
 
-/// For an answer that no version of the script gives.
+/// Vote for an answer that no version of the script gives.
 fn unexpected(script: &str) -> Vote {
     Vote::Unknown {
         reason: format!("unexpected answer to {script}").into(),
     }
 }
 
-/// What one master keeps under some names.
+/// State of some names on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Its wall clock at that moment, in microseconds since 1970.
+    /// Wall clock of the master at that moment, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// One a name.
+    /// One entry for each name.
     pub(crate) entries: Vec<StoredName>,
 }
 
-/// What one master keeps under one name.
+/// State of one name on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredName {
     pub(crate) kind: String,
     pub(crate) remaining: Option<Duration>,
-    /// How many wait for it, and how many of these to read.
+    /// Number of waiters for the name, and the number of waiters that want to read.
     pub(crate) waiting: u64,
     pub(crate) waiting_to_read: u64,
-    /// Of a hash.
+    /// Fields of a hash.
     pub(crate) fields: Vec<FieldEntry>,
-    /// Of a string's value.
+    /// Digest of a string's value.
     pub(crate) digest: Option<String>,
 }
 
@@ -189,11 +189,11 @@ pub(crate) struct StoredName {
 pub(crate) struct FieldEntry {
     pub(crate) field: String,
     pub(crate) value: String,
-    /// What the client calls itself whose field it is, where the master knows.
+    /// Label of the client that owns the field, if the master knows it.
     pub(crate) label: Option<Arc<str>>,
 }
 
-/// A stamp and what comes after it; a stamp alone grants.
+/// Parses a stamp and its details. A stamp alone grants.
 fn parse_acquired(value: &Value) -> Option<Reply> {
     match value {
         Value::Array(parts) => parse_reply(parts.get(1..)?).filter(|reply| reply.vote != Vote::NotHeld),
@@ -201,7 +201,7 @@ fn parse_acquired(value: &Value) -> Option<Reply> {
     }
 }
 
-/// One reply for each hold, after the stamp.
+/// Parses one reply for each hold, after the stamp.
 fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
     let Value::Array(replies) = value else {
         return None;
@@ -258,12 +258,12 @@ fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
     })
 }
 
-/// What a client calls itself, where that is known.
+/// Label of a client, if it is known.
 fn parse_label(label: &Value) -> Option<Arc<str>> {
     client_label::parse(&text(label)?)
 }
 
-/// What stands on a master after an introduction, and what its clock shows, in microseconds since 1970.
+/// Record after an introduction, and the master's clock in microseconds since 1970.
 pub(crate) fn parse_introduced(value: &Value) -> Option<(Record, u64)> {
     let Value::Array(parts) = value else {
         return None;
@@ -276,16 +276,17 @@ pub(crate) fn parse_introduced(value: &Value) -> Option<(Record, u64)> {
     }
 }
 
-/// What release did.
+/// Result of a release on one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// It found every name held and gave it up; whether clients of other libraries were told of that.
+    /// Every name was held, and is released. `others_listen` if clients of other libraries received the
+    /// message.
     Whole { others_listen: bool },
-    /// Some were not held.
+    /// Some names were not held.
     Partly,
 }
 
-/// What release answered for one hold.
+/// Parses the answer to release for one hold.
 pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     match value {
         Value::Int(1) => Some(Released::Whole { others_listen: false }),
@@ -295,7 +296,7 @@ pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     }
 }
 
-/// What release answered for each of many holds.
+/// Splits the answer to release into one answer for each of many holds.
 pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     match value {
         Value::Array(each) => Some(each),
@@ -303,14 +304,14 @@ pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// What release did, or why that is not known.
+/// Result of a release, or the fault that hides it.
 pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> {
     let value = answer?;
     parse_released(&value)
         .ok_or_else(|| Fault::Unknown(format!("unexpected answer to release: {value:?}").into()))
 }
 
-/// Whether a force came in time and was carried out.
+/// Whether a force came in time and took effect.
 pub(crate) fn forced(answer: Result<Value, Fault>) -> Vote {
     let value = match answer {
         Ok(value) => value,
@@ -325,7 +326,7 @@ pub(crate) fn forced(answer: Result<Value, Fault>) -> Vote {
     }
 }
 
-/// What inspect answered for so many names.
+/// Parses the answer to inspect for `names` names.
 pub(crate) fn inspected(answer: Result<Value, Fault>, names: usize) -> Result<Report, Vote> {
     let value = answer.map_err(|fault| fault.vote())?;
     parse_report(&value)
@@ -381,12 +382,12 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
     })
 }
 
-/// A PTTL: negative for a key that is absent or has no expiry.
+/// Duration of a PTTL, which is negative for a key that is absent or has no expiry.
 fn milliseconds(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// A number that may be too large for the integers of Lua or of the wire.
+/// Parses a number that may be too large for the integers of Lua or of the wire.
 fn whole_number(value: &Value) -> Option<u64> {
     text(value)?.parse().ok()
 }

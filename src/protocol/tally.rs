@@ -1,4 +1,4 @@
-//! The count of one round's votes: pure, and certain as early as it can be.
+//! Count of one round's votes: pure, and certain as early as it can be.
 
 use crate::protocol::reply::Reply;
 use crate::values::votes::Vote;
@@ -11,21 +11,23 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-/// What stands in the way of a hold, and has to change before another attempt is worthwhile.
+/// Cause why a round gave no hold. Another attempt is worthwhile once the cause has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossReason {
-    /// Enough masters answered, and some of them serve somebody else: a holder, who has to release, or its lease to
-    /// end; contenders that have a part each; a waiter that comes first.
+    /// Enough masters answered, and some of them refused because of
+    /// - a holder, until it releases or its lease ends,
+    /// - contenders that have a part of the votes each,
+    /// - a waiter with a smaller ticket.
     Held,
-    /// Enough granted, and it was of no use: the token was too small, or too little validity was left.
+    /// Enough masters granted, but the token was too small or too little validity was left.
     Split,
-    /// Too few masters answered to say who holds it: they have to come back.
+    /// Too few masters answered to know the holder: masters have to come back.
     Unreachable,
-    /// Nothing that waiting would change. No count of votes alone tells that.
+    /// Waiting changes nothing. No count of votes alone gives this reason.
     Final,
 }
 
-/// Counts votes until the outcome, and then its reason, can no longer change.
+/// Counts votes until the outcome can no longer change, and then until its reason cannot.
 #[derive(Debug)]
 pub(crate) struct Tally {
     nodes: usize,
@@ -35,7 +37,7 @@ pub(crate) struct Tally {
     silent: usize,
     /// Masters that granted and accepted the token.
     accepted: usize,
-    /// Masters on which the same fails until somebody changes a configuration or deletes a key.
+    /// Masters on which the same call fails until the configuration changes or a key is deleted.
     final_faults: usize,
 }
 
@@ -56,7 +58,7 @@ impl Tally {
         match reply.vote {
             Vote::Granted => self.granted += 1,
             Vote::Refused { .. } => self.refused += 1,
-            // No usable answer: not sent, unknown, failed.
+            // No usable answer: not sent, unknown, or failed.
             _ => self.silent += 1,
         }
         self.accepted += usize::from(reply.accepted);
@@ -85,7 +87,7 @@ impl Tally {
         }
     }
 
-    /// The reason of a loss, or `None` while answers still to come could change it.
+    /// Reason of a loss, or `None` while an answer that is still to come could change it.
     pub(crate) fn loss_reason(&self) -> Option<LossReason> {
         let (pending, answered) = (self.pending(), self.granted + self.refused);
         if self.outcome() != Outcome::Lost {
@@ -99,7 +101,7 @@ impl Tally {
         }
     }
 
-    /// The number of masters without which there is no quorum: N − Q + 1.
+    /// Number of masters without which there is no quorum: N − Q + 1.
     pub(crate) fn blocking(&self) -> usize {
         self.nodes - self.needed + 1
     }

@@ -1,46 +1,48 @@
-//! Who asks for names: a waiter with a place in their queues, or somebody who does not wait.
+//! Place of a request for names: a waiter with a place in their queues, or a request that does not wait.
 
 use std::time::Duration;
 
-/// The time that a waiter has to come once it is called: not less, since a process may pause; and not more,
-/// since nobody else gets the names meanwhile. A ticket counts for longer (`lua/queue.lua`).
+/// Bounds of the time in which a waiter has to ask once it is called.
+/// - Not less: a process may pause.
+/// - Not more: no other waiter gets the names meanwhile.
+/// - A ticket counts for longer (`lua/queue.lua`).
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What stands behind the number of one that waits to read.
+/// Stands behind the number of a waiter that wants to read.
 const READS: &str = "r";
 
-/// A ticket behind all others, in digits that a server's numbers keep.
+/// Ticket behind all others, of no more digits than a server's numbers can store.
 const LAST: u64 = (1 << 53) - 1;
 
 /// A place in the queues of some names, the same on every master and for every attempt of one wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
-    /// Never used again by its client.
+    /// Number that its client never uses again.
     pub(crate) number: u64,
-    /// In microseconds by the masters' clocks: whoever has a smaller one comes first.
+    /// In microseconds by the masters' clocks. The waiter with the smaller ticket comes first.
     pub(crate) ticket: u64,
-    /// How long it may take to come once it is called.
+    /// Time in which it has to ask once it is called.
     pub(crate) comes_within: Duration,
-    /// The one of several names in whose queue alone it stands, by its index.
+    /// Index of the only name with the waiter in its queue; `None` for all names.
     pub(crate) only: Option<usize>,
-    /// Whether it waits to read, and goes in together with others that do.
+    /// Whether it wants to read, and goes in together with other readers.
     pub(crate) reads: bool,
 }
 
 impl Waiter {
-    /// The time to come for a client that gives up a master after `node_timeout`.
+    /// Time to ask for a client that gives up a master after `node_timeout`.
     pub(crate) fn comes_within(node_timeout: Duration) -> Duration {
         (node_timeout * 4).clamp(SHORTEST, LONGEST)
     }
 
-    /// What follows its client's id on the masters.
+    /// Text behind its client's id on the masters.
     pub(crate) fn text(&self) -> String {
         let reads = if self.reads { READS } else { "" };
         format!("{}{reads}:{}", self.number, self.comes_within.as_millis())
     }
 
-    /// The same, with the name in whose queue alone it stands.
+    /// The same text, with the only name that has the waiter in its queue.
     pub(crate) fn placed(&self) -> String {
         match self.only {
             None => self.text(),
@@ -49,26 +51,26 @@ impl Waiter {
     }
 }
 
-/// How an acquire stands to those who wait. A caller may know more of its waiter than the masters are told.
+/// Rank of an acquire among the waiters. A caller may store more of its waiter than it sends to the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precedence<W = Waiter> {
-    /// It waits, and is let into the queues where it is refused.
+    /// Waits: masters that refuse it let it into the queues.
     Queued(W),
-    /// It has a ticket, and does not wait: where it is refused, another one of its process waits for both.
+    /// Has a ticket and does not wait: after a refusal another waiter of its process waits for both.
     Ticketed(u64),
-    /// It does not wait, and comes behind everybody who does.
+    /// Does not wait, and comes behind every waiter.
     Tried,
-    /// It goes past them all: the names are its own already.
+    /// Passes every waiter: its owner holds the names already.
     Resumed,
 }
 
 impl<W> Precedence<W> {
-    /// That of a waiter, if there is one.
+    /// Rank of a waiter, or of a request without one.
     pub(crate) fn of(waiter: Option<W>) -> Self {
         waiter.map_or(Self::Tried, Self::Queued)
     }
 
-    /// The waiter, if it is one.
+    /// Waiter, if there is one.
     pub(crate) fn waiter(self) -> Option<W> {
         match self {
             Self::Queued(waiter) => Some(waiter),
@@ -97,13 +99,13 @@ impl Precedence {
     }
 }
 
-/// What a master calls a waiter with: its number, and the name in whose queue it is the head.
+/// Content of a call to a waiter: its number, and the name with the waiter at the head of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaiterCall<'a> {
     pub(crate) number: u64,
-    /// Whether it waits to read.
+    /// Whether the waiter wants to read.
     pub(crate) reads: bool,
-    /// When it is to ask, if not at once.
+    /// Delay before the waiter asks, if it is not to ask at once.
     pub(crate) later: Option<Duration>,
     pub(crate) name: &'a str,
 }

@@ -1,4 +1,4 @@
-//! What the masters' wall clocks show together.
+//! Wall clocks of the masters, taken together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use crate::round::pool::Pool;
 use crate::round::{OnNoScript, Round, Trust};
 use crate::values::names::Names;
 
-/// How far a master's clock may be ahead of the others for its fences to be used: every fence that it keeps lives
-/// for as long as it is ahead. What a token may be behind a master's clock is as much (`lua/acquire.lua`).
+/// Most by which a master's clock may be ahead of the others for its fences to be used: each fence that it
+/// stores lives for that time longer. A token may be behind a master's clock by the same time
+/// (`lua/acquire.lua`).
 const AHEAD: Duration = Duration::from_secs(5 * 60);
 
-/// The clocks of the masters that are connected, at one moment, in microseconds since 1970.
+/// Clocks of the connected masters at one moment, in microseconds since 1970.
 pub(crate) struct Clocks {
     shown: SmallVec<[Option<u64>; 8]>,
     median_us: Option<u64>,
@@ -45,7 +46,7 @@ impl Clocks {
         }
     }
 
-    /// How many masters have told theirs.
+    /// Number of masters with a known clock.
     pub(crate) fn known(&self) -> usize {
         self.shown.iter().flatten().count()
     }
@@ -54,18 +55,18 @@ impl Clocks {
         self.median_us
     }
 
-    /// Above every token that a master with a vote may have forgotten with a restart.
+    /// Number above every token that a master with a vote may have forgotten by a restart.
     pub(crate) fn floor_us(&self) -> u64 {
         self.floor_us
     }
 
-    /// By how much a master's clock is ahead of the median, where that is too much for its fences.
+    /// Time by which a master's clock is ahead of the median, if that is too much for its fences.
     pub(crate) fn too_far_ahead(&self, node: usize) -> Option<Duration> {
         let ahead = self.shown[node]?.saturating_sub(self.median_us?);
         Some(Duration::from_micros(ahead)).filter(|ahead| *ahead > AHEAD)
     }
 
-    /// The latest of some masters.
+    /// Latest clock of some masters.
     pub(crate) fn latest_us(&self, of: impl Fn(usize) -> bool) -> Option<u64> {
         let shown = self.shown.iter().enumerate();
         shown
@@ -75,14 +76,14 @@ impl Clocks {
     }
 }
 
-/// The lower one of the two in the middle: one clock of two that is ahead is not believed.
+/// Median; the lower one of two in the middle. So of two clocks, the clock that is ahead does not count.
 pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
     let mut known: SmallVec<[u64; 8]> = shown.collect();
     known.sort_unstable();
     known.get(known.len().saturating_sub(1) / 2).copied()
 }
 
-/// Asks some masters in the background what their clocks show.
+/// Asks some masters for their clocks, in the background.
 pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
     let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
     let (pool, names) = (Arc::clone(pool), names.len());

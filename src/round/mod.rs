@@ -1,4 +1,4 @@
-//! One round: a request to every master at once, answers as they come, one deadline for all.
+//! One round: a request to all masters at once, their answers, and one deadline for all.
 
 pub(crate) mod clocks;
 mod overdue;
@@ -28,73 +28,74 @@ use crate::time::clock::Moment;
 use crate::values::policy::{Policy, forgetful_allowed};
 use crate::values::votes::Vote;
 
-/// A master's answer: its index in the pool, and a reply or why there is none.
+/// A master's index in the pool, and its reply or the reason why there is none.
 pub(crate) type NodeAnswer = (usize, Result<Value, Fault>);
 
-/// Why there is no answer where nobody could have heard one.
+/// Reason why there is no answer if no task could receive one.
 const STANDS_STILL: &str = "the runtime that drives the connections, in which they were made, does not run";
 
-/// A round under way. Dropping it takes back nothing that was sent.
+/// A round in progress. Dropping it does not undo the requests that were sent.
 pub(crate) struct Round {
     pool: Arc<Pool>,
     request: Arc<Request>,
-    /// By the clock of leases, before anything was sent.
+    /// Time by the clock of leases, before any request was sent.
     begun: Moment,
-    /// Steps of clocks that had been noticed by then.
+    /// Number of clock steps that had been noticed by then.
     steps: u64,
     sent: Instant,
     trust: Trust,
-    /// What it releases: that is done even where nobody hears of it.
+    /// Claim that the round releases. The release is carried out even if no caller waits for the answers.
     release: Option<Claim>,
-    /// One a master.
+    /// One for each master.
     links: Links,
     inbox: Inbox,
-    /// Calls whose answer has not been given out.
+    /// Number of calls with an answer that has not been handed out.
     outstanding: usize,
-    /// Whether any has been.
+    /// Whether any answer has been handed out.
     heard: bool,
-    /// For how much longer which masters have no vote, where that matters.
+    /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
-    /// Masters to which it was sent.
+    /// Masters to which the request was sent.
     sent_to: NodeSet,
-    /// Apart, as few rounds have any, and a round moves often.
+    /// Boxed, because few rounds have hooks, and a round is moved often.
     hooks: Option<Box<Hooks>>,
 }
 
-/// What is called with the index of a master.
+/// Functions that are called with the index of a master.
 #[derive(Default)]
 struct Hooks {
     sent_again: Option<Hook>,
     untold: Option<Hook>,
 }
 
-/// What is done for a master that has forgotten the script.
+/// Reaction to a master that does not have the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnNoScript {
-    /// It gets the request with the script's text, over the same connection and so in order.
+    /// Sends the request with the script's text, over the same connection and so in order.
     Resend,
-    /// It gets the script alone, for the next request: else a master that always answers late would
-    /// never know it again. For a request that must not be sent later than it was begun.
+    /// Sends the script alone, for the next request. Otherwise a master that always answers late would never
+    /// have it. For a request that must not be sent later than it was begun.
     Loaded,
 }
 
-/// Whose answers count. Of masters in quarantine those do that a quorum of so many can bear (`policy.rs`).
+/// Masters with answers that count. Some masters in quarantine count, too, as far as the quorum tolerates
+/// them (`policy.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Everybody's.
+    /// All masters.
     All,
-    /// In a vote for this many grants, those of masters that remember.
+    /// In a vote for this many grants: the masters that remember.
     Quorum(usize),
-    /// The same for an extension: what a master says whose clock was seen to step counts here, and the
-    /// extension judges it hold by hold.
+    /// The same for an extension, with one difference: masters with a step of their clock count here, and the
+    /// extension judges their answers hold by hold.
     Kept(usize),
 }
 
 impl Trust {
-    /// So many masters have to assent.
+    /// Number of masters that have to assent.
     fn needed(self) -> usize {
         match self {
             Self::All => 0,
@@ -102,7 +103,7 @@ impl Trust {
         }
     }
 
-    /// For how much longer each master has no vote, if that matters to this one.
+    /// Time for which each master has no vote, if that matters to this round.
     fn quarantined(self, links: &Links, now: Instant) -> Option<Box<[Duration]>> {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
             Self::All => return None,
@@ -117,9 +118,9 @@ impl Trust {
 }
 
 impl Round {
-    /// Asks the masters that `asked` accepts. Everything is sent before this returns, so what
-    /// is begun later comes later on every master; who has no live connection answers *not sent*.
-    /// Works outside a runtime, too.
+    /// Sends the request to the masters that `asked` accepts. All of it is sent before this returns, so a
+    /// later round comes later on every master. A master without a connection answers *not sent*. Works
+    /// outside a runtime, too.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
@@ -129,7 +130,7 @@ impl Round {
         Self::send_to(pool, request, trust, None, asked)
     }
 
-    /// The same with a release, which every master is told that it is owed.
+    /// Begins a round with a release, which stays pending at each master until it is confirmed.
     pub(crate) fn release(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
@@ -181,31 +182,30 @@ impl Round {
         round
     }
 
-    /// Before anything was sent.
+    /// Moment before any request was sent.
     pub(crate) fn begun(&self) -> Moment {
         self.begun
     }
 
-    /// Steps of clocks that had been noticed before the round began.
+    /// Number of clock steps that had been noticed before the round began.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// For how much longer a master has no vote, if its clock was seen to have stepped while it can have
-    /// run the request.
+    /// Time for which a master has no vote, if its clock stepped while it can have run the request.
     pub(crate) fn clock_quarantine(&self, node: usize) -> Option<Duration> {
         let link = self.links[node].as_ref().ok()?;
         let standing = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
         link.suspected_since(self.sent).or_else(standing)
     }
 
-    /// Masters to which it was sent.
+    /// Masters to which the request was sent.
     pub(crate) fn sent_to(&self) -> NodeSet {
         self.sent_to
     }
 
-    /// Has `hook` called once the request was sent again, with its text, to a master that had forgotten the script. What
-    /// `hook` sends comes behind it.
+    /// Calls `hook` once the request was sent again, with its text, to a master without the script. Calls
+    /// that `hook` sends come behind the request.
     pub(crate) fn when_sent_again(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.hooks.get_or_insert_default().sent_again = Some(Arc::new(hook));
         self
@@ -215,34 +215,34 @@ impl Round {
         self.hooks.as_ref()?.untold.as_ref()
     }
 
-    /// Has `hook` called for a master that did not execute the request, or may not have.
+    /// Calls `hook` for a master that did not execute the request, or may not have.
     pub(crate) fn when_untold(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.hooks.get_or_insert_default().untold = Some(Arc::new(hook));
         self
     }
 
-    /// What the clocks of its masters show, as far as they have been heard.
+    /// Clocks of its masters, as far as they are known.
     pub(crate) fn clocks_us(&self, at: Moment) -> impl Iterator<Item = u64> {
         self.links.iter().flatten().map(move |link| link.clock_us(at))
     }
 
-    /// When everything was sent.
+    /// Time at which all requests were sent.
     pub(crate) fn sent(&self) -> Instant {
         self.sent
     }
 
-    /// Time since everything was sent.
+    /// Time since all requests were sent.
     pub(crate) fn elapsed(&self) -> Duration {
         self.sent.elapsed()
     }
 
-    /// When masters that have not answered are given up.
+    /// Time at which the round gives up masters that have not answered.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// So many masters have to assent. Whoever waits is not woken by fewer, as long as nobody says
-    /// anything else, and nobody is in quarantine, whose assent is none.
+    /// Sets the number of assents that wakes the caller. Any other answer wakes it at once. In a round with
+    /// masters in quarantine every answer wakes it, because their assents do not count.
     pub(crate) fn wake_after(mut self, assents: usize) -> Self {
         self.trace.needs(assents);
         if self.quarantined.is_none() {
@@ -251,14 +251,14 @@ impl Round {
         self
     }
 
-    /// Ends at that deadline instead: that of the round before it, where both are parts of one attempt.
+    /// Sets another deadline: that of the round before, if both are parts of one attempt.
     pub(crate) fn until(mut self, deadline: Instant) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The next answer; `None` when every master that was asked has answered. At the deadline those
-    /// that have not are answered for: *late*.
+    /// Waits for the next answer; `None` once every master that was asked has answered. At the deadline the
+    /// other masters are taken as *late*.
     pub(crate) async fn next(&mut self) -> Option<NodeAnswer> {
         poll_fn(|cx| self.poll_next(cx, OnNoScript::Resend)).await
     }
@@ -268,19 +268,19 @@ impl Round {
         poll_fn(|cx| self.poll_next(cx, OnNoScript::Loaded)).await
     }
 
-    /// So many masters have to assent, where it is not a quorum of all.
+    /// Sets the number of masters that have to assent, if it is not a quorum of all.
     pub(crate) fn needs(mut self, assents: usize) -> Self {
         self.trace.needs(assents);
         self
     }
 
-    /// An answer was about several holds, each of which is voted on by itself: it assents where it does for all.
+    /// Notes an answer about several holds, each with its own vote. It assents if it does so for all.
     pub(crate) fn told<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
         let against = votes.find(|vote| **vote != Vote::Granted);
         self.trace.voted(VoteKind::of(against.unwrap_or(&Vote::Granted)));
     }
 
-    /// Takes note of the vote that an answer comes to.
+    /// Notes the vote of an answer.
     #[inline]
     pub(crate) fn voted(&mut self, node: usize, vote: &Vote) {
         if METERED || self.trace.is_open() {
@@ -296,7 +296,8 @@ impl Round {
         self.trace.voted(vote);
     }
 
-    /// Goes on without the caller, to hear what the rest answers, and what vote each answer comes to, if it is one.
+    /// Goes on in the background, to receive the other answers. `note` returns each answer's vote, if it is
+    /// one.
     pub(crate) fn leave(
         mut self,
         forgotten: OnNoScript,
@@ -307,7 +308,7 @@ impl Round {
         }
         let pool = Arc::clone(&self.pool);
         if !self.heard {
-            // Nothing is decided yet, so nothing of it is late.
+            // There is no decision yet, so no answer is late.
             pool.in_background(async move {
                 while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
                     let vote = note(node, answer);
@@ -359,7 +360,7 @@ impl Round {
             }
             self.outstanding -= 1;
             self.heard = true;
-            // What has no answer yet may still get one.
+            // A request without an answer may still get one.
             if let Some(hook) = self.untold()
                 && !node::is_done(&answer)
                 && !answer.as_ref().is_err_and(Fault::is_late)
@@ -370,12 +371,12 @@ impl Round {
         }
     }
 
-    /// What a master answers does not count while it is in quarantine, nor when it shows by its
-    /// answers since the round began that it may have forgotten.
+    /// Voids the answer of a master in quarantine. Voids also an answer by which, or by others since the
+    /// round began, the master may have forgotten grants.
     ///
-    /// A step that is noticed while a round is under way may have come before the master ran the
-    /// request, whichever answer shows it. Then it may have granted what is another client's still, so
-    /// its grant is void, however long the lease that was asked for.
+    /// A step that is noticed during a round may have come before the master ran the request, whichever
+    /// answer shows the step. Then the master may have granted names that another client still holds. So its
+    /// grant is void, for any lease.
     fn weigh(&self, node: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
         let Ok(link) = &self.links[node] else {
             return answer;
@@ -409,7 +410,7 @@ impl Round {
         if self.outstanding == 0 {
             return Poll::Ready(None);
         }
-        // Answers first: one that is here counts, even at the deadline.
+        // Answers first: an answer that is here counts, even at the deadline.
         if let Poll::Ready(answer) = self.inbox.poll_take(cx) {
             return Poll::Ready(Some(answer));
         }
@@ -428,7 +429,7 @@ impl Round {
         self.poll_arrived(cx)
     }
 
-    /// Waits no longer for those that have not answered: at the deadline, or because of something else.
+    /// Stops waiting for masters that have not answered: at the deadline, or for another cause.
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let owed = |claim| (claim, self.pool.slots.clone());

@@ -1,4 +1,4 @@
-//! What came of requests that were not answered by the deadline of their round.
+//! Requests that had no answer by the deadline of their round.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 
-/// Is called with the index of a master.
+/// Function that is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// What was sent, and had no answer by the deadline. A release stays the connection's to answer: only where
-/// that ends without, or the answer is an error that will pass, the master is told again.
+/// A request without an answer by the deadline. The connection is responsible for a release that was sent. It
+/// is sent again only if the connection ends without an answer, or if the answer is an error that passes.
 pub(super) struct Overdue {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) op: Op,
     pub(super) sent: Instant,
-    /// What it released, and where it is owed.
+    /// Claim that the request released, and the slots at which the release is pending.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
-    /// Is called for a master that did not execute it, or may not have.
+    /// Called for a master that did not execute the request, or may not have.
     pub(super) untold: Option<Hook>,
 }
 
@@ -41,7 +41,8 @@ impl Late for Overdue {
             hook(node);
         }
         match &self.release {
-            // Also where the script is forgotten: the waiter that it was to put into the queues may have left them since.
+            // Also if the script is unknown: the waiter that the request was to put into the queues may have
+            // left them since.
             Some((claim, slots)) if !node::is_done(&answer) => {
                 slots[node].defer(PendingRelease::new(claim.clone()));
             }

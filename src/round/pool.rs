@@ -1,4 +1,4 @@
-//! The connections to all masters, and what every round on them shares.
+//! Connections to all masters, and the data that all rounds share.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,13 +32,13 @@ use crate::values::votes::{Vote, Votes};
 pub(crate) struct Pool {
     /// The client's half of every owner field.
     pub(crate) id: Uuid,
-    /// What the client calls itself.
+    /// Label of the client.
     pub(crate) label: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
     pub(crate) events: Events,
-    /// Of the log.
+    /// Throttle of the log.
     pub(crate) log_throttle: LogThrottle,
-    /// Rings when what is known of a master may have changed.
+    /// Notified when the status of a master may have changed.
     pub(crate) changed: Arc<Notify>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) config: Config,
@@ -51,17 +51,17 @@ pub(crate) struct Pool {
     pub(crate) stragglers: Arc<Stragglers>,
     /// Cancelled by [`Masters::close`](crate::Masters::close).
     pub(crate) closing: CancellationToken,
-    /// Releases, stragglers and attempts under way.
+    /// Releases, stragglers and attempts in progress.
     pub(crate) tracker: TaskTracker,
-    /// Rings when a master is no longer owed too much.
+    /// Notified when the backlog of a master has become small enough.
     backlog_drained: Arc<Notify>,
-    /// Where background work goes, also from a drop outside the runtime.
+    /// Runtime of background work, also after a drop outside the runtime.
     pub(crate) runtime: Handle,
-    /// What keeps the connections up; ends with the pool.
+    /// Tasks that keep the connections up; they end with the pool.
     background: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
-/// Belongs to a task on the pool's runtime: when that one ends and drops its tasks, the pool is closed.
+/// Belongs to a task on the pool's runtime: when the runtime ends and drops its tasks, the pool is closed.
 struct Ending {
     closing: CancellationToken,
     tracker: TaskTracker,
@@ -150,7 +150,7 @@ impl Pool {
         pool
     }
 
-    /// Whether some server is a master of both, as far as it is connected.
+    /// Whether the two pools have a server in common, as far as both are connected.
     pub(crate) fn shares_a_server(&self, other: &Self) -> bool {
         let theirs = other.servers.present();
         self.id == other.id
@@ -188,7 +188,7 @@ impl Pool {
         for task in &background {
             task.abort();
         }
-        // At once, unless nobody drives the runtime on which they are.
+        // The tasks end at once, unless the runtime on which they run is not driven.
         let _ = timeout(self.config.node_timeout, join_all(background)).await;
         for slot in &self.slots {
             slot.close();
@@ -200,7 +200,7 @@ impl Pool {
     pub(crate) async fn wait_for_backlog(&self, needed: usize) {
         let full = || self.slots.iter().filter(|slot| slot.is_full()).count();
         let spare = self.slots.len() - needed;
-        // Outside of a runtime nothing can be waited for.
+        // Outside of a runtime the caller cannot wait.
         if full() <= spare || Handle::try_current().is_err() {
             return;
         }
@@ -217,7 +217,7 @@ impl Pool {
         .await;
     }
 
-    /// What every answer that counts in a vote is to tell of the master.
+    /// Facts about the master that each answer in a vote carries.
     pub(crate) fn evidence_wanted(&self) -> Evidence {
         if self.config.strict {
             Evidence::ClockAndRecord
@@ -226,13 +226,13 @@ impl Pool {
         }
     }
 
-    /// Goes on with something that ends by itself soon, and that closing waits for.
+    /// Runs work that ends by itself soon. Closing waits for it.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tracker.spawn_on(work, &self.runtime);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Closed together with `closing`, and asked without a lock.
+        // Closed together with `closing`, and read without a lock.
         self.tracker.is_closed()
     }
 

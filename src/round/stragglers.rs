@@ -1,9 +1,9 @@
-//! Hears the answers that come after a decision.
+//! Receives the answers that come after a decision.
 //!
-//! Whoever asked has gone on, but the answers still tell what became of a hold on a master, and what
-//! the master owes or is owed. An answer, or a deadline, puts its round on a list that is gone through
-//! every few milliseconds, for all rounds at once: a task for each round, woken by each answer, would cost
-//! more than the round. A round without news costs nothing.
+//! The asker has gone on, but the answers still show the fate of a hold on a master, and which releases are
+//! pending. An answer, or a deadline, puts its round on a list. The list is gone through every few
+//! milliseconds, for all rounds at once. A task for each round, woken by each answer, would cost more than
+//! the round. A round without news costs nothing.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,10 +16,10 @@ use tokio::task::coop::unconstrained;
 use tokio::time::sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// How often the list is gone through, for as long as there is news.
+/// Interval at which the list is gone through, while there is news.
 const PERIOD: Duration = Duration::from_millis(4);
 
-/// The rounds of a pool that nobody waits for any more.
+/// Rounds of a pool that have no asker any more.
 #[derive(Debug, Default)]
 pub(crate) struct Stragglers {
     left: Mutex<DetachedRounds>,
@@ -31,22 +31,22 @@ struct DetachedRounds {
     entries: Vec<DetachedRound>,
     /// Entries without a round.
     free: Vec<usize>,
-    /// Entries of whose rounds there is news.
+    /// Entries with news of their rounds.
     news: Vec<usize>,
-    /// Whether the list is to be gone through, so that nobody has to be told of more.
+    /// Whether a pass through the list is due, so that further news need not wake the task.
     gathering: bool,
-    /// The runtime is gone, and every answer with it.
+    /// Whether the runtime has ended, and with it every answer.
     over: bool,
 }
 
-/// Where a round is kept. Entries are used again, and with them their wakers.
+/// Place of a round. Places are used again, and with them their wakers.
 #[derive(Debug)]
 struct DetachedRound {
     late_answers: Option<LateAnswers>,
     waker: Waker,
-    /// Whether it is among the news.
+    /// Whether the round is among the news.
     listed: bool,
-    /// Whether it belongs to a round, which may be looked at elsewhere at the moment.
+    /// Whether the place belongs to a round, which another thread may be polling at the moment.
     taken: bool,
 }
 
@@ -54,7 +54,7 @@ struct DetachedRound {
 /// expected.
 pub(crate) struct LateAnswers {
     gather: Box<Gather>,
-    /// Closing waits for them.
+    /// Closing waits for this token.
     _under_way: TaskTrackerToken,
 }
 
@@ -71,27 +71,27 @@ impl LateAnswers {
         }
     }
 
-    /// Takes in what has come; whether more is to come, of which `waker` is told.
+    /// Takes in the answers that have come. Returns whether more are to come, at which `waker` is woken.
     fn gather(&mut self, waker: &Waker) -> bool {
-        // Many rounds are looked at in one go, more than a task's budget.
+        // Many rounds are polled in one go, more than a task's budget allows.
         let hearing = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
         hearing.poll(&mut Context::from_waker(waker)).is_pending()
     }
 }
 
 impl Stragglers {
-    /// Leaves a round to be heard to its end.
+    /// Leaves a round, to receive its other answers here.
     pub(crate) fn leave(self: &Arc<Self>, mut late_answers: LateAnswers) {
         let Some((index, waker)) = self.enter() else {
-            // A round keeps its pool, and the pool would keep it.
+            // The round holds its pool, and the pool would hold the round.
             return;
         };
-        // The task that waited until now is not to be woken by what is still to come.
+        // Polled with its own waker, so that later answers do not wake the task that has waited until now.
         let more = late_answers.gather(&waker);
         drop(self.put_back(index, late_answers, more));
     }
 
-    /// An entry for a round, and what tells of news of it; none where the runtime is gone.
+    /// Takes a place for a round, with the waker for its news; `None` if the runtime has ended.
     fn enter(self: &Arc<Self>) -> Option<(usize, Waker)> {
         let mut left = self.left();
         if left.over {
@@ -113,7 +113,7 @@ impl Stragglers {
         Some((index, entry.waker.clone()))
     }
 
-    /// Keeps a round of which more is to come; else gives it back.
+    /// Stores a round if more answers are to come; else returns it.
     fn put_back(&self, index: usize, late_answers: LateAnswers, more: bool) -> Option<LateAnswers> {
         let mut left = self.left();
         if left.over {
@@ -131,7 +131,7 @@ impl Stragglers {
     fn list(&self, index: usize) {
         let mut left = self.left();
         let entry = left.entries.get_mut(index);
-        // One that is over may have had news that nobody waits for.
+        // A round that is over may have had news.
         let Some(entry) = entry.filter(|entry| entry.taken && !entry.listed) else {
             return;
         };
@@ -143,7 +143,7 @@ impl Stragglers {
         }
     }
 
-    /// Gathers, for ever.
+    /// Runs for ever, and takes in answers.
     pub(crate) async fn gather(self: Arc<Self>) {
         let _end = End(&self);
         let mut listed = Vec::new();
@@ -176,7 +176,7 @@ impl Stragglers {
                 let more = late_answers.gather(&waker);
                 drop(self.put_back(index, late_answers, more));
             }
-            // It is being left at this moment; or it is over.
+            // The round is being left at this moment, or is over.
             None => self.list(index),
         }
     }
@@ -186,7 +186,7 @@ impl Stragglers {
     }
 }
 
-/// Tells that there is news of a round.
+/// Waker that puts a round among the news.
 struct News {
     stragglers: Weak<Stragglers>,
     index: usize,
@@ -204,7 +204,7 @@ impl Wake for News {
     }
 }
 
-/// Nothing is gathered any more.
+/// Marks the end of all gathering.
 struct End<'a>(&'a Stragglers);
 
 impl Drop for End<'_> {

@@ -1,8 +1,9 @@
 //! Wakes rounds at their deadlines, with one timer for all of them.
 //!
-//! Nearly every round is over long before its deadline. A timer of its own would cost it more than its
-//! answers do: the runtime is interrupted for each timer that is earlier than all others. Only a round that
-//! is polled on another runtime than the pool's has one, since the pool's may stand still meanwhile.
+//! Nearly every round ends long before its deadline. A timer for each would cost more than the round's
+//! answers: the runtime is interrupted for each timer that is earlier than all others. Only a round that is
+//! polled on another runtime than the pool's has its own timer, since the pool's runtime may not run
+//! meanwhile.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,23 +16,23 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The deadlines of all rounds of a pool.
+/// Deadlines of all rounds of a pool.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    /// On which they are kept.
+    /// Runtime on which they are watched.
     runtime: Id,
     queue: Mutex<AlarmQueue>,
     earlier: Notify,
-    /// Times that the runtime was asked for a sign of life, and that of the last one it gave.
+    /// Number of checks whether that runtime runs, and the number of the last check that it has answered.
     asked: AtomicU64,
     answered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct AlarmQueue {
-    /// In order of time. One whose round is over stays until it is first.
+    /// In order of time. The alarm of a round that is over stays until it is the first.
     alarms: VecDeque<(Instant, Arc<AtomicWaker>)>,
-    /// Until when the task sleeps; `None` for as long as nobody wakes it.
+    /// Time until which the task sleeps; `None` for a sleep without an end.
     sleeping_until: Option<Instant>,
 }
 
@@ -50,14 +51,14 @@ pub(crate) struct Ring(Arc<AtomicWaker>);
 #[derive(Debug)]
 pub(crate) struct Own {
     runtime: Id,
-    /// What the runtime of the pool was asked by then.
+    /// Number of the last check when the alarm was set.
     asked: u64,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Alarm {
-    /// Wakes this task from now on, in place of the one before; `false` when it can not, since the timer is
-    /// another runtime's.
+    /// Wakes this task from now on, in place of the one before. Returns `false` if that is impossible,
+    /// because the timer is another runtime's.
     pub(crate) fn wake(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Shared(ring) => ring.0.register(cx.waker()),
@@ -79,7 +80,7 @@ impl Drop for Ring {
 }
 
 impl Deadlines {
-    /// To be kept on that runtime.
+    /// Makes the deadlines of a pool that are watched on `runtime`.
     pub(crate) fn new(runtime: Id) -> Self {
         Self {
             runtime,
@@ -90,8 +91,8 @@ impl Deadlines {
         }
     }
 
-    /// Wakes the task that is polled at a deadline; `None` where nothing can, outside of a runtime. Who
-    /// looks at the clock after this misses nothing.
+    /// Wakes the polled task at a deadline; `None` outside of a runtime. A caller that reads the clock after
+    /// this call misses no deadline.
     pub(crate) fn set(&self, at: Instant, cx: &mut Context<'_>) -> Option<Alarm> {
         let here = Handle::try_current().ok()?.id();
         if here == self.runtime {
@@ -126,7 +127,7 @@ impl Deadlines {
         Ring(alarm)
     }
 
-    /// Wakes everybody in time, for ever.
+    /// Runs for ever, and wakes tasks at their deadlines.
     pub(crate) async fn keep(&self) {
         loop {
             self.answered
@@ -150,16 +151,17 @@ impl Deadlines {
 
 impl AlarmQueue {
     fn add(&mut self, at: Instant, alarm: Arc<AtomicWaker>) {
-        // Room is made only when it has run out, so that it stays in step with the rounds under way.
+        // Cleared only when the room has run out, so that the room stays in proportion to the rounds in
+        // progress.
         if self.alarms.len() == self.alarms.capacity() {
             self.alarms.retain(|(_, alarm)| is_set(alarm));
         }
-        // Nearly always the last place: every round is given the same time.
+        // Nearly always the last place: all rounds have the same timeout.
         let index = self.alarms.partition_point(|(other, _)| *other <= at);
         self.alarms.insert(index, (at, alarm));
     }
 
-    /// Those that are due, and when the next one is.
+    /// Takes the alarms that are due, and returns the time of the next one.
     fn take_due(&mut self, now: Instant) -> (Vec<Arc<AtomicWaker>>, Option<Instant>) {
         let mut due = Vec::new();
         while let Some((at, alarm)) = self.alarms.front() {
@@ -173,7 +175,7 @@ impl AlarmQueue {
     }
 }
 
-/// Whether its round is still under way.
+/// Whether its round is still in progress.
 fn is_set(alarm: &Arc<AtomicWaker>) -> bool {
     Arc::strong_count(alarm) > 1
 }

@@ -1,4 +1,4 @@
-//! How long is waited between tries.
+//! Delays between attempts.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 
 use crate::time::random::Random;
 
-/// Between two attempts to connect, after a connection that ended within the longest delay, and before what was refused
-/// is sent again. Jitter adds up to as much again; the
-/// sum stays far enough below a second for a restarted server to be in use again within one.
+/// Delays between two attempts to connect, after a connection that ended within the longest delay, and before
+/// a refused request is sent again. Jitter at most doubles them. The sum stays far enough below a second for
+/// a restarted server to be in use again within one.
 pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);
 
-/// Between two attempts where somebody has to mend a configuration first.
+/// Delays between two attempts that fail until a configuration is corrected.
 const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
 
-/// Delays between tries of what goes on until it succeeds.
+/// Delays between attempts that go on until one succeeds.
 pub(crate) fn delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
     growing(random, FIRST_DELAY, LONGEST_DELAY)
 }
 
-/// The same, of what is of no use before long.
+/// The same for attempts that cannot succeed soon.
 pub(crate) fn slow_delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
     growing(random, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
 }

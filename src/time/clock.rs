@@ -1,13 +1,14 @@
 //! Time that goes on while the host sleeps.
 //!
-//! On Linux `std::time::Instant` stands still while a machine is suspended; the lease on a server does not.
-//! A hold must never look valid for longer than the servers keep it, so elapsed time is the larger
-//! of two differences: `CLOCK_BOOTTIME`, which counts suspension, and `CLOCK_MONOTONIC_RAW`, which
-//! no NTP daemon slews.
+//! On Linux `std::time::Instant` stops while a machine is suspended; the lease on a server does not. A hold
+//! must never look valid for longer than the servers keep it. So elapsed time is the larger of two
+//! differences:
+//! - of `CLOCK_BOOTTIME`, which counts suspension,
+//! - of `CLOCK_MONOTONIC_RAW`, which no NTP daemon slews.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a pool of masters reads the time.
+/// Source of time for a pool of masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// The host's clocks.
@@ -15,12 +16,12 @@ pub(crate) enum Clock {
     /// Tokio's clock, which a test may pause and advance by hand.
     #[cfg(feature = "test-util")]
     Tokio {
-        /// What the wall clock shows when tokio's starts, in microseconds since 1970.
+        /// Wall clock at the start of tokio's clock, in microseconds since 1970.
         wall_at_start_us: u64,
     },
 }
 
-/// A point in time, only good for measuring how long ago it was.
+/// A point in time, from which only elapsed time can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// Nanoseconds since the machine started, suspension included.
@@ -47,7 +48,7 @@ impl Clock {
         }
     }
 
-    /// Tokio's clock for a client whose wall clock shows this now.
+    /// Tokio's clock for a client with a wall clock that shows `wall_us` now.
     #[cfg(feature = "test-util")]
     pub(crate) fn tokio(wall_us: u64) -> Self {
         Self::Tokio {
@@ -57,7 +58,7 @@ impl Clock {
 }
 
 impl Moment {
-    /// A moment so long after the machine's start by both clocks.
+    /// Moment at `since_start` after the machine's start, by both clocks.
     #[cfg(any(
         test,
         feature = "test-util",
@@ -68,7 +69,7 @@ impl Moment {
         Self { boot: now, raw: now }
     }
 
-    /// Time passed from `earlier` to here; zero when `earlier` is later.
+    /// Time from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.ns_since(earlier))
     }
@@ -94,7 +95,8 @@ fn host_now() -> Moment {
     }
 }
 
-/// Elsewhere on Unix the monotonic clock is the best there is. On macOS it counts suspension; on FreeBSD no clock does.
+/// On other Unix systems the monotonic clock is the best one. On macOS it counts suspension; on FreeBSD no
+/// clock does.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn host_now() -> Moment {
     Moment::at(Duration::from_nanos(read(rustix::time::ClockId::Monotonic)))
@@ -120,8 +122,8 @@ fn read(clock: rustix::time::ClockId) -> u64 {
 fn tokio_now() -> Duration {
     use std::sync::OnceLock;
     use tokio::time::Instant;
-    // A tokio instant can only be compared with another one; any fixed one will do, as long as it is
-    // not later than the first reading of a paused clock.
+    // A tokio instant can only be compared with another one. Any fixed instant works that is not later than
+    // the first reading of a paused clock.
     static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
     let origin = *ORIGIN.get_or_init(|| {
         let now = std::time::Instant::now();

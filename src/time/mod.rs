@@ -1,4 +1,4 @@
-//! Time: clocks, what a lease is still worth, timers, and chance.
+//! Time: clocks, validity of leases, timers, and randomness.
 
 pub(crate) mod alarms;
 pub(crate) mod backoff;

@@ -1,4 +1,4 @@
-//! The one source of chance of a pool: what its client is called, and every jitter.
+//! The only source of randomness of a pool: the client's id, and every jitter.
 //!
 //! One source, so that a run with masters in memory can be repeated from its seed.
 
@@ -10,34 +10,34 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use uuid::Uuid;
 
-/// Draws what must not be foreseen, or must differ from what others draw.
+/// Draws values that must not be predictable, or must differ from other clients' values.
 pub(crate) struct Random(Mutex<StdRng>);
 
 impl Random {
-    /// Seeded by the operating system.
+    /// Seeds the source from the operating system.
     pub(crate) fn from_host() -> Self {
         Self(Mutex::new(rand::make_rng()))
     }
 
-    /// Draws the same every time.
+    /// Makes a source that draws the same every time.
     #[cfg(feature = "test-util")]
     pub(crate) fn from_seed(seed: u64) -> Self {
         use rand::SeedableRng;
         Self(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// Any moment within `window`.
+    /// Draws any moment within `window`.
     pub(crate) fn within(&self, window: Duration) -> Duration {
         window.mul_f64(self.source().random_range(0.0..1.0))
     }
 
-    /// For a source of its own.
+    /// Draws a seed for another source.
     pub(crate) fn seed(&self) -> u64 {
         self.source().next_u64()
     }
 
-    /// A name that nobody else has. Of version 8, by which the fields of this crate's clients are told from those of
-    /// Redisson's, whose ids are of version 4.
+    /// Draws a unique id. It is of version 8. The ids of Redisson's clients are of version 4, so the owner
+    /// fields differ.
     pub(crate) fn uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.source().fill_bytes(&mut bytes);
@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-// What is drawn next is nobody's business: owners are credentials.
+// The state is hidden, because it predicts the next values: owners are credentials.
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Random")

@@ -1,4 +1,4 @@
-//! Durations as people read them.
+//! Durations for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const DAY: u128 = 24 * HOUR;
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = (self.0.as_nanos() + 500) / 1000;
-        // By the unit that the rounded value has, so that 59.97 s is a minute and not 60 s.
+        // Chosen by the rounded value's unit, so that 59.97 s is a minute and not 60 s.
         match us {
             0 if self.0.is_zero() => f.write_str("0s"),
             0..1_000 => write!(f, "{us}us"),
@@ -29,7 +29,7 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// In a unit, with one digit behind the point unless it is zero.
+/// Shows one unit, with one digit behind the point unless that is zero.
 fn tenths(f: &mut fmt::Formatter<'_>, us: u128, unit: u128, name: &str) -> fmt::Result {
     let tenths = (us * 10 + unit / 2) / unit;
     match tenths % 10 {
@@ -38,7 +38,7 @@ fn tenths(f: &mut fmt::Formatter<'_>, us: u128, unit: u128, name: &str) -> fmt::
     }
 }
 
-/// In two units, of which the smaller one is left out where it is zero.
+/// Shows two units; the smaller one is left out if it is zero.
 fn parts(f: &mut fmt::Formatter<'_>, us: u128, large: (u128, &str), small: (u128, &str)) -> fmt::Result {
     let rounded = (us + small.0 / 2) / small.0 * small.0;
     write!(f, "{}{}", rounded / large.0, large.1)?;
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// What a person understands by such a text, in seconds.
+    /// Seconds that a person reads from such a text.
     fn read(text: &str) -> f64 {
         let part = |part: &str| {
             let unit = part.find(char::is_alphabetic).expect("a unit");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is shown is near to what is meant, and short.
+        /// The text is near to the duration, and short.
         #[test]
         fn near_and_short(ns in any::<u64>(), shift in 8_u32..50) {
             let exact = Duration::from_nanos((ns >> shift).max(10_000));

@@ -1,8 +1,8 @@
-//! What the masters' clocks stepped by against this client's, as far as it noticed.
+//! Steps of the masters' clocks against this client's, as far as this client noticed them.
 //!
-//! A lease that a master counts from before a step ends there earlier by the step. Steps are rare and
-//! holds are many, so nobody is told at once: who looks at a validity compares one number, and reckons
-//! anew when that has moved.
+//! If a master has counted a lease since before a step, the lease ends there earlier by the step. Steps are
+//! rare and holds are many, so no hold is notified. A reader of a validity compares one number, and computes
+//! the validity again if the number has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use crate::time::clock::Moment;
 
-/// Steps that are kept apart for each master; the oldest of more are taken together.
+/// Steps that are stored apart for each master; if there are more, the oldest are added up.
 const KEPT: usize = 32;
 
-/// The steps of all masters of a pool.
+/// Steps of all masters of a pool.
 #[derive(Debug)]
 pub(crate) struct Steps {
     count: AtomicU64,
@@ -38,12 +38,12 @@ impl Steps {
         }
     }
 
-    /// How many were noticed. Where it is what it was when a round began, none was noticed since.
+    /// Number of noticed steps. If it is the same as when a round began, none was noticed since.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Takes in that a master's clock was seen at `at` to have stepped.
+    /// Notes a step of a master's clock that was noticed at `at`.
     pub(crate) fn note(&self, node: usize, at: Moment, by: Duration) {
         let mut noticed = self.of(node);
         if noticed.len() == KEPT {
@@ -56,8 +56,8 @@ impl Steps {
         self.news.notify_one();
     }
 
-    /// What a master's clock stepped by that was noticed at `start` or later. The step itself may have
-    /// come before it: then a lease loses what it need not.
+    /// Sum of a master's steps that were noticed at `start` or later. A step itself may have come before
+    /// `start`: then a lease loses more than it has to.
     pub(crate) fn since(&self, node: usize, start: Moment) -> Duration {
         let noticed = self.of(node);
         let later = noticed
@@ -66,7 +66,7 @@ impl Steps {
         later.map(|step| step.by).sum()
     }
 
-    /// Resolves when more were noticed.
+    /// Resolves when another step was noticed.
     pub(crate) async fn more(&self) {
         self.news.notified().await;
     }

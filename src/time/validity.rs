@@ -1,9 +1,9 @@
-//! How long a lease may be trusted: pure arithmetic.
+//! Time for which a lease may be trusted: pure arithmetic.
 //!
-//! A server counts its lease from the moment it ran the script, the client from the moment before it
-//! sent it, so the client's end comes first by construction, provided that their clocks run at the
-//! same rate. The drift is the margin for the case that they do not quite: a share of the lease plus
-//! 2 ms for the resolution of Redis' expiry, as on the Redlock page of the Redis documentation.
+//! A server counts its lease from the moment at which it ran the script. The client counts from the moment
+//! before it sent the script. So the client's end comes first by construction, if their clocks run at the
+//! same rate. The drift is the margin for different rates: a part of the lease, plus 2 ms for the resolution
+//! of Redis' expiry, as on the Redlock page of the Redis documentation.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::time::clock::Moment;
 /// Redis expires keys to the millisecond; 2 ms is the Redlock page's constant.
 pub(crate) const RESOLUTION: Duration = Duration::from_millis(2);
 
-/// The smallest part of a lease that a client may leave untrusted. Any other client may have it.
+/// Smallest part of a lease that a client may leave untrusted. Any other client may use this one.
 pub(crate) const LEAST_DRIFT_FACTOR: f64 = 0.01;
 
-/// The span of time in which a hold may be relied on.
+/// Span of time in which a hold may be relied on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     start: Moment,
-    /// In nanoseconds, since it is looked at very often.
+    /// In nanoseconds, since it is read very often.
     length: u64,
 }
 
 impl Validity {
-    /// The validity that a lease gives when its round began at `start`.
+    /// Validity of a lease; its round began at `start`.
     pub(crate) fn of_lease(start: Moment, lease: Duration, drift_factor: f64) -> Self {
         Self {
             start,
@@ -32,30 +32,30 @@ impl Validity {
         }
     }
 
-    /// What is left of it at `now`; zero once it has passed.
+    /// Rest of the validity at `now`; zero once it has passed.
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         self.remaining_less(0, now)
     }
 
-    /// The same, if so many nanoseconds of it are lost.
+    /// The same, less `lost` nanoseconds.
     pub(crate) fn remaining_less(&self, lost: u64, now: Moment) -> Duration {
         let gone = now.ns_since(self.start).saturating_add(lost);
         Duration::from_nanos(self.length.saturating_sub(gone))
     }
 
-    /// The moment before anything of its round was sent.
+    /// Moment before any request of its round was sent.
     pub(crate) fn start(&self) -> Moment {
         self.start
     }
 }
 
-/// What is longer than can be counted is as long as can be.
+/// Nanoseconds of a time; the largest number for a longer one.
 pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the longest lease with a drift below `than`. A step of a clock harms the leases whose drift is less than
-/// twice the step.
+/// Returns the longest lease with a drift below `than`. A step of a clock harms the leases with a drift of
+/// less than twice the step.
 pub(crate) fn longest_with_less_drift(than: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(than.saturating_sub(RESOLUTION).as_secs_f64() / factor)
         .unwrap_or(Duration::MAX)
@@ -67,14 +67,14 @@ pub(crate) fn covering(time: Duration, factor: f64) -> Duration {
     Duration::from_millis(u64::try_from(covering.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The part of a lease that is never trusted.
+/// Part of a lease that is never trusted.
 pub(crate) fn drift(lease: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(lease.as_secs_f64() * factor)
         .unwrap_or(Duration::MAX)
         .saturating_add(RESOLUTION)
 }
 
-/// The time after which a lease of this length has ended by every clock: the lease by the slowest one.
+/// Time after which a lease of this length has ended by every clock: the lease by the slowest one.
 pub(crate) fn outlived(lease: Duration, drift_factor: f64) -> Duration {
     lease.saturating_add(drift(lease, drift_factor))
 }

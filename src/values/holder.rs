@@ -1,13 +1,13 @@
-//! A holder as masters and people name it: the parsed owner field of a lock's key.
+//! Holder of a lock by its owner field on the masters.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// An owner as the masters store it. Knowing it is enough to release the lock, so it is shown only
-/// in part, or by the label of its client where that is known.
+/// An owner as the masters store it. An owner's full text is enough to release the lock. So it is shown only
+/// in part, or by the label of its client if that is known.
 ///
-/// Two are equal if their owners are, whatever is known of their clients.
+/// Two are equal if their owners are, whether the labels are known or not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -36,14 +36,16 @@ impl Holder {
         }
     }
 
-    /// What its client calls itself ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
-    /// asked. `None` for holders of other libraries, and where the masters do not know: a client tells them when it
-    /// connects, and again every minute, where it is allowed to.
+    /// Label of its client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
+    /// asked. A client sends it when it connects, and again every minute. `None` for
+    /// - holders of other libraries,
+    /// - clients without the permission to store a label,
+    /// - masters that do not know it yet.
     pub fn client_label(&self) -> Option<&str> {
         self.label.as_deref()
     }
 
-    /// Its owner in part, which tells the holds of one client apart: `5f0c2a1b…:17`.
+    /// Part of its owner, which differs between the holds of one client: `5f0c2a1b…:17`.
     pub fn redacted_owner(&self) -> impl fmt::Display {
         OwnerExcerpt(&self.owner)
     }
@@ -63,7 +65,7 @@ impl Hash for Holder {
     }
 }
 
-/// A part of an owner that tells it from others, and is not enough to be taken for it.
+/// Part of an owner that differs from others, and is not enough to act as the owner.
 struct OwnerExcerpt<'a>(&'a str);
 
 impl fmt::Display for OwnerExcerpt<'_> {

@@ -1,4 +1,4 @@
-//! Values that calls take and give.
+//! Arguments and results of calls.
 
 pub(crate) mod holder;
 pub(crate) mod master_set;

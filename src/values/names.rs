@@ -1,20 +1,20 @@
-//! The names that a lock covers.
+//! Names that a lock covers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::InvalidInput;
 
-/// The longest name, in bytes.
+/// Longest name, in bytes.
 const MAX_BYTES: usize = 4096;
-/// The most names of one lock: a script handles all of them in one go and blocks the server meanwhile.
+/// Most names of one lock: a script handles all of them in one go and blocks the server meanwhile.
 const MAX_NAMES: usize = 64;
 
 /// One or more names that are locked together: sorted, each once.
 ///
 /// Made from a string of any kind, or from an array, slice or vector of strings, owned or borrowed, or
-/// collected from an iterator. The order in which names are
-/// given does not matter, so two locks on overlapping names can never wait for each other in a circle.
+/// collected from an iterator. The order of the names does not matter. So two locks on overlapping names can
+/// never wait for each other in a circle.
 ///
 /// ```
 /// use multilock::Names;
@@ -44,11 +44,11 @@ impl Names {
     }
 
     pub(crate) fn contains_all(&self, other: &Self) -> bool {
-        // A lock and its hold share them.
+        // A lock and its hold share the allocation.
         Arc::ptr_eq(&self.0, &other.0) || other.0.iter().all(|name| self.0.binary_search(name).is_ok())
     }
 
-    /// A name that is in both.
+    /// First name that is in both.
     pub(crate) fn shared_with<'a>(&'a self, other: &Self) -> Option<&'a str> {
         self.iter()
             .find(|name| other.0.binary_search_by(|own| (**own).cmp(name)).is_ok())
@@ -157,7 +157,8 @@ impl<S: AsRef<str>> FromIterator<S> for Names {
     }
 }
 
-/// How the keys and channels begin that belong to names. A name that begins so could be one of them.
+/// Beginnings of the keys and channels that belong to names. A name with such a beginning could be one of
+/// them.
 const RESERVED: [&str; 4] = [
     "multilock_",
     "redisson_lock__channel",

@@ -1,13 +1,13 @@
-//! How many masters must grant.
+//! Number of masters that must grant.
 
 use std::fmt;
 
 use crate::error::InvalidInput;
 
-/// How many of the N masters must grant a lock.
+/// Number of the N masters that must grant a lock.
 ///
-/// Chosen at each call site, over the same masters. Two holders of one name exclude each other under
-/// any mix of policies, because every one of them needs a majority.
+/// Chosen for each lock, over the same masters. Two holders of one name exclude each other under any mix of
+/// policies, because each of them needs a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
@@ -15,12 +15,12 @@ pub enum Policy {
     RedLock,
     /// All N: safe even if all masters but one forget the lock; unavailable as soon as one is down.
     MultiLock,
-    /// At least this many, from N/2+1 to N. Anything outside is refused before a master is asked.
+    /// At least this many, from N/2+1 to N. Any other number is refused before a master is asked.
     AtLeast(usize),
 }
 
 impl Policy {
-    /// The number of grants needed over `nodes` masters.
+    /// Number of grants needed over `nodes` masters.
     ///
     /// ```
     /// use multilock::Policy;
@@ -37,8 +37,9 @@ impl Policy {
         }
     }
 
-    /// How many of `nodes` masters may vote although they may have forgotten who holds: every quorum still meets every
-    /// other one in a master that remembers. Where more than these are in quarantine, none of them has a vote.
+    /// Number of masters, of `nodes`, that may vote although they may have forgotten their holders. Every
+    /// quorum still meets every other one in a master that remembers. If more masters are in quarantine, none
+    /// of them has a vote.
     ///
     /// ```
     /// use multilock::Policy;
@@ -50,7 +51,7 @@ impl Policy {
         forgetful_allowed(self.needed(nodes), nodes)
     }
 
-    /// The grants needed over `nodes` masters, refused when two holders could both have them.
+    /// Number of grants needed over `nodes` masters. Refused if two holders could both have that many.
     #[inline]
     pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {
         let needed = self.needed(nodes);
@@ -67,10 +68,10 @@ impl Policy {
     }
 }
 
-/// How many masters with nothing to remember may vote in a quorum of `needed`.
+/// Number of masters without memory that may vote in a quorum of `needed`.
 ///
-/// It meets every other holder's quorum, a majority at least, in `needed` + majority − `nodes`
-/// masters; one of them must remember.
+/// The quorum meets every other holder's quorum, a majority at least, in `needed` + majority − `nodes`
+/// masters; one of these must remember.
 pub(crate) const fn forgetful_allowed(needed: usize, nodes: usize) -> usize {
     let both = needed.saturating_add(Policy::RedLock.needed(nodes));
     both.saturating_sub(nodes.saturating_add(1))
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(forgetful_allowed(3, 5), 0);
         assert_eq!(forgetful_allowed(3, 4), 1);
         assert_eq!(forgetful_allowed(5, 5), 2);
-        // Of no use, and no reason to panic.
+        // Useless policies, and no reason to panic.
         assert_eq!(Policy::AtLeast(0).forgetful_allowed(5), 0);
         assert_eq!(Policy::AtLeast(usize::MAX).forgetful_allowed(5), usize::MAX - 6);
         for nodes in 1..=9_usize {

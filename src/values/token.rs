@@ -1,19 +1,23 @@
-//! Fencing tokens: numbers that only rise, for a resource that checks for itself who comes first.
+//! Fencing tokens: numbers that only rise, for a resource that checks their order itself.
 //!
-//! A token is proposed by the client and accepted by the masters together with the grant. A quorum
-//! that did both has never accepted one as high for the name before, so a grant that began after
-//! another was complete has the larger token, whatever the clocks of clients say. Proposals come from the
-//! masters' clocks, in microseconds since 1970: so a fence can be forgotten once its master's clock is far enough
-//! past it. An acquire takes a block of tokens, one for each hold to which what it gives passes on.
+//! The client proposes a token, and the masters accept it together with the grant. A quorum that did both has
+//! never accepted one as high for the name before. So a grant that began after another was complete has the
+//! larger token, whatever the clocks of clients show.
+//!
+//! Proposals come from the masters' clocks, in microseconds since 1970. So a fence can be deleted once its
+//! master's clock is far enough past it. An acquire takes a block of tokens: one for each hold to which its
+//! grant is handed on.
 
 use std::fmt;
 
-/// Tells the holds of a name apart in the order in which they were granted.
+/// Number that orders the holds of a name as they were granted.
 ///
-/// Hand it to the resource with every write; the resource rejects a write with a smaller token than
-/// the largest it has seen. Then a holder that was paused past its lease can do no harm. Re-entry
-/// gives the same token. A hold that was handed on inside a process has a larger one than the hold before, and a smaller one
-/// than whatever is granted once the process has released the names.
+/// Hand it to the resource with every write. The resource rejects a write with a smaller token than the
+/// largest it has seen. So a holder that was paused past its lease can do no harm.
+///
+/// A second entry into a hold has the same token. A hold that was handed on inside a process has a larger
+/// token than the hold before. Its token is smaller than that of every grant after the process has released
+/// the names.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -45,13 +49,14 @@ use std::fmt;
 pub struct FencingToken(pub(crate) u64);
 
 impl FencingToken {
-    /// What a lock has that was taken with `.fenced(false)`: smaller than every other.
+    /// Token of a lock that was taken with `.fenced(false)`: smaller than every other.
     pub const NONE: Self = Self(0);
 
-    /// An acquire takes so many at once, for holds that pass from task to task of one process.
+    /// Number of tokens that an acquire takes at once, for holds that are handed on between the tasks of one
+    /// process.
     pub(crate) const BLOCK: u64 = 64;
 
-    /// The last one of a block that begins with this one.
+    /// Last token of a block that begins with this one.
     pub(crate) const fn last_of_block(self) -> Self {
         if self.0 == 0 {
             self
@@ -60,7 +65,7 @@ impl FencingToken {
         }
     }
 
-    /// The block that begins with this one, for a hold that alone has it.
+    /// Block that begins with this token, for a grant that does not share it.
     pub(crate) const fn block(self) -> Block {
         Block {
             first: self,
@@ -68,7 +73,7 @@ impl FencingToken {
         }
     }
 
-    /// This one alone, for one that shares it.
+    /// Block of this token alone, for a holder that shares it.
     pub(crate) const fn single(self) -> Block {
         Block {
             first: self,
@@ -76,7 +81,7 @@ impl FencingToken {
         }
     }
 
-    /// That of a hold in a block that begins with this one.
+    /// Token of the hold with this number in a block that begins with this token.
     pub(crate) fn of_hold(self, number: u32) -> Self {
         if self == Self::NONE {
             self
@@ -85,17 +90,17 @@ impl FencingToken {
         }
     }
 
-    /// The number.
+    /// Number of the token.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// The tokens that one acquire takes.
+/// Tokens that one acquire takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) first: FencingToken,
-    /// What the fences are left at.
+    /// Token that stays in the fences.
     pub(crate) last: FencingToken,
 }
 

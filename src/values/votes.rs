@@ -1,4 +1,4 @@
-//! What the masters answered: the evidence that errors and guards carry.
+//! Answers of the masters: the evidence in errors and guards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use crate::time::rounded::Rounded;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vote {
-    /// It did what it was asked: granted, extended or released.
+    /// It granted, extended or released, as asked.
     Granted,
-    /// Another owner holds the name there, or waits for it and came earlier.
+    /// Another owner holds the name there, or waits for it with a smaller ticket.
     Refused {
-        /// Time until that hold expires unless it is renewed, or that waiter asks again; `None` when the key has no
-        /// expiry.
+        /// Time until that hold expires unless it is renewed, or that waiter asks again; `None` if the key
+        /// has no expiry.
         remaining: Option<Duration>,
     },
-    /// The hold that was to be extended or released is not there (any more).
+    /// The hold that was to be extended or released is not there, or no longer.
     NotHeld,
     /// The owner was forced out by an operator.
     Revoked,
     /// The server answered with an error and did nothing.
     Failed {
-        /// The server's own words.
+        /// Error of the server, in its own words.
         error: Arc<str>,
     },
-    /// Nothing was sent: there is no live connection.
+    /// Not sent: the client has no connection.
     NotSent {
-        /// Why there is none.
+        /// Reason why it has none.
         reason: Arc<str>,
     },
-    /// No answer came within the node deadline after the command was sent: it may be executed yet.
+    /// No answer came within the node deadline: the command may still be executed.
     Late {
-        /// The deadline, which [`MastersBuilder::node_timeout`](crate::MastersBuilder::node_timeout) sets.
+        /// Deadline, which [`MastersBuilder::node_timeout`](crate::MastersBuilder::node_timeout) sets.
         within: Duration,
-        /// How long the master's last late answer took, where one has come.
+        /// Round trip of the master's last late answer, if there was one.
         took: Option<Duration>,
     },
-    /// No usable answer after the command was sent: it may or may not have been executed.
+    /// No usable answer came: the command may or may not have been executed.
     Unknown {
-        /// What happened instead.
+        /// Event in place of an answer.
         reason: Arc<str>,
     },
-    /// Its answer does not count, as it may have forgotten a holder: it was started or wiped not long ago, is new to its set, or
-    /// its clock stepped.
+    /// Its answer does not count, because it may have forgotten a holder: it was started or wiped not long
+    /// ago, is new to its set, or its clock stepped.
     Quarantined {
-        /// For how much longer.
+        /// Time for which its answers do not count.
         remaining: Duration,
     },
     /// The outcome was certain before this master answered.
@@ -55,7 +55,7 @@ pub enum Vote {
 }
 
 impl Vote {
-    /// Whether the master may hold something for the asker after this answer to an acquire.
+    /// Whether the master may have a field of the asker after this answer to an acquire.
     pub(crate) fn may_have_granted(&self) -> bool {
         matches!(
             self,
@@ -107,13 +107,13 @@ impl fmt::Display for Vote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeVote {
-    /// The master's address, without credentials.
+    /// Address of the master, without credentials.
     pub node: Arc<str>,
-    /// What it answered.
+    /// Answer of the master.
     pub vote: Vote,
 }
 
-/// What every master answered, in the order in which the masters were configured.
+/// Answers of all masters, in the order in which the masters were configured.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -146,12 +146,12 @@ impl Votes {
         )
     }
 
-    /// One entry a master.
+    /// One entry for each master.
     pub fn iter(&self) -> std::slice::Iter<'_, NodeVote> {
         self.0.iter()
     }
 
-    /// How many granted.
+    /// Number of masters that granted.
     pub fn granted(&self) -> usize {
         self.iter().filter(|node| node.vote == Vote::Granted).count()
     }

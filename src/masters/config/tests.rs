@@ -72,7 +72,7 @@ fn every_option_outside_its_range_is_named() {
     );
 }
 
-/// One millisecond less than a lease may be forgotten.
+/// The value is a millisecond less than the time for which a lease may be forgotten.
 #[test]
 fn a_quarantine_shorter_than_the_longest_lease_is_refused() {
     let config = Config {

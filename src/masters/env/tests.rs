@@ -47,7 +47,7 @@ fn variables_become_options() {
 }
 
 proptest! {
-    /// A password with a comma cuts a list of URLs in pieces that are none, or look like one.
+    /// A comma in a password cuts the list into pieces that are no URLs, or look like one.
     #[test]
     fn no_password_that_is_cut_is_shown(password in "[QXZ]{3}[QXZ@:/,1]{0,6},[QXZ@:/1]{3,6}") {
         let nodes = format!("redis://u:{password}@db:6379, redis://b");

@@ -8,7 +8,7 @@ async fn given() -> Result<Credentials, BoxError> {
     Ok(Credentials::password("s3cret"))
 }
 
-/// What the masters are called, or why they cannot be listed.
+/// Labels of the masters, or the reason why they cannot be listed.
 fn labels(builder: &MastersBuilder) -> Result<Vec<String>, String> {
     let addresses = builder.addresses().map_err(|error| error.to_string())?;
     Ok(addresses
@@ -62,7 +62,7 @@ fn no_two_masters_are_called_the_same() {
         refusal([URL.into(), other]),
         format!("label: \"10.0.0.1:6379\" {twice}")
     );
-    // The servers tell of these.
+    // The servers' ids show that these are the same.
     assert!(labels(&Masters::builder().nodes([URL, URL])).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Where a master is and how to log in: a URL, checked before anything is touched.
+//! Address of a master and login, as a URL that is checked before the client connects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ const ALLOWED: &str = "redis://[user:password@]host[:port][/db], rediss://… wi
                        or unix:///path/to/socket[?db=n&user=u&pass=p]; in user and password all but letters and \
                        digits percent-encoded (a comma is %2C)";
 
-/// What may stand before `://`. Anything else may be a part of a password, too.
+/// Schemes that may stand before `://`. Any other text may be part of a password.
 const SCHEMES: [&str; 7] = [
     "redis",
     "rediss",
@@ -22,7 +22,7 @@ const SCHEMES: [&str; 7] = [
     "valkey+unix",
 ];
 
-/// A node URL as it was given. What of it may be shown is known only once it is parsed.
+/// A node URL as given. Its parts may be shown only after parsing.
 #[derive(Clone)]
 pub(crate) struct NodeUrl(String);
 
@@ -31,7 +31,7 @@ impl NodeUrl {
         Self(url.into())
     }
 
-    /// `number` is its place in the list, counted from 1, by which a URL that cannot be parsed is known.
+    /// Parses the URL. Errors name a URL that cannot be parsed by `number`, its place in the list from 1.
     pub(crate) fn parse(&self, number: usize) -> Result<Address, InvalidInput> {
         Address::parse(&self.0)
             .map_err(|why| InvalidInput::new("node", format!("number {number}, {self:?} ({why})"), ALLOWED))
@@ -43,7 +43,7 @@ impl NodeUrl {
     }
 }
 
-/// Nothing but its scheme: of a URL of an odd shape any other part may be a part of the password.
+/// Shows only the scheme: in a malformed URL any other part may be part of the password.
 impl fmt::Debug for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.scheme() {
@@ -57,7 +57,7 @@ impl fmt::Debug for NodeUrl {
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) info: ConnectionInfo,
-    /// How the node is called in errors and logs: its address without credentials, or as its user calls it.
+    /// Name of the node in errors and logs: its address without credentials, or the user's name for it.
     pub(crate) label: Arc<str>,
 }
 
@@ -80,13 +80,13 @@ impl Address {
         matches!(self.info.addr(), ConnectionAddr::Tcp(..))
     }
 
-    /// The reason why it is none repeats nothing of the URL.
+    /// Parses a URL. The error repeats nothing of the URL.
     fn parse(url: &str) -> Result<Self, &'static str> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err("no scheme");
         };
-        // The credentials end before the first of these. Where they contain one themselves, what is left
-        // of them would be taken for a host, and shown.
+        // The credentials end before the first of these characters. If the credentials contain one
+        // themselves, their rest would be taken for a host, and shown.
         let (authority, beyond) = rest.split_at(rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len()));
         if authority.matches('@').count() > 1 || (!authority.is_empty() && beyond.contains('@')) {
             return Err("an @ that is not percent-encoded");
@@ -119,7 +119,7 @@ impl Address {
     }
 }
 
-/// The client library would parse it only with a TLS of its own.
+/// The client library would parse such a URL only with its own TLS.
 fn secured(rest: &str) -> RedisResult<ConnectionInfo> {
     let info = format!("redis://{rest}").into_connection_info()?;
     let ConnectionAddr::Tcp(host, port) = info.addr().clone() else {
@@ -133,7 +133,7 @@ fn secured(rest: &str) -> RedisResult<ConnectionInfo> {
     }))
 }
 
-/// Why the client library takes a URL for none, in words that cannot hold a part of it.
+/// Reason why the client library rejects a URL, in words that cannot contain a part of it.
 fn reason(error: &redis::RedisError) -> &'static str {
     const KNOWN: [(&str, &str); 5] = [
         ("TLS", "TLS needs the feature rustls"),

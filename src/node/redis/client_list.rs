@@ -1,18 +1,19 @@
-//! What `CLIENT LIST` answers: a line for each connection, `id=3 addr=127.0.0.1:1234 name= …`.
+//! Answer to `CLIENT LIST`: a line for each connection, `id=3 addr=127.0.0.1:1234 name= …`.
 
-/// How the names of clients' connections begin; behind it stand the id of the pool and the number of its masters.
+/// Beginning of the names of clients' connections. Behind it stand the id of the pool and the number of its
+/// masters.
 pub(crate) const POOL: &str = "multilock:";
 
-/// One connection.
+/// Line of one connection.
 pub(crate) struct ClientLine<'a>(&'a str);
 
 impl<'a> ClientLine<'a> {
-    /// All of them.
+    /// Splits the answer into lines.
     pub(crate) fn all(list: &'a str) -> impl Iterator<Item = Self> {
         list.lines().map(Self)
     }
 
-    /// What it says of that; nothing where it says nothing.
+    /// Value of a field; empty if the line does not have it.
     pub(crate) fn get(&self, field: &str) -> &'a str {
         let mut words = self.0.split(' ').filter_map(|word| word.split_once('='));
         let found = words.find(|(name, _)| *name == field);

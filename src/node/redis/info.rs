@@ -1,18 +1,18 @@
-//! What a server tells of itself by INFO, and whether it will do as a master.
+//! A server's answer to INFO, and whether the server can be a master.
 
 use std::collections::HashMap;
 
 use crate::error::{NodeError, Unfit};
 use crate::masters::config::Unknowns;
 
-/// The oldest version that knows HELLO; scripts replicate by effect since 5.0.
+/// Oldest version that has HELLO. Scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
 const OLDEST_NAME: &str = "6.0";
 
-/// The facts of an answer to INFO, by their names.
+/// Fields of an answer to INFO, by name.
 pub(super) struct Info<'a>(HashMap<&'a str, &'a str>);
 
-/// What is accepted although it may cost a promise.
+/// Risks that are accepted although they may cost a guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AcceptedRisks {
     pub(super) eviction: bool,
@@ -24,12 +24,12 @@ impl<'a> Info<'a> {
         Self(text.lines().filter_map(|line| line.split_once(':')).collect())
     }
 
-    /// What it says of that, if anything.
+    /// Value of a field, if it is there and not empty.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).copied().filter(|fact| !fact.is_empty())
     }
 
-    /// The same, where nothing is as good as an empty text.
+    /// Value of a field; empty if it is missing.
     pub(super) fn fact(&self, name: &str) -> &'a str {
         self.get(name).unwrap_or_default()
     }
@@ -38,22 +38,22 @@ impl<'a> Info<'a> {
         self.get(name)?.parse().ok()
     }
 
-    /// The version of Redis that it says it is like: the first two numbers.
+    /// Version of Redis that the server reports compatibility with: the first two numbers.
     pub(super) fn version(&self) -> (u32, u32) {
         let mut parts = self.fact("redis_version").split('.');
         let mut next = || parts.next().and_then(|part| part.parse().ok()).unwrap_or(0);
         (next(), next())
     }
 
-    /// The id of its build. Redict puts its own name in front.
+    /// Id of the server's build. Redict puts its own name in front.
     pub(super) fn build(&self) -> &'a str {
         let told = self.get("redis_build_id").or_else(|| self.get("redict_build_id"));
         told.unwrap_or_default()
     }
 
-    /// Whether it is what a server's own process says of itself: it names a run (40 hexadecimal digits, not all of them
-    /// zero), a process, the file that it runs and its build. A service that answers in the place of a process leaves these
-    /// out, or fills them with `-` and zeros; its run may outlive the memory of the process.
+    /// Whether a server's own process answers. A process names its run (40 hexadecimal digits, not all zero),
+    /// its process id, its executable and its build. A service that answers in place of a process leaves
+    /// these out, or fills them with `-` and zeros; its run may outlive the memory of the process.
     pub(super) fn is_of_a_process(&self) -> bool {
         let is_id = |id: &str| id.bytes().any(|digit| digit != b'0');
         let run = self.fact("run_id");
@@ -65,7 +65,7 @@ impl<'a> Info<'a> {
             && self.fact("executable").starts_with('/')
     }
 
-    /// Whether it can evict, if it says enough to know that.
+    /// Whether the server can evict keys; `None` if INFO does not show that.
     pub(super) fn evicts(&self) -> Option<bool> {
         match (self.number("maxmemory"), self.get("maxmemory_policy")) {
             (Some(0), _) | (_, Some("noeviction")) => Some(false),
@@ -74,7 +74,7 @@ impl<'a> Info<'a> {
         }
     }
 
-    /// Refuses a server that cannot be one of the masters. `role` is what it says that it is.
+    /// Refuses a server that cannot be one of the masters. `role` is the role that the server reports.
     pub(super) fn judge(&self, role: Option<&str>, accepted: AcceptedRisks) -> Result<(), NodeError> {
         if let Some(version) = self.get("garnet_version") {
             let server = format!("Garnet {version}");
@@ -147,7 +147,7 @@ mod tests {
         },
     };
 
-    /// The refusal of a healthy server that says that besides; what is said of a fact the second time counts.
+    /// Refusal of a healthy server with these fields besides; the second value of a field counts.
     fn judge(accepted: AcceptedRisks, besides: &str) -> Result<(), String> {
         let text = format!("# Server\r\nredis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\n{besides}");
         let info = Info::parse(&text);

@@ -1,4 +1,4 @@
-//! What a server tells of itself when it is asked who it is, whether it will do as a master or not.
+//! A server's facts about itself, whether the server can be a master or not.
 
 use futures::future::join3;
 use redis::Value;
@@ -12,10 +12,10 @@ use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 
-/// The answers, of one moment.
+/// Answers of one moment.
 pub(super) struct Introduction {
     info: String,
-    /// What it says that it is, where it does.
+    /// Role of the server, if it reports one.
     pub(super) role: Option<String>,
     clock: Result<Value, NodeError>,
     record: Result<Value, Fault>,
@@ -23,7 +23,8 @@ pub(super) struct Introduction {
 
 impl Introduction {
     pub(super) async fn hear(pipe: &Pipe) -> Result<Self, NodeError> {
-        // At once, so that they tell of the same moment. The record is read last: none is younger than the clock by more.
+        // Sent together, so that the answers are of the same moment. The record is read last, so it may be
+        // younger than the clock reading, but only by that moment.
         let (info, time, get) = (redis::cmd("INFO"), redis::cmd("TIME"), get(SET));
         let (info, clock, record) = join3(ask(pipe, &info), ask(pipe, &time), pipe.ask(&get)).await;
         let info = info?;
@@ -51,7 +52,7 @@ impl Introduction {
         clock_us(self.clock.as_ref().map_err(Clone::clone)?)
     }
 
-    /// What the server has recorded; `None` where nothing stands, or something that is no record.
+    /// Record of the server; `None` if the key is absent or holds no record.
     pub(super) fn record(&self) -> Result<Option<Record>, NodeError> {
         match &self.record {
             Ok(value) => Ok(text(value).and_then(|text| Record::parse(&text))),
@@ -61,7 +62,7 @@ impl Introduction {
     }
 }
 
-/// Which server it is, and in which run.
+/// Server and run.
 pub(super) fn identity(info: &Info<'_>) -> Identity {
     Identity {
         run_id: info.fact("run_id").to_owned(),
@@ -70,7 +71,7 @@ pub(super) fn identity(info: &Info<'_>) -> Identity {
     }
 }
 
-/// What the server says that it is, where INFO does not.
+/// Role of the server by ROLE, if INFO does not have it.
 async fn role(pipe: &Pipe) -> Option<String> {
     match pipe.ask(&redis::cmd("ROLE")).await {
         Ok(Value::Array(parts)) => text(parts.first()?),

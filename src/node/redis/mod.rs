@@ -1,4 +1,5 @@
-//! A real Redis server: its address, the set-up of a connection, what it tells of itself, and the bytes between.
+//! A real Redis server: its address, the set-up of a connection, its facts about itself, and the bytes
+//! between.
 
 pub(super) mod address;
 pub(super) mod client_list;

@@ -1,9 +1,11 @@
-//! The bytes of one connection: requests of all rounds go out together, replies come back in order.
+//! Bytes of one connection: requests of all rounds are sent together, replies come back in order.
 //!
-//! Not the client library's connection, for two reasons. That one carries each call through a channel, a task
-//! and a channel back, packs each request once a master, and wakes the asker at every answer; here a call is a
-//! copy into the bytes to be sent and an entry in a queue. And the task that writes is ours to end: a connection
-//! that is given up must not write another byte.
+//! This is not the client library's connection, for two reasons:
+//! - The library passes each call through a channel, a task and a channel back, packs each request once per
+//!   master, and wakes the asker at every answer. Here a call is a copy into the send buffer and an entry in
+//!   a queue.
+//! - The library owns the task that writes. Here the crate can end it: a connection that is given up must not
+//!   write another byte.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,44 +24,43 @@ use crate::node::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::node::{Answer, Inbox, Listener, ReplyTo};
 use crate::protocol::fault::Fault;
 
-/// Bytes of calls that may be without an answer at once, far above what a process has in flight to one
-/// server.
+/// Most bytes of calls without an answer, far above a process's usual traffic to one server.
 const MOST: usize = 16 << 20;
 
-/// What the buffers begin with, and go back to after a burst.
+/// Initial size of the buffers, to which they shrink after a burst.
 const BUFFER: usize = 16 << 10;
 
-/// Where calls go in.
+/// Entrance for calls.
 #[derive(Debug)]
 pub(super) struct Pipe {
     queue: Mutex<CallQueue>,
-    /// Bytes of calls without an answer; changed with the queue locked.
+    /// Bytes of calls without an answer. It changes only while the queue is locked.
     waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct CallQueue {
-    /// To be sent.
+    /// Bytes to be sent.
     bytes: Vec<u8>,
     /// Calls without an answer, in the order in which they were sent.
     calls: VecDeque<PendingCall>,
-    /// When anything was received last.
+    /// Time at which bytes were received last.
     heard: Option<Instant>,
-    /// The task that sends, while it sleeps.
+    /// Waker of the task that sends, while the task sleeps.
     driver: Option<Waker>,
     closed: bool,
 }
 
 #[derive(Debug)]
 struct PendingCall {
-    /// Replies that are still to come: one, or one for each channel.
+    /// Number of replies still to come: one, or one for each channel.
     replies: usize,
     bytes: usize,
     reply: ReplyTo,
 }
 
 impl Pipe {
-    /// Over a stream, with what moves its bytes, which ends when the stream does.
+    /// Opens a pipe over a stream. The returned driver moves its bytes, and ends when the stream does.
     pub(super) fn open(stream: Box<dyn Stream>, listener: Listener) -> (Arc<Self>, Driver) {
         let pipe = Arc::new(Self {
             queue: Mutex::new(CallQueue {
@@ -87,7 +88,7 @@ impl Pipe {
         (pipe, driver)
     }
 
-    /// Sends a packed command that is answered by so many replies. When this returns it has its place
+    /// Sends a packed command that is answered by `replies` replies. A call that has returned has its place
     /// behind everything that was sent before.
     pub(super) fn send(&self, packed: &[u8], replies: usize, reply: ReplyTo) {
         let mut queue = self.queue();
@@ -128,12 +129,12 @@ impl Pipe {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// When anything was received last.
+    /// Time at which bytes were received last.
     pub(super) fn heard(&self) -> Option<Instant> {
         self.queue().heard
     }
 
-    /// Nothing more is sent or answered.
+    /// Fails all calls; no more are sent or answered.
     fn close(&self, reason: &str) {
         let calls = {
             let mut queue = self.queue();
@@ -153,10 +154,10 @@ impl Pipe {
 }
 
 impl CallQueue {
-    /// The call that an answer belongs to, once that is complete.
+    /// Assigns an answer to its call, and returns the call once its answer is complete.
     fn complete(&mut self, answer: Answer, done: &mut usize) -> Option<(ReplyTo, Answer)> {
         let call = self.calls.front_mut()?;
-        // A command on many channels is refused as a whole.
+        // A command on several channels is refused as a whole.
         if call.replies > 1 && answer.is_ok() {
             call.replies -= 1;
             return None;
@@ -167,12 +168,13 @@ impl CallQueue {
     }
 }
 
-/// How the messages of channels come.
+/// Form in which messages of channels arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notices {
-    /// As RESP3 has them, told apart from answers.
+    /// Pushed: RESP3 separates them from answers.
     Pushed,
-    /// As RESP2 has them, told apart by what they begin with: on a connection on which nothing else is asked.
+    /// In arrays: under RESP2 they differ from answers by their first word. Such a connection is used for
+    /// nothing else.
     InArrays,
 }
 
@@ -188,7 +190,7 @@ pub(super) struct Driver {
     incoming: Vec<u8>,
     /// Bytes of `incoming` that are filled.
     received: usize,
-    /// Taken from the bytes; kept from turn to turn for their memory, as are the next.
+    /// Taken from the bytes. Both vectors stay from poll to poll, for their memory.
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
     notices: Notices,
@@ -218,13 +220,13 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// For a connection over RESP2 on which channels are subscribed to, and nothing else is asked.
+    /// Makes the driver of a RESP2 connection that only subscribes to channels.
     pub(super) fn for_notices(mut self) -> Self {
         self.notices = Notices::InArrays;
         self
     }
 
-    /// Writes what there is, as far as the stream takes it.
+    /// Writes the pending bytes, as far as the stream takes them.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), String> {
         while self.load(cx) {
             let stream = Pin::new(&mut *self.stream);
@@ -236,7 +238,7 @@ impl Driver {
             }
             self.flushed = false;
         }
-        // What encrypts keeps bytes back until it is told.
+        // A stream that encrypts holds bytes back until it is flushed.
         if !self.flushed
             && let Poll::Ready(flushed) = Pin::new(&mut *self.stream).poll_flush(cx)
         {
@@ -246,7 +248,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether there is anything to write. If not, the next call wakes this task.
+    /// Whether there are bytes to write. If not, the next call wakes this task.
     fn load(&mut self, cx: &Context<'_>) -> bool {
         if self.sent < self.outgoing.len() {
             return true;
@@ -256,7 +258,7 @@ impl Driver {
         self.sent = 0;
         let mut queue = self.pipe.queue();
         std::mem::swap(&mut queue.bytes, &mut self.outgoing);
-        // It may have moved to another task, from that which set the connection up.
+        // The driver may have moved to another task since the set-up.
         let wakes = |driver: &Waker| driver.will_wake(cx.waker());
         if self.outgoing.is_empty() && !queue.driver.as_ref().is_some_and(wakes) {
             queue.driver = Some(cx.waker().clone());
@@ -264,7 +266,8 @@ impl Driver {
         !self.outgoing.is_empty()
     }
 
-    /// Reads, and hands out what has come, until there is no more or the connection ends; then why.
+    /// Reads and hands out replies, until no more bytes are there. Returns the reason once the connection
+    /// ends.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
             if self.received == self.incoming.len() {
@@ -285,7 +288,7 @@ impl Driver {
         }
     }
 
-    /// Answers the calls whose replies have come; then, if the rest cannot be used, why.
+    /// Gives the calls their replies. Returns an error if the other bytes cannot be used.
     fn hand_out(&mut self) -> Result<(), String> {
         let taken = self.take_answers();
         let expected = self.find_calls();
@@ -295,7 +298,7 @@ impl Driver {
         taken.and(expected)
     }
 
-    /// Takes what is whole out of the bytes.
+    /// Takes complete replies out of the bytes.
     fn take_answers(&mut self) -> Result<(), String> {
         let mut taken = 0;
         while let Some((value, length)) = resp::first(&self.incoming[taken..self.received])? {
@@ -346,7 +349,7 @@ impl Driver {
     }
 }
 
-/// What `message` stands in front of, as opposed to what confirms a subscription.
+/// Whether an array is a message, as opposed to the confirmation of a subscription.
 fn is_message(data: &[Value]) -> bool {
     matches!(data, [Value::BulkString(kind), _, _] if kind == b"message")
 }

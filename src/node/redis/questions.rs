@@ -1,4 +1,4 @@
-//! What more than one asks a server as it is, and how its answers are read.
+//! Questions to a server that several modules ask, and their answers.
 
 use std::time::Duration;
 
@@ -10,26 +10,27 @@ use crate::error::{NodeError, Unfit};
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::time::rounded::Rounded;
 
-/// What stands under a key.
+/// Command that reads a key.
 pub(super) fn get(key: &str) -> Cmd {
     let mut get = redis::cmd("GET");
     get.arg(key);
     get
 }
 
-/// Whose connections the server has: [`ClientLine`](super::client_list::ClientLine)s.
+/// Command that lists the server's connections: [`ClientLine`](super::client_list::ClientLine)s.
 pub(super) fn client_list() -> Cmd {
     let mut list = redis::cmd("CLIENT");
     list.arg("LIST");
     list
 }
 
-/// The server's answer, and what an error says of the server.
+/// Sends a command and waits for the answer; turns a fault into an error of the server.
 pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
     pipe.ask(command).await.map_err(judge)
 }
 
-/// Whether somebody has to change a configuration before the server can be used.
+/// Error of the server for a fault: [`Unfit`] if the configuration has to change before the server can be
+/// used.
 pub(crate) fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
@@ -44,7 +45,7 @@ pub(crate) fn judge(fault: Fault) -> NodeError {
     }
 }
 
-/// The same for all that has so long.
+/// Runs questions within a time limit.
 pub(super) async fn in_time<T>(
     within: Duration,
     asking: impl Future<Output = Result<T, NodeError>>,
@@ -55,7 +56,7 @@ pub(super) async fn in_time<T>(
     })
 }
 
-/// An answer that is a text.
+/// Text of an answer.
 pub(super) fn text(answer: &Value) -> Option<String> {
     match answer {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -64,7 +65,7 @@ pub(super) fn text(answer: &Value) -> Option<String> {
     }
 }
 
-/// The answer to TIME in microseconds since 1970; zero where that cannot be.
+/// Parses the answer to TIME into microseconds since 1970; zero if it is no time.
 pub(super) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
     match answer {
         Value::Array(parts) => Ok(microseconds(parts).unwrap_or(0)),
@@ -72,7 +73,7 @@ pub(super) fn clock_us(answer: &Value) -> Result<u64, NodeError> {
     }
 }
 
-/// Seconds and microseconds.
+/// Parses seconds and microseconds.
 fn microseconds(parts: &[Value]) -> Option<u64> {
     let number = |part: &Value| text(part)?.parse::<u64>().ok();
     number(parts.first()?)?

@@ -1,4 +1,4 @@
-//! Keeps a live connection logged in while its user's password changes.
+//! Keeps a live connection logged in when its user's password changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::events::log;
 use crate::masters::credentials::{Credentials, Provider};
 use crate::protocol::fault::Fault;
 
-/// Between two attempts to get or use other credentials.
+/// Pause between two attempts to get or use other credentials.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Asks the provider when it is time, and logs in with what it gives, if that differs from what the connection is logged
-/// in with, until no refresh is wanted or the connection ends. Each question may take `within`.
+/// Asks the provider at each refresh, and logs in if the credentials have changed. Ends once no refresh is
+/// wanted, or when the connection ends. Each question may take `within`.
 pub(super) async fn keep_logged_in(
     pipe: Arc<Pipe>,
     address: Address,
@@ -40,12 +40,12 @@ pub(super) async fn keep_logged_in(
     }
 }
 
-/// How a refresh went.
+/// Result of a refresh.
 enum Refreshed {
     To(Credentials),
-    /// The connection is as it was.
+    /// The connection stays as it was.
     Not(String),
-    /// It has ended.
+    /// The connection has ended.
     TooLate,
 }
 

@@ -1,19 +1,19 @@
-//! Where a reply ends. What it says is read by the client library.
+//! Finds the end of a reply. The client library parses its content.
 
 use redis::Value;
 
-/// More bytes, or values, than any reply that is asked for here.
+/// Limit of bytes, and of values, above any reply to this crate.
 const LONGEST: usize = 16 << 20;
 const LONGEST_LINE: usize = 64 << 10;
 
-/// The first reply in `bytes` and its length; `None` while it is not all there. An error tells why these
-/// bytes are no reply.
+/// First reply in `bytes` and its length; `None` while the reply is incomplete. An error gives the reason why
+/// these bytes are no reply.
 pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
     let Some(length) = length(bytes)? else {
         return Ok(None);
     };
     let reply = &bytes[..length];
-    // What nearly every answer is needs no parser.
+    // Nearly every answer is an integer, and needs no parser.
     if let Some(digits) = reply.strip_prefix(b":")
         && let Some(number) = number(&digits[..digits.len() - 2])
     {
@@ -54,7 +54,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
 
 const CRLF: &[u8] = b"\r\n";
 
-/// The first line, without its end; `None` while that has not come.
+/// First line, without its end; `None` while the line is incomplete.
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, String> {
     let end = bytes.windows(CRLF.len()).position(|pair| pair == CRLF);
     if end.is_none() && bytes.len() > LONGEST_LINE {
@@ -63,7 +63,7 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, String> {
     Ok(end.map(|end| &bytes[..end]))
 }
 
-/// How much follows; `None` for a null.
+/// Size in a line; `None` for a null.
 fn size(line: &[u8]) -> Result<Option<usize>, String> {
     let number = number(&line[1..]);
     if number == Some(-1) {
@@ -88,7 +88,7 @@ fn refused(why: &str, line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Every kind of reply, each after the other.
+    /// Replies of every kind, one after the other.
     const REPLIES: &[&str] = &[
         ":-12\r\n",
         "+OK\r\n",

@@ -1,4 +1,4 @@
-//! The real master: a Redis or Valkey server, and the set-up that each connection to it goes through.
+//! A real master: a Redis or Valkey server, and the set-up of each connection to it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::{calls, permissions};
 
-/// What it takes to connect to one server.
+/// Settings for connections to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) address: Address,
-    /// Who tells as whom to log in, in place of the URL.
+    /// Provider of the login, in place of the URL.
     pub(crate) credentials: Option<Provider>,
-    /// Of an address that is secured.
+    /// TLS, for an address that uses it.
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) allow_eviction: bool,
     pub(crate) allow_unknown: Unknowns,
-    /// How `CLIENT LIST` shows the connections.
+    /// Name of the connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
 }
 
@@ -56,17 +56,17 @@ impl Endpoint for Server {
     }
 }
 
-/// A socket on which we are logged in. Its bytes move only while something is asked.
+/// A socket that is logged in. Its bytes move only while a question is asked.
 pub(super) struct LoggedInSocket {
     pub(super) pipe: Arc<Pipe>,
     pub(super) driver: Driver,
     pub(super) resp3: bool,
-    /// What the server calls it, where it says so.
+    /// Server's id of the connection, if the server gives it.
     pub(super) client_id: Option<i64>,
 }
 
 impl LoggedInSocket {
-    /// Does what needs answers.
+    /// Runs questions, and moves the bytes meanwhile.
     async fn with<T>(&mut self, asking: impl Future<Output = T>) -> T {
         match select(&mut self.driver, pin!(asking)).await {
             Either::Left(((), asking)) => asking.await,
@@ -76,8 +76,12 @@ impl LoggedInSocket {
 }
 
 impl Server {
-    /// Log in, learn who the server is, refuse one that will not do, end the predecessor of this
-    /// connection, listen to our channel, load the scripts, see whether what they do is allowed.
+    /// Sets a connection up, step by step:
+    /// - log in,
+    /// - read the server's facts, and refuse a server that cannot be a master,
+    /// - end the predecessor of this connection,
+    /// - listen to the client's channel,
+    /// - load the scripts, and check that their commands are allowed.
     async fn set_up(
         &self,
         predecessor: Option<&Peer>,
@@ -122,7 +126,7 @@ impl Server {
             _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
             calls: pipe,
         };
-        // Neither is of use without the other.
+        // Each of the two connections is useless without the other.
         let driver = match notices {
             None => tokio::spawn(calls.driver),
             Some(line) => tokio::spawn(select(calls.driver, line.driver).map(drop)),
@@ -134,18 +138,19 @@ impl Server {
         })
     }
 
-    /// What is valid now, where there is somebody to be asked; for a connection that was begun then.
+    /// Asks the provider, if there is one, for the credentials of a connection that was begun at `begun`.
     pub(super) async fn ask_for_credentials(&self, begun: Instant) -> Result<Option<Credentials>, NodeError> {
         let Some(provider) = &self.credentials else {
             return Ok(None);
         };
-        // The rest of the time is for the server, and whoever looks at the clock tells of both as one.
+        // The server has the remaining time. The connect timeout covers both, so its error would not show
+        // which one was slow.
         let end = begun + self.connect_timeout.mul_f64(0.9);
         provider.ask(end).await.map(Some).map_err(NodeError::Unavailable)
     }
 
-    /// Keeps a connection logged in that was set up with what was given. One for messages needs no more than it had: over
-    /// RESP2 it takes no AUTH once it has subscribed, and no server ends it when a password changes.
+    /// Keeps a connection logged in that was set up with `given`. A connection for messages stays as it is:
+    /// over RESP2 it takes no AUTH once it has subscribed, and no server ends it when a password changes.
     fn keep_logged_in(&self, pipe: &Arc<Pipe>, given: Credentials) -> Option<AbortOnDropHandle<()>> {
         let provider = self.credentials.clone()?;
         let keeping = refresh::keep_logged_in(
@@ -196,7 +201,7 @@ impl Server {
         Ok(line)
     }
 
-    /// A connection for messages alone.
+    /// Opens a connection for messages alone.
     async fn open_for_notices(
         &self,
         listener: &Listener,
@@ -230,7 +235,7 @@ impl Server {
         })
     }
 
-    /// What is accepted of a server although it may cost a promise.
+    /// Risks that are accepted of a server although they may cost a guarantee.
     pub(super) fn accepted(&self) -> AcceptedRisks {
         AcceptedRisks {
             eviction: self.allow_eviction,
@@ -239,7 +244,8 @@ impl Server {
     }
 }
 
-/// Listens to the channel on which waiters are called; whether that is denied. Then waiters wake by their timers.
+/// Subscribes to the channel on which waiters are called. Returns whether that is denied; waiters then wake
+/// by their timers.
 async fn listen(pipe: &Pipe, channel: &str) -> bool {
     let mut subscribe = redis::cmd("SUBSCRIBE");
     subscribe.arg(channel);
@@ -247,7 +253,7 @@ async fn listen(pipe: &Pipe, channel: &str) -> bool {
     answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))
 }
 
-/// What the server calls this connection, where it says so: an ACL or a service may deny it.
+/// Server's id of this connection. An ACL or a service may deny it.
 async fn client_id(pipe: &Pipe) -> Option<i64> {
     let mut id = redis::cmd("CLIENT");
     id.arg("ID");
@@ -257,12 +263,12 @@ async fn client_id(pipe: &Pipe) -> Option<i64> {
     }
 }
 
-/// No connection has this number.
+/// Id that no connection has.
 pub(super) const NOBODY: i64 = i64::MAX;
 
-/// Ends other connections of ours, so that what their sockets still hold is not executed after its rollback; whether
-/// that can be done. Where it cannot, the fresh owner field of every attempt bounds the harm to an orphan until
-/// the end of its lease.
+/// Ends other connections of this client, so that the bytes in their sockets are not executed after their
+/// rollback. Returns whether that is possible. If not, the fresh owner field of each attempt limits the harm
+/// to an orphan until the end of its lease.
 pub(super) async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
     let ids = if client_ids.is_empty() {
         &[NOBODY]
@@ -278,16 +284,16 @@ pub(super) async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
     ended.iter().all(|answer| matches!(answer, Ok(Value::Int(_))))
 }
 
-/// Loads the scripts, and looks whether the server runs what they do.
+/// Loads the scripts, and checks that the server runs their commands.
 async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
-    // Where loading is denied, a call meets NOSCRIPT and sends the text.
+    // If loading is denied, a call is answered NOSCRIPT, and the client sends the text.
     let loading = join_all(calls::ALL.map(|script| pipe.ask(&script.load())));
     let (loaded, probed) = join(loading, pipe.ask(&permissions::probe())).await;
     refuse(probed, loaded.iter().any(Result::is_ok))
 }
 
-/// Refuses a server that does not run what the scripts do, by what the probe came to and whether any script could be
-/// loaded.
+/// Refuses a server that does not run the scripts' commands, by the result of the probe and by whether any
+/// script was loaded.
 pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
     let denied = match probed {
         Ok(answer) => permissions::denied(&answer),
@@ -304,7 +310,7 @@ pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
     Err(Unfit::Denied { error }.into())
 }
 
-/// Whether that is how a server says that it knows no Lua: without EVAL at all, or without the module for it.
+/// Whether the error shows a server without Lua: without EVAL, or without the module for it.
 fn is_without_scripts(class: FaultClass, error: &str) -> bool {
     let error = error.to_ascii_lowercase();
     let words = ["unknown command", "unsupported command", "scripting engine"];

@@ -1,4 +1,4 @@
-//! A connection apart from those that locks use, for questions to a server as it is, whether it will do as a master or not.
+//! A connection apart from those of locks, for questions to a server, whether it can be a master or not.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::error::NodeError;
 use crate::node::Listener;
 use crate::protocol::fault::Fault;
 
-/// Logged in, and nothing more: nothing was judged, marked or loaded, and no other connection was ended. It ends with
-/// this value.
+/// A connection that is logged in and nothing more: it judges, marks and loads nothing, and ends no other
+/// connection. It ends when this value is dropped.
 pub(crate) struct Session {
     pub(super) pipe: Arc<Pipe>,
     _driver: AbortOnDropHandle<()>,
     /// Whether the server speaks RESP3.
     pub(super) resp3: bool,
-    /// What the server calls the connection, where it says so.
+    /// Server's id of the connection, if the server gives it.
     pub(super) client_id: Option<i64>,
 }
 
 impl Server {
-    /// Opens a session, in the connect timeout.
+    /// Opens a session within the connect timeout.
     pub(crate) async fn session(&self) -> Result<Session, NodeError> {
         in_time(self.connect_timeout, self.log_in_apart()).await
     }
@@ -48,7 +48,7 @@ impl Server {
 }
 
 impl Session {
-    /// The server's answer, however long it takes.
+    /// Sends a command and waits for the answer, without a time limit.
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Fault> {
         self.pipe.ask(command).await
     }

@@ -1,4 +1,4 @@
-//! How a connection introduces itself to a server.
+//! Login of a connection, and its name on the server.
 
 use futures::future::join_all;
 use redis::{Cmd, RedisConnectionInfo};
@@ -11,11 +11,12 @@ use crate::protocol::fault::Fault;
 
 const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
 
-/// The user whose password a URL without a user gives.
+/// User of a URL that has a password and no user.
 const DEFAULT_USER: &str = "default";
 
-/// Logs in, and says by what name `CLIENT LIST` is to show the connection; whether the server speaks RESP3, without which
-/// notices need a connection of their own. `may_need_tls` is for a connection without TLS that could have it.
+/// Logs in, and names the connection for `CLIENT LIST`. Returns whether the server speaks RESP3; without it
+/// messages need a connection of their own. `may_need_tls` is set for a connection without TLS that could
+/// have it.
 pub(super) async fn log_in(
     pipe: &Pipe,
     login: &Login<'_>,
@@ -31,7 +32,8 @@ pub(super) async fn log_in(
     }
     let resp3 = match answer {
         Err(fault) if speaks_no_resp3(&fault) => false,
-        // A server with TLS takes the first bytes for a broken handshake, and ends the connection or answers with an alert.
+        // A server with TLS takes the first bytes for a broken handshake. It ends the connection or answers
+        // with an alert.
         Err(fault @ Fault::Unknown(_)) if may_need_tls => {
             return Err(NodeError::Unavailable(format!("{}; {TLS_THERE}", fault.vote())));
         }
@@ -50,16 +52,16 @@ pub(super) async fn log_in(
     }
     let introductions = [
         &["SETNAME", connection_name][..],
-        // Not known before Redis 7.2.
+        // Redis before 7.2 does not know it.
         &["SETINFO", "LIB-NAME", "multilock"],
         &["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")],
     ];
-    // Nothing depends on them, and an ACL may deny them.
+    // No lock depends on them, and an ACL may deny them.
     join_all(introductions.map(|words| pipe.ask(redis::cmd("CLIENT").arg(words)))).await;
     Ok(resp3)
 }
 
-/// Logs a new connection in by AUTH. Any error of the server means that it does not let us in.
+/// Logs a new connection in by AUTH. Any error of the server is a refusal.
 async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeError> {
     authenticate(pipe, login).await.map_err(|fault| match fault {
         Fault::Server { error, .. } => Unfit::Denied {
@@ -70,7 +72,7 @@ async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeEr
     })
 }
 
-/// Logs a connection in that may be so already, in order with its calls. If it is refused, it stays as it was.
+/// Logs a connection in, also again, in order with its calls. After a refusal the connection stays as it was.
 pub(super) async fn authenticate(pipe: &Pipe, login: &Login<'_>) -> Result<(), Fault> {
     let mut auth = redis::cmd("AUTH");
     auth.arg(login.user).arg(login.password);
@@ -78,19 +80,19 @@ pub(super) async fn authenticate(pipe: &Pipe, login: &Login<'_>) -> Result<(), F
     answer.map(drop).map_err(|fault| login.without(fault))
 }
 
-/// As whom a connection logs in, and to which database. A server must not be quoted with user or password: some repeat
-/// in an error what they were sent, whole or cut off.
+/// User, password and database of a connection. Some servers repeat their input in an error, whole or cut
+/// off. So errors must not quote a server with user or password.
 pub(super) struct Login<'a> {
     user: Option<&'a str>,
     password: Option<&'a str>,
     db: i64,
 }
 
-/// So many characters of a password in a row are taken for a part of it.
+/// Number of consecutive characters that count as a part of a password.
 const TELLING: usize = 3;
 
 impl<'a> Login<'a> {
-    /// As the URL says, unless there are credentials.
+    /// Takes the login from the credentials, if there are any, and else from the URL.
     pub(super) fn new(settings: &'a RedisConnectionInfo, credentials: Option<&'a Credentials>) -> Self {
         Self {
             user: credentials.and_then(Credentials::user).or(settings.username()),
@@ -110,8 +112,8 @@ impl<'a> Login<'a> {
         hello
     }
 
-    /// The answer to a command that carried them. Only its code is left of an error that may hold a part
-    /// of them.
+    /// Censors the answer to a command that carried the login: of an error that may contain a part of it only
+    /// the code is left.
     fn without(&self, fault: Fault) -> Fault {
         let Fault::Server { class, error } = fault else {
             return fault;
@@ -140,7 +142,7 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Whether a part of the secret is in the text that one would know again, or all of it.
+/// Whether the text contains the secret, or a recognisable part of it.
 fn has_part(text: &str, secret: &str) -> bool {
     let characters: Vec<char> = secret.chars().collect();
     let mut parts = characters.windows(TELLING.min(characters.len()).max(1));
@@ -153,14 +155,15 @@ fn hello() -> Cmd {
     hello
 }
 
-/// Whether a HELLO that carried a password was answered as if it had carried none. Before AUTH, a server that knows no HELLO
-/// may say no more than that (Valkey does from 9.1 on, in place of `unknown command`). The same HELLO is understood after AUTH.
+/// Whether a HELLO with a password was answered as if it had none. Before AUTH, a server without HELLO may
+/// answer just that. Valkey does from 9.1 on, in place of `unknown command`. After AUTH the same HELLO is
+/// understood.
 fn wants_auth_first(fault: &Fault) -> bool {
     matches!(fault, Fault::Server { error, .. } if error.starts_with("NOAUTH"))
 }
 
-/// Whether a server or a proxy says that it knows no HELLO, or not this version of the protocol, as opposed to that
-/// it does not let us in.
+/// Whether a server or a proxy does not know HELLO, or not this version of the protocol, as opposed to a
+/// refused login.
 fn speaks_no_resp3(fault: &Fault) -> bool {
     let Fault::Server { error, .. } = fault else {
         return false;
@@ -240,8 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a server repeats what it was sent, and however much of it: nothing is left that one
-        /// would know again.
+        /// Servers repeat their input in any form and length: no recognisable part of it is left.
         #[test]
         fn nothing_is_repeated(password in "[QXZ0-9!'\" äß]{3,12}", cut in 0_usize..12, code in "ERR|NOAUTH|[A-P]{3}") {
             let length = password.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(password.len());

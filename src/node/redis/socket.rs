@@ -14,10 +14,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::tls::Tls;
 
-/// A peer that has vanished without a word is noticed after this, even when nothing is sent.
+/// Time after which a vanished peer is noticed, even if nothing is sent.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The part of the connect timeout in which a TLS handshake has to be done.
+/// Part of the connect timeout in which a TLS handshake has to be done.
 #[cfg(feature = "rustls")]
 const HANDSHAKE: f64 = 0.9;
 
@@ -29,7 +29,7 @@ pub(super) fn without_tls(reason: impl std::fmt::Display) -> io::Error {
     ))
 }
 
-/// Anything that bytes flow through.
+/// Any stream of bytes.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -43,7 +43,8 @@ pub(super) async fn open(
         (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            // Before the time-out of the whole set-up, which does not tell how far it got.
+            // Ends before the time-out of the whole set-up: the error of that one does not show how far the
+            // set-up came.
             let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
             let stream = tcp(host, *port, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
@@ -60,13 +61,13 @@ pub(super) async fn open(
     }
 }
 
-/// The host's name is looked up each time.
+/// Connects. The host's name is looked up each time.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     first_of(lookup_host((host, port)).await?).await
 }
 
-/// Connects to the first address that answers, as the client library does. One that is dead, often the IPv6 one, does not
-/// use up the time.
+/// Connects to the first address that answers, as the client library does. A dead address, often the IPv6
+/// one, does not use up the time.
 async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let attempts: Vec<_> = addresses
         .map(|address| Box::pin(TcpStream::connect(address)))
@@ -83,9 +84,9 @@ async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> 
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    // A closed connection is gone at once: what it had not yet sent must not arrive later.
+    // A closed connection is gone at once: bytes that it had not sent must not arrive later.
     socket.set_linger(Some(Duration::ZERO))?;
-    // Nor may the kernel go on resending what nobody waits for any more.
+    // The kernel must not resend bytes either once no task waits for the answer.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(timeout))?;
     #[cfg(not(target_os = "linux"))]
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
-    /// An address whose queue of connections is full answers nothing.
+    /// An address with a full queue of connections does not answer.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_host_with_a_dead_address_is_connected() {

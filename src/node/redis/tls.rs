@@ -9,18 +9,18 @@ pub(crate) const CA_FILE: &str = "MULTILOCK_TLS_CA_FILE";
 pub(crate) const CERT_FILE: &str = "MULTILOCK_TLS_CERT_FILE";
 pub(crate) const KEY_FILE: &str = "MULTILOCK_TLS_KEY_FILE";
 
-/// Files with what TLS needs, in PEM, as the environment names them.
+/// Files for TLS, in PEM, as the environment names them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsFiles {
-    /// The authorities that are trusted, in place of the platform's.
+    /// Trusted authorities, in place of the platform's.
     pub(crate) ca: Option<PathBuf>,
-    /// What the client shows of itself.
+    /// Certificate of the client, and its key.
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// The first variable that is set, with its value.
+    /// First variable that is set, with its value.
     pub(crate) fn named(&self) -> Option<(&'static str, &PathBuf)> {
         let files = [
             (CA_FILE, &self.ca),
@@ -32,7 +32,7 @@ impl TlsFiles {
             .find_map(|(name, file)| Some((name, file.as_ref()?)))
     }
 
-    /// A certificate and its key go together.
+    /// Refuses a certificate without its key, and a key without its certificate.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let alone = match (&self.cert, &self.key) {
             (Some(cert), None) => (CERT_FILE, cert, KEY_FILE),
@@ -48,14 +48,14 @@ impl TlsFiles {
     }
 }
 
-/// How connections are secured.
+/// TLS configuration of connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     #[cfg(feature = "rustls")]
     config: std::sync::Arc<tokio_rustls::rustls::ClientConfig>,
 }
 
-/// Nothing of it: it may hold a key.
+/// Shows nothing of the configuration: it may hold a key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TLS")
@@ -68,7 +68,7 @@ impl Tls {
         unreachable!("no URL asks for TLS without the feature")
     }
 
-    #[allow(clippy::unused_async, reason = "called as the one of the feature is")]
+    #[allow(clippy::unused_async, reason = "called like the function with the feature")]
     pub(crate) async fn load(_: TlsFiles) -> Result<Self, InvalidInput> {
         unreachable!("no URL asks for TLS without the feature")
     }
@@ -100,22 +100,22 @@ mod with_rustls {
     use crate::error::InvalidInput;
     use crate::events::log;
 
-    /// Sessions that are kept of one master: a server hands out two a connection.
+    /// Number of sessions that are stored for one master: a server hands out two per connection.
     const SESSIONS: usize = 4;
 
     impl Tls {
-        /// As the application has configured it.
+        /// Uses the application's configuration.
         pub(crate) fn new(config: Arc<ClientConfig>) -> Self {
             Self { config }
         }
 
-        /// With what the files hold, and else with the authorities that the platform trusts. Blocks for the
-        /// milliseconds that reading takes.
+        /// Uses the files, or else the authorities that the platform trusts. Blocks for the milliseconds of
+        /// reading.
         pub(crate) fn read(files: &TlsFiles) -> Result<Self, InvalidInput> {
             Ok(Self::new(Arc::new(configure(files)?)))
         }
 
-        /// The same, off the runtime's threads.
+        /// Reads the files as [`Self::read`] does, off the runtime's threads.
         pub(crate) async fn load(files: TlsFiles) -> Result<Self, InvalidInput> {
             let loaded = spawn_blocking(move || Self::read(&files)).await;
             let refuse = |error| {
@@ -127,7 +127,8 @@ mod with_rustls {
             loaded.unwrap_or_else(|error| Err(refuse(error)))
         }
 
-        /// For one master. Sessions are found by the host's name, under which there may be several at different ports.
+        /// Gives one master its own sessions. Sessions are found by the host's name, and several masters on
+        /// different ports may share the name.
         pub(crate) fn with_sessions_of_its_own(self) -> Self {
             let mut config = (*self.config).clone();
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
@@ -148,7 +149,7 @@ mod with_rustls {
         }
     }
 
-    /// Tells a server that speaks no TLS from one that is not trusted, or does not trust.
+    /// Separates a server without TLS from a server that is not trusted, or that does not trust the client.
     fn explained(error: io::Error) -> io::Error {
         let reason = error.get_ref().and_then(|error| error.downcast_ref());
         let is_ended = matches!(
@@ -163,7 +164,7 @@ mod with_rustls {
     }
 
     fn configure(files: &TlsFiles) -> Result<ClientConfig, InvalidInput> {
-        // The choice of cryptography is the application's; a library must not make it for the process.
+        // The application chooses the cryptography; a library must not choose it for the process.
         let provider = CryptoProvider::get_default().ok_or_else(|| {
             let allowed = "the same after the application has called CryptoProvider::install_default(), or a \
                            configuration by Node::tls";
@@ -189,7 +190,7 @@ mod with_rustls {
         config.map_err(|error| refused(KEY_FILE, key, error, &allowed))
     }
 
-    /// Those that the platform trusts, or that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    /// Authorities that the platform trusts, or that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
     fn platform() -> Result<RootCertStore, InvalidInput> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
@@ -227,7 +228,7 @@ mod with_rustls {
         found.map_err(|error| refused(variable, file, unread(&error), "certificates in PEM"))
     }
 
-    /// The library's own words may quote the file.
+    /// Describes the error without the library's words, which may quote the file.
     fn unread(error: &pem::Error) -> String {
         match error {
             pem::Error::Io(error) => error.to_string(),
@@ -236,7 +237,7 @@ mod with_rustls {
         }
     }
 
-    /// Tells why, and nothing of what is in the file.
+    /// Error with the reason, and without the content of the file.
     fn refused(variable: &'static str, file: &Path, why: impl Display, allowed: &str) -> InvalidInput {
         InvalidInput::new(
             variable,

@@ -1,5 +1,5 @@
-//! Calls to a server, and the messages of channels that come back: over RESP3 on one connection. Over RESP2 a connection
-//! that has subscribed takes nothing else, so the messages have one of their own.
+//! Calls to a server, and the messages of channels. RESP3 carries both on one connection. Under RESP2 a
+//! connection that has subscribed takes nothing else, so the messages have a connection of their own.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::pipeline::Pipe;
 use crate::node::{By, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 
-/// Over one connection or two.
+/// One connection, or two.
 #[derive(Debug)]
 pub(super) struct ServerWire {
     pub(super) calls: Arc<Pipe>,
-    /// Where the first one takes no subscriptions.
+    /// Connection for messages, if the first one takes no subscriptions.
     pub(super) notices: Option<Arc<Pipe>>,
-    /// Keeps the first one logged in, and ends with it.
+    /// Task that keeps the first connection logged in, and ends with it.
     pub(super) _refresh: Option<AbortOnDropHandle<()>>,
 }
 

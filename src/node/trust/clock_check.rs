@@ -1,16 +1,19 @@
-//! Notices a master that may have forgotten what it granted while it went on running: its clock was
-//! set forward, so that keys expired early, or its memory was wiped.
+//! Detects a master that may have forgotten grants while it went on running. Either its clock was set
+//! forward, so that keys expired early, or its memory was wiped.
 //!
-//! Every answer that counts in a vote tells the master's wall clock, whose steps `offsets` finds. A step
-//! harms two kinds of leases. Those of this client end earlier there by its size (see `hold::expiry`) . Those of
-//! others the master may have forgotten: if a lease's drift is less than twice the step, the other half being what
-//! the rates of the clocks may have added. So the master has no vote until the longest such lease has ended that can
-//! have been granted before the step was noticed. That it concerns other clients' leases is also why this client's
-//! own, its drift factor, and the lease that it asks for, say nothing about it.
+//! Every answer that counts as a vote carries the master's wall clock, and `offsets` finds its steps. A step
+//! harms two kinds of leases:
+//! - Leases of this client end earlier on that master, by the size of the step (see `hold::expiry`).
+//! - Leases of other clients may be forgotten there if their drift is less than twice the step. The factor
+//!   two is there because the rates of the clocks may have added the other half.
 //!
-//! A client can only notice a step between two answers that it has heard itself, and only one of more
-//! than the rates may have added between them: leases that are shorter than the time since it last
-//! heard from the master are not covered.
+//! So the master has no vote for a time. The time ends when the longest such lease has ended that can have
+//! been granted before the step was noticed. These are leases of other clients. So this client's own
+//! settings, its drift factor and the lease that it asks for, do not matter.
+//!
+//! A client can notice a step only between two answers that it has received itself, and only a step larger
+//! than the rates may have added between them. So leases shorter than the time since the last answer from the
+//! master are not covered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,36 +28,36 @@ use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, longest_with_less_drift};
 
-/// Doubts that are kept apart.
+/// Most suspicions that are stored apart.
 const KEPT: usize = 8;
 
-/// What is known of one run of one master.
+/// Clock and memory of one run of one master.
 #[derive(Debug)]
 pub(crate) struct ClockCheck {
     events: Arc<NodeEvents>,
     lease_timing: LeaseTiming,
     steps: Arc<Steps>,
-    /// Whether a step or a wiped memory was ever noticed. Set with the state locked: whoever has heard an
-    /// answer since, sees it.
+    /// Whether a step or a wiped memory was ever noticed. It is set with the state locked, so that a task
+    /// that has received an answer since then sees it.
     suspected: AtomicBool,
     state: Mutex<ClockState>,
 }
 
 #[derive(Debug, Default)]
 struct ClockState {
-    /// Where it has been seen. Its grants may stand in a hold under each of these.
+    /// Indices at which the master has been seen. A hold may have its grants under each of them.
     nodes: Vec<usize>,
     offsets: Option<Offsets>,
-    /// Each later one ends earlier: a new one that ends later takes the place of those before it.
+    /// Each later suspicion ends earlier: a new suspicion that ends later replaces those before it.
     suspicions: Vec<Suspicion>,
     wiped: Option<Instant>,
 }
 
-/// A step was noticed.
+/// A step that was noticed.
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
     since: Instant,
-    /// The longest lease that it harms.
+    /// Longest lease that it harms.
     harmed: Duration,
 }
 
@@ -80,7 +83,7 @@ impl ClockCheck {
         }
     }
 
-    /// Takes in that the master is found as this node, too.
+    /// Notes that the master is found at this index, too.
     pub(in crate::node) fn seen_at(&self, node: usize) {
         let mut state = self.state();
         if !state.nodes.contains(&node) {
@@ -88,7 +91,7 @@ impl ClockCheck {
         }
     }
 
-    /// Takes in what an answer told of the master's clock.
+    /// Takes in the master's clock from an answer.
     pub(in crate::node) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
         let mut state = self.state();
         let Some(step) = state.hear(clock_us, sent, heard, self.lease_timing.longest_lease) else {
@@ -96,7 +99,7 @@ impl ClockCheck {
         };
         let harmed = state.clock_quarantine(step, Instant::now());
         self.suspected.store(true, Ordering::Release);
-        // With the state locked, so that no later answer is counted before what this one shows.
+        // The state is locked, so that no later answer counts before this one's step.
         if !step.gained.is_zero() {
             let no_vote_for = harmed.min(self.lease_timing.longest_lease);
             self.events.clock_stepped(step.gained, no_vote_for);
@@ -106,7 +109,7 @@ impl ClockCheck {
         }
     }
 
-    /// Takes in that the master's memory was wiped.
+    /// Notes that the master's memory was wiped.
     pub(in crate::node) fn wiped(&self) {
         let mut state = self.state();
         state.wiped = Some(Instant::now());
@@ -115,13 +118,13 @@ impl ClockCheck {
         self.events.memory_wiped();
     }
 
-    /// For how much longer than `now` the master has no vote because its clock stepped.
+    /// Time from `now` for which the master has no vote because its clock stepped.
     pub(in crate::node) fn clock_quarantine(&self, now: Instant) -> Duration {
         let left = |state: &ClockState| state.left(self.lease_timing.longest_lease, now);
         self.suspect().as_deref().map_or(Duration::ZERO, left)
     }
 
-    /// For how much longer than `now` the master has no vote because its memory was wiped.
+    /// Time from `now` for which the master has no vote because its memory was wiped.
     pub(in crate::node) fn memory_quarantine(&self, now: Instant) -> Duration {
         let Some(wiped) = self.suspect().and_then(|state| state.wiped) else {
             return Duration::ZERO;
@@ -130,7 +133,7 @@ impl ClockCheck {
         forgets_for.saturating_sub(now.saturating_duration_since(wiped))
     }
 
-    /// Whether a step was noticed at `sent` or later, and for how much longer the master is in doubt.
+    /// Time for which the master still has no vote, if a step was noticed at `sent` or later.
     pub(in crate::node) fn suspected_since(&self, sent: Instant) -> Option<Duration> {
         let state = self.suspect()?;
         state
@@ -140,13 +143,13 @@ impl ClockCheck {
         Some(state.left(self.lease_timing.longest_lease, Instant::now()))
     }
 
-    /// Whether the memory was wiped at `sent` or later, and for how much longer that matters.
+    /// Time for which the wipe still matters, if the memory was wiped at `sent` or later.
     pub(in crate::node) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
         self.suspect()?.wiped.filter(|wiped| *wiped >= sent)?;
         Some(self.memory_quarantine(Instant::now()))
     }
 
-    /// The state, where there is anything in it that speaks against the master.
+    /// State, if it contains a step or a wipe.
     fn suspect(&self) -> Option<MutexGuard<'_, ClockState>> {
         self.suspected.load(Ordering::Acquire).then(|| self.state())
     }
@@ -165,7 +168,7 @@ impl ClockState {
         None
     }
 
-    /// Doubts the master for as long as the longest lease can live that the step harms; that long.
+    /// Suspects the master for the life of the longest lease that the step harms, and returns that time.
     fn clock_quarantine(&mut self, step: Step, since: Instant) -> Duration {
         let mut harmed = longest_with_less_drift(step.largest * 2, LEAST_DRIFT_FACTOR);
         if harmed.is_zero() {

@@ -1,19 +1,19 @@
-//! What a master's wall clock shows, between two of its answers.
+//! Reading of a master's wall clock between two of its answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::clock::Moment;
 
-/// As its last answer told it, carried on by this client's own clock.
+/// Clock of the last answer, carried on by this client's own clock.
 #[derive(Debug)]
 pub(in crate::node) struct MasterClock {
     origin: Moment,
-    /// What it would have shown at the origin, in microseconds since 1970.
+    /// Its reading at the origin, in microseconds since 1970.
     at_origin_us: AtomicU64,
 }
 
 impl MasterClock {
-    /// Of a master whose clock showed that at `heard`.
+    /// Starts with a reading: the clock showed `clock_us` at `heard`.
     pub(in crate::node) fn new(clock_us: u64, heard: Moment) -> Self {
         Self {
             origin: heard,
@@ -26,7 +26,7 @@ impl MasterClock {
         self.at_origin_us.store(at_origin, Ordering::Relaxed);
     }
 
-    /// What it shows at `now`, in microseconds since 1970.
+    /// Reading at `now`, in microseconds since 1970.
     pub(in crate::node) fn shows_us(&self, now: Moment) -> u64 {
         self.at_origin_us
             .load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
-//! Which set each master is in, by its record.
+//! Set of each master, by its record.
 //!
-//! Two lists of different length have quorums that need not meet. So a client that any master tells another set is refused
-//! by all of them, and stores nothing.
+//! Clients that list different numbers of masters may have quorums that do not meet. So if any master reports
+//! another set, all masters refuse this client, and it stores nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use tokio::sync::futures::Notified;
 use crate::error::Unfit;
 use crate::values::master_set::MasterSet;
 
-/// What the masters have told.
+/// Sets that the masters have reported.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// What this client lists.
+    /// Set that this client lists.
     listed: MasterSet,
     masters: Mutex<Vec<ListedMaster>>,
     news: Notify,
@@ -26,14 +26,14 @@ struct ListedMaster {
     word: MasterReport,
 }
 
-/// What is known of a master's record.
+/// State of a master's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterReport {
-    /// Nothing yet.
+    /// No report yet.
     Awaited,
-    /// It could not be connected.
+    /// The master could not be connected.
     Silent,
-    /// It had none, or that of a set.
+    /// The master had no record, or the record of this or another set.
     Told(Option<MasterSet>),
 }
 
@@ -50,29 +50,29 @@ impl Membership {
         }
     }
 
-    /// What this client lists.
+    /// Set that this client lists.
     pub(crate) fn listed(&self) -> MasterSet {
         self.listed
     }
 
-    /// Takes in a master's record, if it has one.
+    /// Takes in the set of a master's record, if it has one.
     pub(crate) fn record_set(&self, node: usize, set: Option<MasterSet>) {
         self.note(node, MasterReport::Told(set));
     }
 
-    /// An attempt to connect to a master has failed before it told.
+    /// Notes that an attempt to connect to a master has failed before its report.
     pub(crate) fn failed(&self, node: usize) {
         self.note(node, MasterReport::Silent);
     }
 
-    /// Whether every master has told, or could not be connected.
+    /// Whether every master has reported, or could not be connected.
     pub(crate) fn is_complete(&self) -> bool {
         self.lock()
             .iter()
             .all(|master| master.word != MasterReport::Awaited)
     }
 
-    /// Refuses this client where any master tells another set.
+    /// Refuses this client if any master reports another set.
     pub(crate) fn check(&self) -> Result<(), Unfit> {
         let masters = self.lock();
         let mut record_set = masters.iter().filter_map(|master| match master.word {
@@ -89,7 +89,7 @@ impl Membership {
         }
     }
 
-    /// Resolves when a master has told, from the moment it is enabled.
+    /// Resolves at the next report after it is enabled.
     pub(crate) fn news(&self) -> Notified<'_> {
         self.news.notified()
     }

@@ -1,4 +1,4 @@
-//! Whether a master may be trusted: which server it is, what it may have forgotten, and what its clock does.
+//! Trust in a master: its identity, the grants that it may have forgotten, and its clock.
 
 pub(super) mod clock_check;
 pub(super) mod master_clock;

@@ -1,13 +1,11 @@
-//! How far a master's clock is ahead of this client's, and by how much that has grown: pure arithmetic.
+//! Offset of a master's clock against this client's clock, and its growth: pure arithmetic.
 //!
-//! A reading of the master's clock bounds the difference: it was taken not before the request was sent
-//! and not after the answer was heard. The two clocks may go apart by half the drift factor (the other
-//! half is for the clocks of two clients). What goes beyond that between any two readings is a step,
-//! whoever's clock it was that jumped.
+//! A reading of the master's clock bounds the offset: it was taken after the request was sent, and before the
+//! answer arrived. The two clocks may drift apart by half the drift factor. (The other half is for the clocks
+//! of two clients.) Growth beyond that between any two readings is a step, of either clock.
 //!
-//! A reading is compared with every one that is kept, not with the lowest offset alone: small steps add
-//! up, and what the rates may have added since a reading long ago forgives no step that a later one
-//! shows.
+//! A reading is compared with every stored reading, and not with the lowest offset alone. Small steps add up.
+//! And the drift that the rates allow since an old reading must not hide a step that a later reading shows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,35 +13,35 @@ use std::time::Duration;
 use crate::time::clock::Moment;
 use crate::time::validity::RESOLUTION;
 
-/// A reading that is no better than the last one kept is left out for this part of the time for which
-/// they are kept, so there are never many more of them than this.
+/// A reading that is no better than the last stored one is stored only if this part of the storage time lies
+/// between the two. So there are never many more readings than this number.
 const BUCKETS: u32 = 32;
 
-/// By what part of the time the offset may grow: half of the least drift factor.
+/// Part of the time by which the offset may grow: half of the least drift factor.
 const SLEW: Rate = Rate::millionths(5_000);
 
-/// Beyond the longest lease no validity depends on the rate of a clock; what is left is what an
-/// undisturbed quartz and ntpd differ by at most.
+/// Rate beyond the longest lease. No validity depends on a clock's rate there. Only the most by which an
+/// undisturbed quartz and ntpd differ is left.
 const LONG_TERM: Rate = Rate::millionths(500);
 
-/// What a master that tells its clock in whole milliseconds may seem to step by, in microseconds. The
-/// resolution that every drift contains is twice that.
+/// Apparent step of a master that gives its clock in whole milliseconds, in microseconds. The resolution that
+/// every drift contains is twice that.
 const THRESHOLD: i64 = us(RESOLUTION) / 2;
 
-/// The readings of one master's clock against this client's. Times are in microseconds since the first.
+/// Readings of one master's clock against this client's. Times are in microseconds since the first reading.
 #[derive(Debug)]
 pub(super) struct Offsets {
     origin: Moment,
     clock_at_origin_us: u64,
-    /// Readings, of which later ones are higher. A reading that is not lower than a later one adds nothing.
+    /// Readings, each higher than the one before. A reading that is not lower than a later one adds nothing.
     kept: VecDeque<Reading>,
-    /// All steps so far.
+    /// Sum of all steps so far.
     stepped: i64,
-    /// The largest difference, over all readings so far, of `stepped` at that time and the reading's `high`.
+    /// Largest difference of `stepped` and a reading's `high` at the same time, over all readings so far.
     base: i64,
 }
 
-/// A part of a span of time, in 2⁻³² of it: readings come with every answer, and a shift costs less than a
+/// A part of a span of time, in units of 2⁻³². Every answer brings a reading, and a shift costs less than a
 /// division.
 #[derive(Clone, Copy, Debug)]
 struct Rate(i64);
@@ -51,27 +49,28 @@ struct Rate(i64);
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     from: i64,
-    /// Until when nothing lower was read.
+    /// Time until which no lower reading came.
     to: i64,
-    /// An upper bound of the offset: the clock when it was read, less the moment at which the request was sent,
-    /// less what the difference of the rates may have added since the first reading.
+    /// Upper bound of the offset: the clock's reading, less the moment at which the request was sent, less
+    /// the most that the rates may have added since the first reading.
     high: i64,
-    /// The highest lower bound of an offset that was read later: the same with the moment at which the answer
-    /// came. Where it is above `high`, the clock has stepped by the difference at least.
+    /// Highest lower bound of the offset of any later reading: computed in the same way with the moment at
+    /// which the answer came. If it is above `high`, the clock has stepped by the difference at least.
     seen: i64,
 }
 
 /// A step that a reading shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// The largest against any reading kept, where it is larger than any that was seen against it before.
+    /// Largest step against any stored reading, if it is larger than any that was seen against that reading
+    /// before.
     pub(super) largest: Duration,
-    /// What came on top of all steps before it.
+    /// Step on top of all steps before it.
     pub(super) gained: Duration,
 }
 
 impl Offsets {
-    /// With the first reading.
+    /// Starts with the first reading.
     pub(super) fn new(clock_us: u64, sent: Moment) -> Self {
         let first = Reading {
             from: 0,
@@ -88,7 +87,7 @@ impl Offsets {
         }
     }
 
-    /// Takes in a reading that was taken between `sent` and `heard`. Readings are kept for `window`.
+    /// Takes in a reading that was taken between `sent` and `heard`. Readings are stored for `window`.
     pub(super) fn read(
         &mut self,
         clock_us: u64,
@@ -120,12 +119,12 @@ impl Offsets {
         (moment.ns_since(self.origin) / 1000).cast_signed()
     }
 
-    /// The largest step against the readings kept.
+    /// Largest step against the stored readings.
     fn compare(&mut self, low: i64, heard: i64, window: i64) -> i64 {
         let beyond_window = SLEW.less(LONG_TERM);
         let mut largest = 0;
         for reading in &mut self.kept {
-            // Only the last one is ever older than that.
+            // Only the last reading is ever older than the window.
             let low = low + beyond_window.of((heard - reading.to - window).max(0));
             if low - reading.high <= THRESHOLD {
                 break;
@@ -138,8 +137,7 @@ impl Offsets {
         largest
     }
 
-    /// Adds up: between any two readings `stepped` grows by what one shows against the other, less the
-    /// threshold.
+    /// Adds a step up. Between any two readings `stepped` grows by the step between them, less the threshold.
     fn count(&mut self, low: i64, high: i64) -> i64 {
         let gained = low + self.base - self.stepped;
         let counted = gained > THRESHOLD;
@@ -185,12 +183,12 @@ impl Rate {
     }
 }
 
-/// How far a clock of the client's rate goes in that time at the most.
+/// Most by which a clock of the client's rate may advance in that time.
 fn slewed(time: i64) -> i64 {
     time + SLEW.of(time)
 }
 
-/// Longer spans count as a hundred years, so that nothing that is added to them overflows.
+/// Microseconds of a span. Longer spans count as a hundred years, so that no sum with them overflows.
 const fn us(time: Duration) -> i64 {
     const LONGEST_S: u64 = 100 * 365 * 86_400;
     let seconds = time.as_secs();

@@ -1,9 +1,9 @@
-//! Which servers are in the pool: none of them twice, and which of them may have missed something.
+//! Servers of the pool: none is in it twice, and some may have missed grants.
 //!
-//! What a server is trusted with is its own, not its address's: addresses may change places, and the same
-//! servers vote on. There are as many servers as masters, so that no more servers vote within a quarantine
-//! than two quorums have in common: a server that is new takes the server of one that is away, and that one
-//! is new when it comes again.
+//! Trust belongs to a server, and not to its address: servers may swap addresses, and the same servers go on
+//! voting. The list has as many entries as there are masters. So within a quarantine no more servers vote
+//! than two quorums have in common. A new server takes the entry of a server that is away, which counts as
+//! new when it comes back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ pub(crate) struct KnownServers {
 struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
-    /// Whether a server was ever seen there, one for each address.
+    /// Whether a server was ever seen there, for each address.
     taken: Vec<bool>,
 }
 
@@ -29,19 +29,19 @@ struct ClaimedServers {
 #[derive(Debug)]
 struct KnownServer {
     identity: Identity,
-    /// Its address the last time.
+    /// Last address of the server.
     node: usize,
     label: Arc<str>,
     /// Whether there is a connection to it.
     present: bool,
-    /// Whether its memory is to count from now on: another server had the address, or the entry, before, so what it has
-    /// remembered was not what its predecessor was told. Until that is recorded.
+    /// Whether its memory is to count from now on. Another server had its address or its entry before, so it
+    /// may have missed grants to that server. The flag is reset once the master has recorded that.
     has_forgotten: bool,
     clock_check: Arc<ClockCheck>,
 }
 
 impl KnownServer {
-    /// Whether it is that server, in this run or another.
+    /// Whether the identity is that of this server, in this run or another.
     fn is_server(&self, identity: &Identity) -> bool {
         identity.server().is_some() && self.identity.server() == identity.server()
     }
@@ -57,8 +57,8 @@ impl KnownServers {
         }
     }
 
-    /// Notes that there is a connection to a server at the address `node`, unless there is one to the
-    /// same server at another. A server is new unless its run is certainly one that was seen before.
+    /// Notes a connection to a server at the address `node`. Fails if there is a connection to the same
+    /// server at another address. A server is new unless its run certainly was seen before.
     pub(in crate::node) fn claim(
         &self,
         node: usize,
@@ -95,7 +95,7 @@ impl KnownServers {
         Ok(Arc::clone(&server.clock_check))
     }
 
-    /// Notes that the server at that address may have missed what it was told.
+    /// Notes that the server at that address may have missed grants.
     pub(in crate::node) fn forgot(&self, node: usize) {
         self.with_present(node, |server| server.has_forgotten = true);
     }
@@ -112,7 +112,7 @@ impl KnownServers {
         self.with_present(node, |server| server.has_forgotten = false);
     }
 
-    /// Notes that the connection to the server at that address has ended. What is known of it stays.
+    /// Notes that the connection to the server at that address has ended. Its entry stays.
     pub(in crate::node) fn leave(&self, node: usize) {
         self.with_present(node, |server| server.present = false);
     }
@@ -125,7 +125,7 @@ impl KnownServers {
         }
     }
 
-    /// The servers to which there are connections, as far as they tell which they are.
+    /// Ids of the servers with connections, as far as they have one.
     pub(crate) fn present(&self) -> Vec<String> {
         let state = self.state();
         let present = state.servers.iter().filter(|server| server.present);
@@ -141,8 +141,11 @@ impl KnownServers {
 }
 
 impl ClaimedServers {
-    /// Gives a server an entry: its own of an earlier life, that of the server that was last at its address,
-    /// one that nobody has had, or that of any server that is away, of which there is one.
+    /// Gives a server an entry, the first of these that exists:
+    /// - its own of an earlier run,
+    /// - that of the last server at its address,
+    /// - a free one,
+    /// - that of any server that is away. There always is one.
     fn admit(&mut self, mut newcomer: KnownServer) -> usize {
         let rank = |server: &KnownServer| match server {
             server if server.is_server(&newcomer.identity) => 0,

@@ -48,7 +48,7 @@ fn replies_are_read() {
         ..Vote::Refused { remaining }.into()
     };
     assert_eq!(acquired(&refused), reply);
-    // A master tells whatever stands under the key.
+    // A master reports any value of the label's key.
     for odd in ["", "a\x1b[2J"] {
         let told = acquired(&[Value::Int(0), Value::Int(1500), bulk("oa"), bulk(odd)]);
         let unknown = Reply {
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// A grant assents also where it tells more: the asker is not woken for it before there is a quorum.
+/// A grant with details assents, too. Its caller is not woken before there is a quorum.
 #[test]
 fn what_is_granted_assents() {
     let list = |parts: &[i64]| Value::Array(parts.iter().map(|part| Value::Int(*part)).collect());

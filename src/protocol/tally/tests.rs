@@ -30,7 +30,7 @@ fn an_even_split_is_lost_not_pending() {
 
 #[test]
 fn the_reason_waits_for_answers_that_could_change_it() {
-    // One master is down; the loss is certain at the second refusal, its reason at the third.
+    // One master is down: the loss is certain at the second refusal, and its reason at the third.
     let mut tally = after(5, 3, &[silent(), refused(), refused()]);
     assert_eq!((tally.outcome(), tally.loss_reason()), (Outcome::Lost, None));
     tally.count(&refused());
@@ -63,8 +63,8 @@ fn reply() -> impl Strategy<Value = Reply> {
 }
 
 proptest! {
-    /// Whatever the order: once decided it stays decided, all votes decide, and the early
-    /// outcome and reason are those of the full count.
+    /// For any order of the votes: a decision stays, all votes together decide, and the early outcome and
+    /// reason are those of the full count.
     #[test]
     fn decisions_are_final(replies in prop::collection::vec(reply(), 1..10), extra in 0_usize..5) {
         let nodes = replies.len();
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// Undecided means that it could still go either way.
+    /// An undecided round can still be won and lost.
     #[test]
     fn pending_only_while_open(replies in prop::collection::vec(reply(), 1..10), nodes in 1_usize..10) {
         let needed = nodes / 2 + 1;

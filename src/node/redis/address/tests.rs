@@ -37,7 +37,7 @@ fn errors_hold_no_credentials() {
             "number 2, unix://… (invalid database number)",
         ),
         ("redis://:secret", "number 2, redis://… (not such a URL)"),
-        // The port would be a number, and the rest of the password the path.
+        // The port would be a number, and the path the remaining password.
         (
             "redis://u:12/secret@db",
             "number 2, redis://… (an @ that is not percent-encoded)",
@@ -61,7 +61,7 @@ fn tls_without_its_feature_is_refused_by_name() {
     assert!(error.to_string().contains("feature rustls"), "{error}");
 }
 
-/// Characters that stand for nothing else in what is shown, odd ones, and ones that take a URL apart.
+/// Letters that occur nowhere else in the shown text, unusual characters, and separators of URLs.
 const PASSWORD: &str = "[QXZ]{3}[QXZ~!$&'()*+,;=:/?#%@\\\\ \"<>^`{|}äß€0-9]{0,8}[QXZ]{0,4}";
 
 fn encoded(text: &str) -> String {
@@ -72,7 +72,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// The URL of a shape, the right ones first.
+/// URL of a shape; valid ones come first.
 fn shaped(shape: usize, user: &str, password: &str) -> String {
     match shape {
         0 => format!("redis://{user}:{}@db:6379/1", encoded(password)),
@@ -83,7 +83,7 @@ fn shaped(shape: usize, user: &str, password: &str) -> String {
         5 => format!("10.0.0.1:6379?password={password}"),
         6 => format!("redis://db:6379?password={password}"),
         7 => format!("redis://db/{password}"),
-        // As a list is cut at a comma; with an @ before it, what follows would be a host.
+        // A list is cut at a comma. With an @ before the comma, the text behind it would be a host.
         8 => format!("redis://:{}", password.replace('@', "")),
         9 => format!("redis://{user}:1{password}@db"),
         10 => format!("{password}://{user}@db"),
@@ -96,8 +96,7 @@ fn shaped(shape: usize, user: &str, password: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
-    /// Nothing that can be shown of a URL holds its password, as it is, as it was written, nor a part
-    /// of it that one would know again.
+    /// No shown text of a URL contains its password, raw or encoded, or a recognisable part of it.
     #[test]
     fn no_password_is_shown(shape in 0_usize..14, user in "[a-z]{0,6}", password in PASSWORD) {
         let url = shaped(shape, &user, &password);

@@ -1,4 +1,4 @@
-//! Which commands a server denies to the user.
+//! Commands that a server denies to the user.
 
 use futures::future::join_all;
 use redis::{Cmd, Value};
@@ -17,16 +17,16 @@ const CHANNEL: &str = "multilock:examined";
 
 /// A command that clients send outside of scripts.
 struct NeededCommand {
-    /// As an ACL names it.
+    /// Name of the command in an ACL.
     name: &'static str,
     command: Cmd,
 }
 
-/// By one of these a script gets to the server; without both none does.
+/// Commands that bring a script to the server. A client needs one of them.
 const LOADING: [&str; 2] = ["eval", "script|load"];
 
-/// What clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of it changes anything: the script
-/// is one that every client loads.
+/// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of
+/// them changes anything: every client loads the script.
 fn wanted(connection_name: &str) -> [NeededCommand; 9] {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();
@@ -48,14 +48,14 @@ fn wanted(connection_name: &str) -> [NeededCommand; 9] {
         wanted("client|kill", &["CLIENT", "KILL", "ID", &nobody]),
         wanted("client|setname", &["CLIENT", "SETNAME", connection_name]),
         wanted("client|setinfo", &["CLIENT", "SETINFO", "LIB-NAME", "multilock"]),
-        // Over RESP2 a connection takes nothing between these two.
+        // Over RESP2 a connection takes no other command between these two.
         wanted("subscribe", &["SUBSCRIBE", CHANNEL]),
         wanted("unsubscribe", &["UNSUBSCRIBE", CHANNEL]),
     ]
 }
 
-/// What is denied: by `ACL DRYRUN`, where the user may ask that, and else by running it; and inside of scripts what the probe
-/// found to be.
+/// Denied commands: by `ACL DRYRUN` if the user may run that, and else by running the commands; inside
+/// scripts by the probe.
 pub(super) async fn denied(pipe: &Pipe, connection_name: &str, probed: &[String]) -> Vec<DeniedCommand> {
     let all = wanted(connection_name);
     let mut denied = match dry_run(pipe, &all).await {
@@ -76,7 +76,7 @@ pub(super) async fn denied(pipe: &Pipe, connection_name: &str, probed: &[String]
     denied
 }
 
-/// What the server says that the user may not run; `None` where he may not ask.
+/// Commands that the server denies by `ACL DRYRUN`; `None` if the user may not run that.
 async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand>> {
     let mut who = redis::cmd("ACL");
     let user = text(&pipe.ask(who.arg("WHOAMI")).await.ok()?)?;
@@ -98,11 +98,11 @@ async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand
                 let why = Denial::by(&text(&answer).unwrap_or_default());
                 denied.push(DeniedCommand::new(wanted.name, why));
             }
-            // Before Redis 7.0 nobody can ask that.
+            // Redis before 7.0 does not have `ACL DRYRUN`.
             Err(Fault::Server { class, error }) if class == FaultClass::Denied || is_unknown(&error) => {
                 return None;
             }
-            // A command that the server does not have is denied to nobody.
+            // A command that the server does not have is not denied.
             Err(_) => {}
         }
     }
@@ -129,11 +129,11 @@ async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
     denied.collect()
 }
 
-/// What scripts run that they can do without.
+/// Denied commands that scripts can do without.
 async fn in_scripts(pipe: &Pipe) -> Vec<String> {
     let answer = pipe.ask(&permissions::probe_wanted()).await;
     let mut denied = answer.as_ref().map(permissions::denied).unwrap_or_default();
-    // It is what the probe itself needs, which the other one has told.
+    // The probe itself needs `del`, which the other probe has checked.
     denied.retain(|name| name != "del");
     denied
 }
@@ -149,7 +149,7 @@ impl DeniedCommand {
 }
 
 impl Denial {
-    /// By the server's words, which are not to be repeated: they may name the user.
+    /// Kind of a denial by the server's error. The error is not repeated: it may name the user.
     fn by(error: &str) -> Self {
         if error.contains("channel") {
             Self::Channel

@@ -1,11 +1,11 @@
-//! The connections of this crate's clients to a server, by their names.
+//! Connections of this crate's clients to a server, by their names.
 
 use std::time::Duration;
 
 use crate::admin::examination::ClientConnection;
 use crate::node::redis::client_list::{ClientLine, POOL};
 
-/// Of an answer to CLIENT LIST, those to this database.
+/// Connections to database `db` in an answer to CLIENT LIST.
 pub(super) fn read(list: &str, db: i64) -> Vec<ClientConnection> {
     ClientLine::all(list)
         .filter_map(|line| connection(&line, db))
@@ -15,7 +15,7 @@ pub(super) fn read(list: &str, db: i64) -> Vec<ClientConnection> {
 fn connection(line: &ClientLine, db: i64) -> Option<ClientConnection> {
     let (pool, masters) = line.get("name").strip_prefix(POOL)?.split_once(':')?;
     let seconds = |field: &str| Duration::from_secs(line.get(field).parse().unwrap_or(0));
-    // One that does not tell may well be of this one.
+    // A connection without the field may use this database.
     let its_db = line.get("db");
     let is_here = its_db.is_empty() || its_db == db.to_string();
     let client = ClientConnection {

@@ -1,5 +1,5 @@
-//! Asks a server for all that there is to know of it, over a session of its own, whether it will do as a master or not.
-//! Nothing is marked or ended there, and nothing is left of what is tried.
+//! Examines a server over a session of its own, whether it can be a master or not. The examination marks or
+//! ends nothing there, and leaves nothing behind.
 
 mod access;
 mod clients;
@@ -22,16 +22,17 @@ use crate::node::Identity;
 use crate::protocol::{calls, permissions};
 use crate::time::clock::Clock;
 
-/// How often the clock is read; the quickest answer counts.
+/// Number of readings of the clock; the quickest answer counts.
 const READINGS: usize = 5;
 
-/// A connection, which is several round trips itself, has its timeout; all questions have so many of it.
+/// Factor of the connect timeout for all questions together. A connection is several round trips itself, and
+/// has one timeout.
 const QUESTIONS: u32 = 8;
 
-/// What a server told, and what of it takes all masters to judge.
+/// Facts of one server, and the identity that is judged together with the other masters.
 #[derive(Debug)]
 pub(crate) struct Examined {
-    /// Its quarantine is still to be reckoned.
+    /// The quarantine in it is not computed yet.
     pub(crate) facts: ServerFacts,
     pub(crate) identity: Identity,
 }
@@ -43,7 +44,7 @@ impl Server {
         in_time(within, self.question(&session).boxed()).await
     }
 
-    /// The connections of this crate's clients.
+    /// Lists the connections of this crate's clients.
     pub(crate) async fn clients(&self) -> Result<Vec<ClientConnection>, NodeError> {
         let session = self.session().await?;
         in_time(self.connect_timeout, self.list_clients(&session.pipe).boxed()).await
@@ -82,7 +83,7 @@ impl Server {
         Ok(Examined { facts, identity })
     }
 
-    /// What may be denied without any harm to locks.
+    /// Reads settings that may be denied without harm to locks.
     async fn read_settings(&self, session: &Session, facts: &mut ServerFacts) {
         let mut get = redis::cmd("CONFIG");
         let settings = session.ask(get.arg("GET").arg("append*")).await.ok();
@@ -96,7 +97,7 @@ impl Server {
     }
 }
 
-/// What INFO alone tells.
+/// Facts from INFO alone.
 fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
     let fact = |name: &str| info.get(name).map(str::to_owned);
     ServerFacts {
@@ -126,7 +127,8 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
     }
 }
 
-/// How far the server's clock is ahead of this host's, in microseconds, and the round trip in which it was read.
+/// Offset of the server's clock against this host's, in microseconds, and the round trip of the reading. A
+/// positive offset means that the server is ahead.
 async fn read_clock(pipe: &Pipe) -> Result<(i64, Duration), NodeError> {
     let mut best: Option<(i64, Duration)> = None;
     for _ in 0..READINGS {

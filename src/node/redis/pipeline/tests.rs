@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 
-/// A pipe, the server's end of its stream, and the messages that were heard, with their channels.
+/// A pipe, the server's end of its stream, and the received messages with their channels.
 struct Line {
     pipe: Arc<Pipe>,
     driver: AbortOnDropHandle<()>,
@@ -16,7 +16,7 @@ struct Line {
 }
 
 impl Line {
-    /// Over a stream that holds so many bytes.
+    /// Opens a pipe over a stream with room for `room` bytes.
     fn open(room: usize) -> Self {
         Self::with(room, false)
     }
@@ -83,14 +83,14 @@ async fn answers_come_to_calls_in_order_however_the_bytes_fall() {
     assert_eq!(two.await, Ok(Value::BulkString(b"two".to_vec())));
     let refused = three.await.expect_err("an error");
     assert_eq!(refused.class(), Some(crate::protocol::fault::FaultClass::Passing));
-    // The next one finds a driver that sleeps.
+    // The next call finds a sleeping driver.
     let four = line.call("four", 1);
     line.receives("four").await;
     line.says("_\r\n").await;
     assert_eq!(four.await, Ok(Value::Nil));
 }
 
-/// A subscription is answered once for each channel, or refused once; messages are nobody's answer.
+/// A subscription is answered once for each channel, or refused once. Messages answer no call.
 #[tokio::test]
 async fn channels_are_confirmed_one_by_one() {
     let mut line = Line::open(1024);
@@ -110,7 +110,7 @@ async fn channels_are_confirmed_one_by_one() {
     assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
 }
 
-/// What sets a connection up moves its bytes, and a task of its own does from then on.
+/// The set-up polls the driver first, and then a task does.
 #[tokio::test]
 async fn a_driver_that_moves_to_another_task_is_woken_there() {
     let (client, mut server) = duplex(1024);
@@ -125,7 +125,8 @@ async fn a_driver_that_moves_to_another_task_is_woken_there() {
     read.expect("its task was woken").expect("open");
 }
 
-/// Over RESP2 a message is an array, as is what confirms a subscription; on a connection for calls it is an answer.
+/// Over RESP2 messages and confirmations of subscriptions are arrays. On a connection for calls such an array
+/// is an answer.
 #[tokio::test]
 async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
     let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n7 b\r\n";
@@ -146,7 +147,7 @@ async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
     assert!(line.heard.lock().expect("not poisoned").is_empty());
 }
 
-/// Requests that the peer is slow to take are all sent, whole and in order.
+/// A slow peer gets all requests, whole and in order.
 #[tokio::test]
 async fn a_slow_peer_gets_everything_in_order() {
     let mut line = Line::open(7);
@@ -174,7 +175,7 @@ async fn an_end_answers_every_call_and_takes_no_more() {
     assert!(not_sent(&inbox.answer().await), "nothing was sent any more");
 }
 
-/// A connection that is given up must not write another byte: what comes later must not be overtaken.
+/// A connection that is given up must not write another byte, so that it cannot overtake a later one.
 #[tokio::test]
 async fn nothing_is_written_once_the_driver_is_gone() {
     let mut line = Line::open(1024);
@@ -223,7 +224,7 @@ async fn a_burst_is_refused_where_it_would_never_end() {
     assert!(line.pipe.heard().is_some());
 }
 
-/// A long reply makes room for itself, and gives it back.
+/// The buffer grows for a long reply, and shrinks again.
 #[tokio::test]
 async fn a_long_reply_is_read_whole() {
     let mut line = Line::open(4096);

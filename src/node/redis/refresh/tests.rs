@@ -12,7 +12,7 @@ use crate::node::NodeUrl;
 const AFTER: Duration = Duration::from_secs(60);
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// The server's end of a connection that is kept logged in, as `app` with the password `one`.
+/// Server's end of a connection that is kept logged in, as `app` with the password `one`.
 struct Line {
     server: DuplexStream,
     pipe: Arc<Pipe>,
@@ -27,7 +27,7 @@ fn password(password: &str) -> Credentials {
 }
 
 impl Line {
-    /// With a provider that gives these answers one after the other, and then none.
+    /// Opens a line; its provider gives these answers one after the other, and then none.
     fn open(answers: Vec<Given>) -> Self {
         let answers = Mutex::new(VecDeque::from(answers));
         let provider = Provider::new(move || {
@@ -51,7 +51,7 @@ impl Line {
         }
     }
 
-    /// What comes next, and after how long.
+    /// Receives the next bytes, and returns the time that passed.
     async fn receives(&mut self, expected: &str) -> Duration {
         let begun = Instant::now();
         let mut bytes = vec![0; expected.len()];
@@ -82,7 +82,7 @@ async fn a_new_password_goes_between_the_calls() {
     line.says(":1\r\n+OK\r\n:2\r\n").await;
     assert_eq!(before.await, Ok(redis::Value::Int(1)));
     assert_eq!(after.await, Ok(redis::Value::Int(2)));
-    // And so on.
+    // The refreshes go on.
     assert_eq!(line.receives(&auth("three")).await, AFTER);
 }
 

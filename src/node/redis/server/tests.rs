@@ -1,11 +1,11 @@
-//! What a connection finds out of each kind of server. What locks do on them is shown on real ones.
+//! Facts that a connection finds out about each kind of server. Other tests run locks on real servers.
 
 use multilock_test_support::{Script, StandIn};
 
 use super::*;
 use crate::node::{Identity, NodeUrl};
 
-/// As a plain Redis answers.
+/// Answer of a plain Redis.
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\
     run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\n\
     executable:/usr/bin/redis-server\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\nrole:master\r\n\
@@ -29,7 +29,7 @@ fn told(info: &str) -> Script {
         .says("SUBSCRIBE", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1")
 }
 
-/// What INFO tells with a line changed, or without it.
+/// Answer to INFO with a line changed, or without it.
 fn info(name: &str, value: Option<&str>) -> String {
     let start = format!("{name}:");
     assert!(INFO.contains(&start));
@@ -85,7 +85,7 @@ async fn a_plain_server_can_do_everything() {
     );
 }
 
-/// A promoted replica has missed what it was not told, whatever it has recorded.
+/// A promoted replica may have missed writes, even with a record.
 #[tokio::test]
 async fn a_record_is_that_of_a_run_of_a_master() {
     let recorded = |run: &str| {
@@ -120,7 +120,7 @@ async fn a_record_is_that_of_a_run_of_a_master() {
     );
 }
 
-/// Each with what is there all the same: nothing else is taken for missing.
+/// Each server lacks one capability, and no other one is reported missing.
 #[tokio::test]
 async fn what_is_missing_is_found_out() {
     let none = |command| plain().knows_no(command);
@@ -147,7 +147,7 @@ async fn what_is_missing_is_found_out() {
     let nameless = nameless.replace("master_replid:", "odd:");
     let both = ["which run of its process this is", "which server it is"];
     assert_eq!(missing(told(&nameless)).await, both);
-    // A server on which EVAL is hidden, and the scripts are not.
+    // On this server EVAL is hidden, and the other script commands are not.
     assert!(missing(none("EVAL")).await.is_empty());
 }
 
@@ -191,7 +191,7 @@ async fn a_role_that_info_does_not_tell_is_asked_for() {
     );
 }
 
-/// Both connections of one that speaks RESP2 are ended by those that follow them.
+/// A server with RESP2 has two connections of a client, and their successors end both.
 #[tokio::test]
 async fn a_server_without_resp3_has_two_connections() {
     for said in [
@@ -217,7 +217,7 @@ async fn a_server_without_resp3_has_two_connections() {
     }
 }
 
-/// Valkey from 9.1 on, whose HELLO was renamed away; and a proxy that lets nothing through before AUTH.
+/// Valkey from 9.1 on with a renamed HELLO, and a proxy that forwards nothing before AUTH.
 #[tokio::test]
 async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
     let guarded = || plain().says("HELLO 3 AUTH", "-NOAUTH Authentication required.");
@@ -245,7 +245,7 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
     let url = format!("redis://:s3cret@{}", stand_in.label());
     let refused = connect_at(url, None).await.expect_err("not let in").to_string();
     assert!(refused.starts_with("it denies access: WRONGPASS"), "{refused}");
-    // Without a password there is nothing to log in by.
+    // Without a password the client cannot log in.
     let stand_in = StandIn::alone(plain().says("HELLO", "-NOAUTH Authentication required.")).await;
     let refused = connect_to(&stand_in, None)
         .await
@@ -255,7 +255,7 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
     assert!(!stand_in.heard().iter().any(|command| command.starts_with("AUTH")));
 }
 
-/// The connections that are ended when this one follows another.
+/// Connections that this one ends as the successor of another.
 async fn ended(stand_in: &StandIn, predecessor: Option<&Peer>) -> Vec<i64> {
     stand_in.forget();
     connect_to(stand_in, predecessor).await.expect("it will do");

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 
 use super::*;
 
-/// A server for so many connections, which says a word to each and listens to one. Where it is.
+/// Runs a server for `connections` connections, which sends a byte on each and reads one. Returns its port.
 async fn serve(authority: &Authority, connections: usize) -> u16 {
     let cert = CertificateDer::from_pem_file(authority.file("cert.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(authority.file("key.pem")).expect("a key");
@@ -39,13 +39,13 @@ async fn serve(authority: &Authority, connections: usize) -> u16 {
     port
 }
 
-/// How the handshake of a connection went, that was used.
+/// Kind of the handshake of a connection that was used.
 async fn handshake(tls: &Tls, port: u16) -> Option<HandshakeKind> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
         .await
         .expect("listening");
     let mut stream = tls.handshake("localhost", stream).await.expect("trusted");
-    // What a session is resumed by comes after the handshake.
+    // The ticket by which a session is resumed comes after the handshake.
     stream.read_exact(&mut [0]).await.expect("open");
     let kind = stream.get_ref().1.handshake_kind();
     stream.shutdown().await.expect("open");
@@ -53,7 +53,7 @@ async fn handshake(tls: &Tls, port: u16) -> Option<HandshakeKind> {
 }
 
 fn install_provider() {
-    // Another test may have been faster.
+    // Another test may have installed it before.
     let _ = ring::default_provider().install_default();
 }
 
@@ -66,7 +66,7 @@ async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
         ..TlsFiles::default()
     };
     let shared = Tls::load(files).await.expect("a configuration");
-    // More masters of one host than a server hands out sessions, so that they would push each other out.
+    // More masters on one host than sessions are stored, so that they would displace each other's.
     let mut masters = Vec::new();
     for _ in 0..9 {
         masters.push((
@@ -95,7 +95,7 @@ async fn files_that_cannot_be_used_are_named_with_the_reason() {
         file
     };
     let none = write("none.pem", "no certificate here\n");
-    // Everything is in one line, the secret too.
+    // All the content is in one line, with the secret.
     let odd = write(
         "odd.pem",
         "-----BEGIN PRIVATE KEY-----MIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n",

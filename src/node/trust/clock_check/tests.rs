@@ -14,7 +14,7 @@ fn at(time: Duration) -> Moment {
     Moment::at(time)
 }
 
-/// Answers that take no time.
+/// Answers without a round trip.
 struct Readings {
     state: ClockState,
     start: Instant,
@@ -53,7 +53,7 @@ fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
         readings.hear(0, 0);
         readings.hear(1, 1 + step_us);
         assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
-        // The same step, shown again.
+        // The same step, seen again.
         readings.hear(500_000, 500_000 + step_us);
         assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
     }
@@ -72,8 +72,8 @@ fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
 }
 
 proptest! {
-    /// One master is common to two quorums. Leases of one client expire there by its clock, which steps
-    /// and runs fast; another is granted what has expired, unless it doubts the master.
+    /// Two quorums have one master in common. Leases of one client expire there by the master's clock, which
+    /// steps and runs fast. Another client gets the expired names, unless it suspects the master.
     #[test]
     fn never_two_valid(
         lease_ms in prop_oneof![200_u64..2_000, 2_000_u64..30_000],

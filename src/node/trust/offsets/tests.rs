@@ -24,7 +24,7 @@ fn the_rates_may_add_half_of_the_least_drift() {
     );
 }
 
-/// An answer that takes no time, from a clock that is ahead by this.
+/// An answer without a round trip, from a clock that is ahead by `ahead_us`.
 fn step_ms(offsets: &mut Offsets, now_us: u64, ahead_us: i64) -> Option<(u128, u128)> {
     let clock_us = (EPOCH_US + now_us)
         .checked_add_signed(ahead_us)
@@ -40,7 +40,7 @@ fn what_the_rates_may_add_is_no_step() {
         (50_900, 10 * SECOND, None),
         (52_000, 10 * SECOND, Some((2, 2))),
         (3_600_000_000, 10 * SECOND, Some((3_599_950, 3_599_950))),
-        // An hour allows for 150 ms, and for 500 in a million of what is beyond 30 s.
+        // An hour allows for 150 ms, and for 500 millionths of the time beyond 30 s.
         (1_900_000, 3600 * SECOND, None),
     ] {
         let step = step_ms(&mut first(), elapsed, ahead_us);
@@ -73,7 +73,7 @@ fn small_steps_add_up() {
         })
         .collect();
     assert_eq!(steps, [Some((4, 4)), Some((9, 4)), Some((14, 4)), Some((19, 4))]);
-    // Also where each is too small by itself.
+    // Small steps add up, too, if each alone is below the threshold.
     let mut offsets = first();
     for step in 1..=40_u32 {
         step_ms(&mut offsets, u64::from(step) * 1000, i64::from(step) * 500);
@@ -90,7 +90,7 @@ fn a_step_is_told_once() {
     }
 }
 
-/// What the rates may have added since a low reading long ago does not hide what a later one shows.
+/// The drift that the rates allow since an old low reading does not hide a step that a later reading shows.
 #[test]
 fn a_step_after_silence() {
     let mut offsets = first();
@@ -103,7 +103,7 @@ fn a_step_after_silence() {
 #[test]
 fn a_reading_bounds_the_offset_from_both_sides() {
     let mut offsets = first();
-    // It may have been read at once, or 20 ms later.
+    // The clock may have been read at once, or 20 ms later.
     let read = |offsets: &mut Offsets, sent, heard, ahead| {
         offsets.read(EPOCH_US + sent + ahead, at(sent), at(heard), WINDOW)
     };
@@ -115,7 +115,7 @@ fn a_reading_bounds_the_offset_from_both_sides() {
 #[test]
 fn memory_is_bounded() {
     let mut offsets = first();
-    // Faster than allowed, so that every reading is higher than all before it.
+    // The clock is faster than allowed, so that every reading is higher than all before it.
     for reading in 0..100_000_u64 {
         let now_us = reading * 1000;
         offsets.read(EPOCH_US + now_us * 101 / 100, at(now_us), at(now_us), WINDOW);
@@ -124,7 +124,7 @@ fn memory_is_bounded() {
 }
 
 proptest! {
-    /// However long requests and answers travel, a clock that is as fast as it may be is never suspected.
+    /// Requests and answers may travel for any time: a clock that runs as fast as allowed is never suspected.
     #[test]
     fn delays_alone_raise_no_doubt(
         legs in prop::collection::vec((0_u64..5_000_000, 0_u64..1_000_000, 0_u64..1_000_000), 1..40)
@@ -140,7 +140,7 @@ proptest! {
         }
     }
 
-    /// What every hold loses is at least what a step shows against any reading since it began.
+    /// Every hold loses at least the step that a reading shows against any reading since the hold began.
     #[test]
     fn the_sum_of_steps_covers_every_pair_of_readings(
         readings in prop::collection::vec((1_u64..2_000_000, -20_000_i64..20_000), 1..60)
@@ -174,7 +174,7 @@ fn a_reading_from_before_the_first_tells_nothing() {
 #[test]
 fn readings_are_kept_for_the_window() {
     let mut offsets = first();
-    // A millisecond more than allowed each time, so that every reading is higher than the last.
+    // Each reading is a millisecond more than allowed, so that it is higher than the last.
     for reading in 1..=30_u32 {
         step_ms(
             &mut offsets,

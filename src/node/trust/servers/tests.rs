@@ -35,7 +35,7 @@ fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockChec
     claim_as(servers, node, run, run)
 }
 
-/// Whether a server that comes there is trusted with what it remembers from before.
+/// Whether a server that comes to an address is trusted with its memory from before.
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
     servers.leave(node);
     claim(servers, node, run).expect("no twin");
@@ -65,7 +65,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
     assert_eq!(twin, Unfit::SameServer { other });
     (1..3).for_each(|node| servers.leave(node));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
-    // In the midst of it a stranger comes, and one that was away for it is a stranger, too.
+    // Meanwhile a new server comes, and the displaced server counts as new, too.
     assert!(!trusted(&servers, 2, "d"));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c"));
     assert!(!trusted(&servers, 2, "a"));
@@ -80,7 +80,7 @@ fn what_was_doubted_of_a_server_goes_with_it() {
     assert!(Arc::ptr_eq(&before, &after));
 }
 
-/// What a hold was granted there stands in it under the address that the server had then.
+/// A hold has a server's grant under the address that the server had then.
 #[test]
 fn a_step_counts_at_every_address_that_the_server_had() {
     let (servers, steps) = (KnownServers::new(2), Arc::new(Steps::new(2)));
@@ -101,7 +101,7 @@ fn a_step_counts_at_every_address_that_the_server_had() {
     }
 }
 
-/// The servers that ever voted without a wait are as many as the masters, wherever they came.
+/// No more servers than there are masters ever vote without a wait, at any addresses.
 #[test]
 fn no_more_servers_are_trusted_than_there_are_masters() {
     let servers = KnownServers::new(2);
@@ -154,7 +154,7 @@ fn a_run_is_the_same_where_its_ids_are() {
     }
 }
 
-/// A server without a run id is known by its replication id, and one without both by its address alone.
+/// A server without a run id is known by its replication id, and a server without both only by its address.
 #[test]
 fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
     let servers = KnownServers::new(2);
