@@ -15,7 +15,7 @@ use crate::acquire::pauses::SPLIT;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
-use crate::events::WokenBy;
+use crate::events::{EventObserver, WokenBy};
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::OwnerStanding;

@@ -9,7 +9,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
-use crate::events::WokenBy;
+use crate::events::{EventObserver, WokenBy};
 use crate::node::waiters::{Calls, Heard};
 use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;

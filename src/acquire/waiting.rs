@@ -14,6 +14,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::DelayedRollback;
 use crate::error::LockError;
+use crate::events::EventObserver;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::beside::Beside;

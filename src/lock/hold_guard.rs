@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::UnlockError;
-use crate::events::{HoldEnd, UnlockOutcome};
+use crate::events::{EventObserver, HoldEnd, UnlockOutcome};
 use crate::hold::LeaveOutcome;
 use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
