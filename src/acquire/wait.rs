@@ -18,7 +18,7 @@ use crate::acquire::request::AcquireRequest;
 use crate::acquire::rest::rest;
 use crate::acquire::waiting::{Asked, Waiting};
 use crate::error::LockError;
-use crate::events::WokenBy;
+use crate::events::{EventObserver, WokenBy};
 use crate::hold::entry::HoldEntry;
 use crate::hold::grant::Hold;
 use crate::lock::owned_entry::OwnedEntry;

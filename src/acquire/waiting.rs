@@ -11,6 +11,7 @@ use crate::acquire::pauses::{OUTAGE, Pauses};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::DelayedRollback;
+use crate::events::EventObserver;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::subscription::{NoticeCounts, Subscription};

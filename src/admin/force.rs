@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use crate::admin::inspect::{look, owners};
 use crate::error::LockError;
-use crate::events::log;
+use crate::events::{EventObserver, log};
 use crate::protocol::calls;
 use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;

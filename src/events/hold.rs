@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tracing::Span;
 use tracing::field::Empty;
-use tracing::{Level, Span};
 
 use super::acquire::AcquireTrace;
-use super::handles::Stopwatch;
-use super::kinds::{Cause, HoldEnd};
-use super::label::Label;
-use super::{TARGET, whole_ms};
+use super::kinds::{HoldEnd, Word};
+use super::timed_span::{SeenSpan, TimedSpan, whole_ms};
+use super::{EventObserver, Label, TARGET};
 use crate::error::LossCause;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
@@ -28,57 +27,49 @@ pub(crate) struct HoldTrace {
 #[derive(Debug)]
 pub(crate) struct OpenHold {
     label: Label,
-    watch: Stopwatch,
-    span: Option<Box<Span>>,
+    timed: TimedSpan,
 }
 
 impl HoldTrace {
     /// A call for a lock has got a hold, from the masters or from another task of the process.
     #[inline]
-    pub(crate) fn begin(
-        &self,
-        acquire: &AcquireTrace,
-        is_passed_on: bool,
-        names: &Names,
-        token: FencingToken,
-    ) {
-        if acquire.is_open() {
-            acquire.got(is_passed_on);
-            self.open(acquire, names, token.into());
+    pub(crate) fn begin(&self, call: &AcquireTrace, is_passed_on: bool, names: &Names, token: FencingToken) {
+        if call.is_open() {
+            call.got(is_passed_on);
+            self.open(call, names, token.into());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn open(&self, acquire: &AcquireTrace, names: &Names, token: u64) {
-        let label = acquire.label().clone();
+    fn open(&self, call: &AcquireTrace, names: &Names, token: u64) {
+        let label = call.label().clone();
         label.held();
-        *self.hold() = Some(OpenHold {
-            label,
-            watch: Stopwatch::started(),
-            span: acquire.span().and_then(|acquire| span(acquire, names, token)),
+        // Its span comes after that of the call, and goes on when that one has ended.
+        let before = call.timed.seen().map(|call| &call.span);
+        let timed = TimedSpan::start(before.is_some(), || {
+            let span = tracing::debug_span!(target: TARGET, parent: None, "multilock.hold", %names, token, end = Empty);
+            span.follows_from(before.and_then(Span::id));
+            span
         });
+        *self.hold() = Some(OpenHold { label, timed });
         self.is_open.store(true, Ordering::Release);
     }
 
     /// A renewal was confirmed, and it has so much validity now.
     pub(crate) fn renewed(&self, validity: impl FnOnce() -> Duration) {
         if self.is_open.load(Ordering::Acquire)
-            && let Some(span) = self.hold().as_ref().and_then(|hold| hold.span.as_ref())
+            && let Some(SeenSpan { span, .. }) = self.hold().as_ref().and_then(|hold| hold.timed.seen())
         {
             let validity_ms = whole_ms(validity());
-            tracing::debug!(target: TARGET, parent: &**span, validity_ms, "renewed");
+            tracing::debug!(target: TARGET, parent: span, validity_ms, "renewed");
         }
     }
 
-    /// Takes it out, for who ends it.
+    /// Takes it out, for the caller to end it.
     #[inline]
     pub(crate) fn take(&self) -> Option<OpenHold> {
-        if self.is_open.load(Ordering::Acquire) {
-            self.hold().take()
-        } else {
-            None
-        }
+        self.is_open.load(Ordering::Acquire).then(|| self.hold().take())?
     }
 
     fn hold(&self) -> MutexGuard<'_, Option<OpenHold>> {
@@ -88,26 +79,17 @@ impl HoldTrace {
 
 impl OpenHold {
     pub(crate) fn end(mut self, end: HoldEnd) {
-        if let Some(span) = &self.span {
+        if let Some(SeenSpan { span, .. }) = self.timed.seen() {
             span.record("end", end.word());
         }
-        let held_for = self.watch.stop().unwrap_or_default();
-        self.label.ended(end, held_for);
+        self.label.ended(end, self.timed.stop());
     }
 
     pub(crate) fn lost(self, cause: LossCause) {
-        let cause = Cause::from(cause);
-        if let Some(span) = &self.span {
-            tracing::debug!(target: TARGET, parent: &**span, cause = cause.word(), "lost");
+        if let Some(SeenSpan { span, .. }) = self.timed.seen() {
+            tracing::debug!(target: TARGET, parent: span, cause = cause.word(), "lost");
         }
         self.label.lost(cause);
         self.end(HoldEnd::Lost);
     }
-}
-
-/// It comes after the call, and goes on when that one has ended.
-fn span(acquire: &Span, names: &Names, token: u64) -> Option<Box<Span>> {
-    let span = tracing::span!(target: TARGET, parent: None, Level::DEBUG, "multilock.hold", %names, token, end = Empty);
-    span.follows_from(acquire);
-    (!span.is_disabled()).then(|| Box::new(span))
 }

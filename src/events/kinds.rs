@@ -4,87 +4,81 @@ use crate::error::{LockError, LossCause};
 use crate::values::policy::Policy;
 use crate::values::votes::Vote;
 
+/// A kind of which each value has a word.
+pub(crate) trait Word: Copy + 'static {
+    /// The label of metrics that has these words.
+    #[cfg(feature = "metrics")]
+    const KEY: &'static str;
+    /// All of them, in the order of their indices.
+    const ALL: &'static [Self];
+
+    fn index(self) -> usize;
+
+    fn word(self) -> &'static str;
+}
+
 macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$detail:meta])* $variant:ident = $word:literal,)* }) => {
+    ($(#[$about:meta])* enum $name:ident by $key:literal { $($(#[$detail:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name {
             $($(#[$detail])* $variant,)*
         }
 
-        impl $name {
-            const ALL: &[Self] = &[$(Self::$variant,)*];
-            pub(super) const COUNT: usize = Self::ALL.len();
+        words! { $name by $key { $($variant = $word,)* } }
+    };
+    ($name:ident by $key:literal { $($variant:ident = $word:literal,)* }) => {
+        impl Word for $name {
+            #[cfg(feature = "metrics")]
+            const KEY: &'static str = $key;
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            pub(crate) const fn word(self) -> &'static str {
+            #[inline]
+            fn index(self) -> usize {
+                self as usize
+            }
+
+            fn word(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
                 }
-            }
-
-            /// What `make` makes of each, in the order of their numbers.
-            pub(super) fn each<T>(make: impl Fn(Self) -> T) -> [T; Self::COUNT] {
-                std::array::from_fn(|index| make(Self::ALL[index]))
             }
         }
     };
 }
 
 words! {
-    /// What masters are asked to do: one for each script.
-    Op {
-        Acquire = "acquire",
-        Extend = "extend",
-        Release = "release",
-        Downgrade = "downgrade",
-        Retain = "retain",
-        Leave = "leave",
-        Inspect = "inspect",
-        Force = "force",
-        Introduce = "introduce",
-        Label = "label",
+    /// Operations on masters: one for each script.
+    enum Op by "op" {
+        Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
+        Leave = "leave", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label",
     }
 }
 
 words! {
-    /// What a master answered to a question that is put to a vote.
-    VoteKind {
-        Granted = "granted",
-        Refused = "refused",
-        NotHeld = "not_held",
-        Revoked = "revoked",
-        Failed = "failed",
-        NotSent = "not_sent",
-        Late = "late",
-        Unknown = "unknown",
-        Quarantined = "quarantined",
+    /// A master's answer to a question that is put to a vote.
+    enum VoteKind by "vote" {
+        Granted = "granted", Refused = "refused", NotHeld = "not_held", Revoked = "revoked", Failed = "failed",
+        NotSent = "not_sent", Late = "late", Unknown = "unknown", Quarantined = "quarantined",
     }
 }
 
+#[cfg(feature = "metrics")]
 words! {
     /// Whether as many masters assented as were needed.
-    RoundOutcome {
-        Won = "won",
-        Lost = "lost",
-    }
+    enum RoundOutcome by "outcome" { Won = "won", Lost = "lost", }
 }
 
 words! {
     /// How a call for a lock ended.
-    AcquireOutcome {
+    enum AcquireOutcome by "outcome" {
         Granted = "granted",
         /// The owner was inside already.
         Reentered = "reentered",
         /// Another task of the process has passed its hold on.
         HandedOn = "handed_on",
-        Contended = "contended",
-        Unreachable = "unreachable",
-        TimedOut = "timed_out",
-        TooLate = "too_late",
-        Unfenced = "unfenced",
-        Misconfigured = "misconfigured",
-        Upgrade = "upgrade",
-        Closed = "closed",
+        Contended = "contended", Unreachable = "unreachable", TimedOut = "timed_out", TooLate = "too_late",
+        Unfenced = "unfenced", Misconfigured = "misconfigured", Upgrade = "upgrade", Closed = "closed",
         Invalid = "invalid",
         /// The call was dropped.
         Cancelled = "cancelled",
@@ -92,16 +86,18 @@ words! {
 }
 
 words! {
-    PolicyKind {
-        RedLock = "redlock",
-        MultiLock = "multilock",
-        AtLeast = "at_least",
-    }
+    enum PolicyKind by "policy" { RedLock = "redlock", MultiLock = "multilock", AtLeast = "at_least", }
+}
+
+#[cfg(feature = "metrics")]
+words! {
+    /// A policy that needs no number.
+    enum NamedPolicy by "policy" { RedLock = "redlock", MultiLock = "multilock", }
 }
 
 words! {
     /// How a hold ended.
-    HoldEnd {
+    enum HoldEnd by "end" {
         Released = "released",
         /// Given up while its names are still kept.
         Kept = "kept",
@@ -113,37 +109,27 @@ words! {
 }
 
 words! {
-    Cause {
-        Expired = "expired",
-        TakenAway = "taken_away",
-        Forgotten = "forgotten",
-        Closed = "closed",
+    LossCause by "cause" {
+        Expired = "expired", TakenAway = "taken_away", Forgotten = "forgotten", Closed = "closed",
     }
 }
 
 words! {
-    /// What an unlock came to.
-    UnlockOutcome {
-        Released = "released",
-        HandedOn = "handed_on",
-        KeptFor = "kept_for",
-        Downgraded = "downgraded",
-        StillHeld = "still_held",
-        Unconfirmed = "unconfirmed",
-        WasLost = "was_lost",
+    /// The outcome of an unlock.
+    enum UnlockOutcome by "outcome" {
+        Released = "released", HandedOn = "handed_on", KeptFor = "kept_for", Downgraded = "downgraded",
+        StillHeld = "still_held", Unconfirmed = "unconfirmed", WasLost = "was_lost",
     }
 }
 
+#[cfg(feature = "metrics")]
 words! {
-    RenewalOutcome {
-        Confirmed = "confirmed",
-        Unconfirmed = "unconfirmed",
-    }
+    enum RenewalOutcome by "outcome" { Confirmed = "confirmed", Unconfirmed = "unconfirmed", }
 }
 
 words! {
     /// Why a waiter went on.
-    WokenBy {
+    enum WokenBy by "by" {
         /// Masters have called it, or told it when to come.
         Notice = "notice",
         /// Nothing was heard for so long.
@@ -196,17 +182,6 @@ impl From<Policy> for PolicyKind {
             Policy::RedLock => Self::RedLock,
             Policy::MultiLock => Self::MultiLock,
             Policy::AtLeast(_) => Self::AtLeast,
-        }
-    }
-}
-
-impl From<LossCause> for Cause {
-    fn from(cause: LossCause) -> Self {
-        match cause {
-            LossCause::Expired => Self::Expired,
-            LossCause::TakenAway => Self::TakenAway,
-            LossCause::Forgotten => Self::Forgotten,
-            LossCause::Closed => Self::Closed,
         }
     }
 }

@@ -1,16 +1,15 @@
-//! What happens to one master.
+//! Events of one master, in the log and in figures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::handles::{Counter, Gauge, Histogram, SharedMeters, counter, gauge, histogram};
 use super::kinds::{Op, VoteKind};
 use super::reach::Reach;
-use super::{METERED, TARGET};
+use super::{EventObserver, NodeMeters, TARGET};
 use crate::error::NodeError;
 use crate::time::rounded::Rounded;
 
@@ -19,57 +18,20 @@ use crate::time::rounded::Rounded;
 pub(crate) struct NodeEvents {
     label: Arc<str>,
     was_up: AtomicBool,
-    reach: Reach,
-    /// Rings when what its status tells may have changed, for whoever watches the masters.
+    reach: Mutex<Reach>,
+    /// Rings when its status may have changed, for the task that watches the masters.
     changed: Arc<Notify>,
-    meters: SharedMeters<NodeMeters>,
-}
-
-#[derive(Debug)]
-#[cfg_attr(not(feature = "metrics"), derive(Clone))]
-struct NodeMeters {
-    up: Gauge,
-    quarantine: Gauge,
-    clock_offset: Gauge,
-    deferred: Gauge,
-    reconnects: Counter,
-    clock_steps: Counter,
-    memory_wipes: Counter,
-    calls: [Histogram; Op::COUNT],
-    votes: [[Counter; VoteKind::COUNT]; Op::COUNT],
+    meters: NodeMeters,
 }
 
 impl NodeEvents {
     pub(crate) fn new(label: Arc<str>, changed: Arc<Notify>) -> Self {
-        let only = [("node", &*label)];
-        let calls = |op: Op| {
-            let labels = [("node", &*label), ("op", op.word())];
-            histogram("multilock_node_call_duration_seconds", &labels)
-        };
-        let votes = |op: Op| {
-            VoteKind::each(|vote| {
-                let labels = [("node", &*label), ("op", op.word()), ("vote", vote.word())];
-                counter("multilock_votes_total", &labels)
-            })
-        };
-        let meters = SharedMeters::new(NodeMeters {
-            up: gauge("multilock_node_up", &only),
-            quarantine: gauge("multilock_node_quarantine_seconds", &only),
-            clock_offset: gauge("multilock_node_clock_offset_seconds", &only),
-            deferred: gauge("multilock_node_deferred_releases", &only),
-            reconnects: counter("multilock_node_reconnects_total", &only),
-            clock_steps: counter("multilock_clock_steps_total", &only),
-            memory_wipes: counter("multilock_memory_wipes_total", &only),
-            calls: Op::each(calls),
-            votes: Op::each(votes),
-        });
-        meters.up.set(0.0);
         Self {
+            meters: NodeMeters::of_node(&label),
             label,
             was_up: AtomicBool::new(false),
-            reach: Reach::default(),
+            reach: Mutex::default(),
             changed,
-            meters,
         }
     }
 
@@ -77,20 +39,27 @@ impl NodeEvents {
         &self.label
     }
 
-    pub(crate) fn connected(&self) {
-        if self.reach.found() {
+    fn reach(&self) -> MutexGuard<'_, Reach> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventObserver for NodeEvents {
+    fn connected(&self) {
+        let is_first = !self.was_up.swap(true, Ordering::Relaxed);
+        if self.reach().found() || is_first {
             tracing::info!(target: TARGET, node = %self.label, "master connected");
         }
-        self.meters.up.set(1.0);
-        if self.was_up.swap(true, Ordering::Relaxed) {
-            self.meters.reconnects.increment(1);
+        self.meters.connected();
+        if !is_first {
+            self.meters.reconnected();
         }
         self.changed.notify_one();
     }
 
-    /// There is no connection; `is_new` says whether for another reason than before.
-    pub(crate) fn disconnected(&self, reason: &NodeError, is_new: bool) {
-        if let Some(left_out) = self.reach.lost(reason, is_new) {
+    fn disconnected(&self, reason: &NodeError, is_new: bool) {
+        let told = self.reach().lost(reason, is_new);
+        if let Some(left_out) = told {
             let left_out = (left_out > 0).then_some(left_out);
             if let NodeError::Unfit(reason) = reason {
                 tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master is unfit and has no vote");
@@ -98,93 +67,66 @@ impl NodeEvents {
                 tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master out of reach");
             }
         }
-        self.gone();
+        self.meters.disconnected(reason, is_new);
+        self.changed.notify_one();
     }
 
-    /// The client was closed, and with it the connection.
-    pub(crate) fn closed(&self) {
+    fn closed(&self) {
         tracing::debug!(target: TARGET, node = %self.label, "connection closed by this client");
-        self.gone();
-    }
-
-    fn gone(&self) {
-        self.meters.up.set(0.0);
-        self.meters.quarantine.set(0.0);
+        self.meters.closed();
         self.changed.notify_one();
     }
 
-    /// It has missed a deadline.
-    pub(crate) fn kept_silent(&self) {
+    fn kept_silent(&self) {
         self.changed.notify_one();
     }
 
-    pub(crate) fn in_quarantine(&self, remaining: Duration) {
+    fn in_quarantine(&self, remaining: Duration) {
         let remaining = Rounded(remaining);
         tracing::warn!(target: TARGET, node = %self.label, %remaining, "master is new to its set or was started not long ago, may have lost locks and has no vote yet");
         self.changed.notify_one();
     }
 
-    pub(crate) fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {
+    fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {
+        self.meters.clock_stepped(by, no_vote_for);
         let (by, no_vote_for) = (Rounded(by), Rounded(no_vote_for));
         tracing::warn!(target: TARGET, node = %self.label, %by, %no_vote_for, "master's clock stepped against this host's");
-        self.meters.clock_steps.increment(1);
         self.changed.notify_one();
     }
 
-    pub(crate) fn memory_wiped(&self) {
+    fn memory_wiped(&self) {
         tracing::warn!(target: TARGET, node = %self.label, "master's memory was wiped; it has no vote for now");
-        self.meters.memory_wipes.increment(1);
+        self.meters.memory_wiped();
         self.changed.notify_one();
     }
 
-    pub(crate) fn subscribed_again(&self, is_confirmed: bool) {
+    fn subscribed_again(&self, is_confirmed: bool) {
         tracing::debug!(target: TARGET, node = %self.label, is_confirmed, "subscribed again");
     }
 
-    pub(crate) fn lacks(&self, missing: &str) {
+    fn lacks(&self, missing: &str) {
         tracing::warn!(target: TARGET, node = %self.label, %missing, "master cannot do or does not tell all that others do; see Capabilities for what that costs");
     }
 
-    pub(crate) fn denies_subscription(&self) {
+    fn denies_subscription(&self) {
         tracing::warn!(target: TARGET, node = %self.label, "the user may not subscribe to multilock:*, so whoever waits goes by timers, and loses its place in the queues whenever it is called");
     }
 
-    /// It has answered a call that was sent at `sent`.
     #[inline]
-    pub(crate) fn answered(&self, op: Op, sent: Instant) {
-        if METERED {
-            self.meters.calls[op as usize].record(sent.elapsed());
-        }
+    fn answered(&self, op: Op, sent: Instant) {
+        self.meters.answered(op, sent);
     }
 
     #[inline]
-    pub(crate) fn voted(&self, op: Op, vote: Option<VoteKind>) {
-        if METERED && let Some(vote) = vote {
-            self.meters.votes[op as usize][vote as usize].increment(1);
-        }
+    fn voted(&self, op: Op, vote: Option<VoteKind>) {
+        self.meters.voted(op, vote);
     }
 
-    /// So many releases are owed to it.
-    pub(crate) fn owed(&self, releases: usize) {
-        if METERED {
-            self.meters.deferred.set(as_f64(releases));
-        }
+    fn owed(&self, releases: usize) {
+        self.meters.owed(releases);
     }
 
-    /// What changes by itself, while it is connected.
-    pub(crate) fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {
-        if METERED {
-            self.meters.quarantine.set(quarantine.as_secs_f64());
-            #[allow(
-                clippy::cast_precision_loss,
-                reason = "far below 2^52 microseconds, or wrong anyway"
-            )]
-            self.meters.clock_offset.set(clock_offset_us as f64 / 1e6);
-        }
+    fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {
+        self.meters.sampled(quarantine, clock_offset_us);
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "nobody owes 2^52 releases")]
-fn as_f64(count: usize) -> f64 {
-    count as f64
 }

@@ -1,50 +1,41 @@
 //! One round, as it is seen from outside.
 
-use std::time::Duration;
-
+use tracing::Level;
 use tracing::field::Empty;
-use tracing::{Level, Span};
 
-use super::handles::Stopwatch;
-use super::kinds::{Op, RoundOutcome, VoteKind};
-use super::{Events, TARGET, is_looked_at};
+use super::kinds::{Op, VoteKind, Word};
+use super::timed_span::{SeenSpan, TimedSpan, may_be_seen};
+use super::{EventObserver, Events, TARGET};
 
 /// A round under way. Dropped, it is over.
 #[derive(Debug)]
 pub(crate) struct RoundTrace {
     op: Op,
-    watch: Stopwatch,
-    span: Option<Box<Span>>,
-    counts: Counts,
-    /// Where its duration is counted.
-    events: Events,
-}
-
-/// So many masters said so, of 64 at the most.
-#[derive(Debug, Default)]
-struct Counts {
+    timed: TimedSpan,
+    /// So many masters have to assent, and so many said so, of 64 at the most.
     needed: u8,
     granted: u8,
     refused: u8,
     silent: u8,
+    /// Counts its duration.
+    events: Events,
 }
 
 impl RoundTrace {
     /// In the span that is current, where so many masters have to assent.
     #[inline]
     pub(crate) fn begin(events: &Events, op: Op, needed: usize) -> Self {
+        let timed = TimedSpan::start(may_be_seen(Level::TRACE), || {
+            tracing::trace_span!(target: TARGET, "multilock.round", op = op.word(), needed = Empty, granted = Empty,
+                refused = Empty, silent = Empty)
+        });
         Self {
             op,
-            watch: Stopwatch::started(),
-            span: if is_looked_at(Level::TRACE) {
-                open(op.word())
-            } else {
-                None
-            },
-            counts: Counts {
-                needed: few(needed),
-                ..Counts::default()
-            },
+            timed,
+            needed: few(needed),
+            granted: 0,
+            refused: 0,
+            silent: 0,
             events: events.clone(),
         }
     }
@@ -55,27 +46,22 @@ impl RoundTrace {
 
     /// So many masters have to assent.
     pub(crate) fn needs(&mut self, needed: usize) {
-        self.counts.needed = few(needed);
+        self.needed = few(needed);
     }
 
     #[inline]
     pub(crate) fn voted(&mut self, vote: Option<VoteKind>) {
-        if self.is_open() {
-            self.count(vote);
+        let Some(vote) = vote.filter(|_| self.is_open()) else {
+            return;
+        };
+        match vote {
+            VoteKind::Granted => self.granted += 1,
+            VoteKind::NotSent | VoteKind::Late | VoteKind::Unknown => self.silent += 1,
+            _ => self.refused += 1,
         }
     }
 
-    fn count(&mut self, vote: Option<VoteKind>) {
-        let Some(vote) = vote else { return };
-        let count = match vote {
-            VoteKind::Granted => &mut self.counts.granted,
-            VoteKind::NotSent | VoteKind::Late | VoteKind::Unknown => &mut self.counts.silent,
-            _ => &mut self.counts.refused,
-        };
-        *count = count.saturating_add(1);
-    }
-
-    /// Nothing that is still to come matters to whoever asked.
+    /// Nothing that is still to come matters to the caller.
     #[inline]
     pub(crate) fn end(&mut self) {
         if self.is_open() {
@@ -85,32 +71,20 @@ impl RoundTrace {
 
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.watch.is_running() || self.span.is_some()
+        self.timed.is_running()
     }
 
     #[cold]
     #[inline(never)]
     fn close(&mut self) {
-        let Counts {
-            needed,
-            granted,
-            refused,
-            silent,
-        } = self.counts;
-        if let Some(span) = self.span.take() {
-            span.record("needed", needed);
-            span.record("granted", granted);
-            span.record("refused", refused);
-            span.record("silent", silent);
+        if let Some(SeenSpan { span, .. }) = self.timed.seen() {
+            span.record("needed", self.needed);
+            span.record("granted", self.granted);
+            span.record("refused", self.refused);
+            span.record("silent", self.silent);
         }
-        if let Some(took) = self.watch.stop() {
-            let outcome = if granted >= needed {
-                RoundOutcome::Won
-            } else {
-                RoundOutcome::Lost
-            };
-            self.events.round_ended(self.op, outcome, took);
-        }
+        let is_won = self.granted >= self.needed;
+        self.events.round_ended(self.op, is_won, self.timed.stop());
     }
 }
 
@@ -121,27 +95,6 @@ impl Drop for RoundTrace {
     }
 }
 
-impl Events {
-    fn round_ended(&self, op: Op, outcome: RoundOutcome, took: Duration) {
-        self.0.rounds[op as usize][outcome as usize].record(took);
-    }
-}
-
 fn few(masters: usize) -> u8 {
     u8::try_from(masters).unwrap_or(u8::MAX)
-}
-
-#[cold]
-#[inline(never)]
-fn open(op: &'static str) -> Option<Box<Span>> {
-    let span = tracing::trace_span!(
-        target: TARGET,
-        "multilock.round",
-        op,
-        needed = Empty,
-        granted = Empty,
-        refused = Empty,
-        silent = Empty
-    );
-    (!span.is_disabled()).then(|| Box::new(span))
 }

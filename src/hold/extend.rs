@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
 
 use crate::error::{ExtendError, LossCause};
-use crate::events::{METERED, Op, VoteKind, log};
+use crate::events::{EventObserver, METERED, Op, VoteKind, log};
 use crate::hold::client::ClientCore;
 use crate::hold::expiry::HoldExpiry;
 use crate::hold::grant::{Grant, Hold};

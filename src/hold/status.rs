@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::events::METERED;
+use crate::events::{EventObserver, METERED};
 use crate::hold::client::ClientCore;
 use crate::masters::status::{NodeConnection, Status};
 

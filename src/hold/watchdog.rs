@@ -11,7 +11,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::LossCause;
-use crate::events::log;
+use crate::events::{EventObserver, log};
 use crate::hold::Upkeep;
 use crate::hold::client::ClientCore;
 use crate::hold::extend::Extension;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::UnlockError;
-use crate::events::UnlockOutcome;
+use crate::events::{EventObserver, UnlockOutcome};
 use crate::hold::entry::HoldEntry;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::leave::Leave;

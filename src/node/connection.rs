@@ -11,7 +11,7 @@ use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::{Answer, BACKLOG, By, Inbox, ReplyTo, Wire};
 use crate::admin::capabilities::Capabilities;
-use crate::events::{NodeEvents, Op};
+use crate::events::{EventObserver, NodeEvents, Op};
 use crate::masters::status::NodeConnection;
 use crate::protocol::command::{Request, Script};
 use crate::protocol::fault::{Fault, FaultClass};

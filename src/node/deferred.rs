@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::inbox::{Answer, Late, ReplyTo};
 use super::{BACKLOG, By, Link};
-use crate::events::NodeEvents;
+use crate::events::{EventObserver, NodeEvents};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;

@@ -16,6 +16,7 @@ use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::{Connection, Endpoint, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
+use crate::events::EventObserver;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::protocol::lease_timing::LeaseTiming;

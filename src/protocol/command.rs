@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::events::Op;
+use crate::events::{Op, Word};
 use crate::protocol::keys::Key;
 use crate::values::names::Names;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::events::{METERED, RoundTrace, VoteKind};
+use crate::events::{EventObserver, METERED, RoundTrace, VoteKind};
 use crate::node::{self, By, Inbox, Link, Links, PendingRelease};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;

@@ -128,7 +128,7 @@ impl Pool {
             label,
             slots,
             events: Events::new(),
-            log_throttle: LogThrottle::new(),
+            log_throttle: LogThrottle::default(),
             changed,
             topics,
             config,

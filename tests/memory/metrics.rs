@@ -99,6 +99,20 @@ async fn every_series_has_a_unit_and_a_help_and_stands_in_the_docs() {
     assert_eq!(names.len(), 24);
 }
 
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn every_histogram_has_bounds() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let _masters = connect(&cluster).await;
+    let names = figures.series().into_iter().map(|series| series.name);
+    let histograms: BTreeSet<_> = names
+        .filter(|name| figures.described(name).0 == "histogram")
+        .collect();
+    let bounded = multilock::metrics_buckets().map(|(metric, _)| metric.to_owned());
+    assert_eq!(histograms, bounded.collect());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_was_connected_before_is_not_counted() {
     let cluster = Cluster::new(3);

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::offsets::{Offsets, Step};
-use crate::events::NodeEvents;
+use crate::events::{EventObserver, NodeEvents};
 use crate::protocol::lease_timing::LeaseTiming;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;

@@ -2,37 +2,32 @@
 
 /// Each histogram, with the upper bounds of its buckets in seconds.
 const BUCKETS: [(&str, &[f64]); 5] = [
-    (
-        "multilock_acquire_duration_seconds",
-        // From a grant on loopback to a wait of a minute.
-        &[
-            0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0,
-        ],
-    ),
-    (
-        "multilock_round_duration_seconds",
-        // A round ends at the node timeout, which is 50 ms by default.
-        &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.5, 1.0],
-    ),
-    (
-        "multilock_node_call_duration_seconds",
-        &[
-            0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.5, 1.0, 5.0,
-        ],
-    ),
-    (
-        "multilock_hold_duration_seconds",
-        &[
-            0.001, 0.01, 0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0,
-        ],
-    ),
-    (
-        "multilock_renew_margin_seconds",
-        // A sixth of the lease of 30 s is 5 s; a renewal in time leaves a little less than two thirds of it, 20 s.
-        &[
-            0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 18.0, 19.0, 20.0, 25.0, 30.0,
-        ],
-    ),
+    ("multilock_acquire_duration_seconds", ACQUIRE),
+    ("multilock_round_duration_seconds", ROUND),
+    ("multilock_node_call_duration_seconds", NODE_CALL),
+    ("multilock_hold_duration_seconds", HOLD),
+    ("multilock_renew_margin_seconds", RENEW_MARGIN),
+];
+
+/// From a grant on loopback to a wait of a minute.
+const ACQUIRE: &[f64] = &[
+    0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0,
+];
+
+/// A round ends at the node timeout, which is 50 ms by default.
+const ROUND: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.5, 1.0];
+
+const NODE_CALL: &[f64] = &[
+    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.5, 1.0, 5.0,
+];
+
+const HOLD: &[f64] = &[
+    0.001, 0.01, 0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0,
+];
+
+/// A sixth of the lease of 30 s is 5 s; a renewal in time leaves a little less than two thirds of it, 20 s.
+const RENEW_MARGIN: &[f64] = &[
+    0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 18.0, 19.0, 20.0, 25.0, 30.0,
 ];
 
 /// Buckets for the histograms of the feature `metrics`: the name of each, and the upper bounds of its buckets in seconds.
@@ -57,17 +52,11 @@ pub fn metrics_buckets() -> impl ExactSizeIterator<Item = (&'static str, &'stati
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::{CATALOGUE, MetricKind};
     use super::*;
     use crate::masters::config::Config;
 
     #[test]
-    fn every_histogram_has_ascending_bounds() {
-        let histograms = CATALOGUE
-            .iter()
-            .filter(|(kind, ..)| matches!(kind, MetricKind::Histogram))
-            .map(|(_, name, ..)| *name);
-        assert!(histograms.eq(metrics_buckets().map(|(metric, _)| metric)));
+    fn bounds_ascend() {
         for (metric, bounds) in metrics_buckets() {
             assert!(bounds.len() > 5 && bounds[0] > 0.0, "{metric}");
             assert!(

@@ -7,21 +7,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::TARGET;
-use super::kinds::AcquireOutcome;
+use super::kinds::{AcquireOutcome, Word};
 use crate::error::LockError;
 use crate::time::rounded::Rounded;
 use crate::values::names::Names;
 use crate::values::votes::Votes;
 
 /// Between two lines of one cause.
-pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// When the last line of one cause was written, and how many were left out since.
+#[derive(Debug, Default)]
+pub(super) struct LastLine {
+    last: Option<Instant>,
+    left_out: u64,
+}
 
 /// The recurring warnings of one client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
     /// By the kind of error, as are the next.
-    waits: [Bound; AcquireOutcome::COUNT],
-    leads: [Bound; AcquireOutcome::COUNT],
+    waits: [Bound; AcquireOutcome::ALL.len()],
+    leads: [Bound; AcquireOutcome::ALL.len()],
     releases: Bound,
     unpolled: Bound,
 }
@@ -29,33 +36,17 @@ pub(crate) struct LogThrottle {
 #[derive(Debug, Default)]
 struct Bound(Mutex<LastLine>);
 
-/// When the last line was written, and how many were left out since.
-#[derive(Debug, Default)]
-struct LastLine {
-    last: Option<Instant>,
-    left_out: u64,
-}
-
 impl LogThrottle {
-    pub(crate) fn new() -> Self {
-        Self {
-            waits: AcquireOutcome::each(|_| Bound::default()),
-            leads: AcquireOutcome::each(|_| Bound::default()),
-            releases: Bound::default(),
-            unpolled: Bound::default(),
-        }
-    }
-
     /// Masters could not decide about a lock that is waited for.
     pub(crate) fn still_waiting(&self, names: &Names, error: &LockError) {
-        if let Some(left_out) = self.waits[AcquireOutcome::of_error(error) as usize].admit() {
+        if let Some(left_out) = self.waits[AcquireOutcome::of_error(error).index()].admit() {
             tracing::warn!(target: TARGET, %names, %error, left_out, "still waiting for a lock");
         }
     }
 
     /// One that stands for the lead was refused for a reason that time may cure.
     pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
-        if let Some(left_out) = self.leads[AcquireOutcome::of_error(error) as usize].admit() {
+        if let Some(left_out) = self.leads[AcquireOutcome::of_error(error).index()].admit() {
             tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");
         }
     }
@@ -77,16 +68,23 @@ impl LogThrottle {
 }
 
 impl Bound {
-    /// Whether a line may be written now; how many were left out before it.
     fn admit(&self) -> Option<u64> {
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.admit(false, true)
+    }
+}
+
+impl LastLine {
+    /// Admits a line `at_once`, or if the last one is long enough ago, with the number of lines that were left out before it.
+    /// A line that `is_new` counts if it is left out.
+    pub(super) fn admit(&mut self, at_once: bool, is_new: bool) -> Option<u64> {
         let now = Instant::now();
-        if written.last.is_some_and(|last| now - last < INTERVAL) {
-            written.left_out += 1;
+        if !at_once && self.last.is_some_and(|last| now - last < INTERVAL) {
+            self.left_out += u64::from(is_new);
             return None;
         }
-        written.last = Some(now);
-        Some(std::mem::take(&mut written.left_out))
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
