@@ -56,7 +56,7 @@ impl AcquireTrace {
         &self.label
     }
 
-    /// Does what asks the masters for a new hold, in its span.
+    /// Asks the masters for a new hold, in its span.
     #[inline]
     pub(crate) fn asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.label.asked();

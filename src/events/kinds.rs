@@ -9,7 +9,7 @@ pub(crate) trait Word: Copy + 'static {
     /// The label of metrics that has these words.
     #[cfg(feature = "metrics")]
     const KEY: &'static str;
-    /// By their indices.
+    /// All of them, in the order of their indices.
     const ALL: &'static [Self];
 
     fn index(self) -> usize;
@@ -48,7 +48,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What masters are asked to do: one for each script.
+    /// Operations on masters: one for each script.
     enum Op by "op" {
         Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
         Leave = "leave", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label",
@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// What a master answered to a question that is put to a vote.
+    /// A master's answer to a question that is put to a vote.
     enum VoteKind by "vote" {
         Granted = "granted", Refused = "refused", NotHeld = "not_held", Revoked = "revoked", Failed = "failed",
         NotSent = "not_sent", Late = "late", Unknown = "unknown", Quarantined = "quarantined",
@@ -115,7 +115,7 @@ words! {
 }
 
 words! {
-    /// What an unlock came to.
+    /// The outcome of an unlock.
     enum UnlockOutcome by "outcome" {
         Released = "released", HandedOn = "handed_on", KeptFor = "kept_for", Downgraded = "downgraded",
         StillHeld = "still_held", Unconfirmed = "unconfirmed", WasLost = "was_lost",

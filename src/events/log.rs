@@ -1,5 +1,5 @@
-//! What is told to the log alone, of locks, holds and connections. Names are told here, and votes; owner fields and
-//! credentials never.
+//! Lines for the log alone, of locks, holds and connections. They have names and votes, and never owner fields or
+//! credentials.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
     }
 }
 
-/// What became of the holds, and how many masters could not be told everything.
+/// Numbers of holds by their ends, and of masters that could not be told everything.
 pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
     tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");
 }

@@ -1,9 +1,9 @@
-//! Everything observable passes here: what happens becomes tracing's events and spans, and, with the feature `metrics`,
-//! the figures of the crate `metrics`.
+//! Everything observable passes here. Events become tracing's events and spans, and, with the feature `metrics`, the figures
+//! of the crate `metrics`.
 //!
-//! A place where something happens tells an [`EventObserver`] by one call, and knows of neither. Handles of metrics are
-//! made when a client is connected and when a label is first used, so that nothing is looked up where locks are taken.
-//! Without the feature an observer of figures has no size, and without a subscriber a span is one look at a level.
+//! Other modules tell an [`EventObserver`] by one call, and know of neither. Handles of metrics are made when a client is
+//! connected and when a label is first used, so that taking a lock looks nothing up. Without the feature an observer of
+//! figures has no size, and without a subscriber a span is one look at a level.
 //!
 //! Neither names of locks nor owner fields are ever labels, and an owner field is in no span or event.
 
@@ -36,7 +36,7 @@ pub(crate) use self::throttle::LogThrottle;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use self::unmetered::{Unmetered as Events, Unmetered as Label, Unmetered as NodeMeters};
 
-/// Of all events and spans, wherever they are told from.
+/// Of all events and spans.
 const TARGET: &str = "multilock";
 
 /// Whether figures are kept.

@@ -1,4 +1,4 @@
-//! What happens to one master, in the log and in figures.
+//! Events of one master, in the log and in figures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct NodeEvents {
     label: Arc<str>,
     was_up: AtomicBool,
     reach: Mutex<Reach>,
-    /// Rings when what its status tells may have changed, for the task that watches the masters.
+    /// Rings when its status may have changed, for the task that watches the masters.
     changed: Arc<Notify>,
     meters: NodeMeters,
 }

@@ -1,4 +1,4 @@
-//! What happens, for the log and for figures.
+//! The list of events, for the log and for figures.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::kinds::{AcquireOutcome, HoldEnd, Op, PolicyKind, UnlockOutcome, VoteK
 use crate::error::{LossCause, NodeError};
 use crate::values::policy::Policy;
 
-/// What happens to a client, to calls for locks under one label, and to one master. An observer takes note of what it
-/// tells, and of nothing else.
+/// Events of a client, of calls for locks under one label, and of one master. An observer implements the ones that it takes
+/// note of.
 #[allow(unused_variables, reason = "the names are for implementations")]
 pub(crate) trait EventObserver {
     /// A waiter goes on, because of this.
@@ -18,7 +18,7 @@ pub(crate) trait EventObserver {
     /// The watchdog has tried to renew a hold, which had so much validity left when a quorum confirmed, if one did.
     fn renewed(&self, margin: Option<Duration>) {}
 
-    /// Somebody has waited for what became of a guard that was given up.
+    /// Somebody has waited for the outcome of a guard that was given up.
     fn unlocked(&self, outcome: UnlockOutcome) {}
 
     /// An operator has taken names away.
@@ -99,6 +99,6 @@ pub(crate) trait EventObserver {
     /// So many releases are owed to it.
     fn owed(&self, releases: usize) {}
 
-    /// What changes by itself, while the master is connected.
+    /// Values that change by themselves, while the master is connected.
     fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {}
 }

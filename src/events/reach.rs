@@ -1,9 +1,9 @@
-//! What is written in the log of a master that comes and goes: not more than one outage in ten seconds.
+//! Lines of the log about a master that comes and goes: not more than one outage in ten seconds.
 
 use super::throttle::LastLine;
 use crate::error::NodeError;
 
-/// What the log says of one master.
+/// The state of one master, by the log.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     /// Why there is no connection; none while the log says that there is one.

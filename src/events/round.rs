@@ -17,7 +17,7 @@ pub(crate) struct RoundTrace {
     granted: u8,
     refused: u8,
     silent: u8,
-    /// Where its duration is counted.
+    /// Counts its duration.
     events: Events,
 }
 

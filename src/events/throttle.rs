@@ -75,8 +75,8 @@ impl Bound {
 }
 
 impl LastLine {
-    /// Whether a line may be written now, as one may at any time `at_once`; how many were left out before it. One that
-    /// `is_new` is counted if it is left out.
+    /// Admits a line `at_once`, or if the last one is long enough ago, with the number of lines that were left out before it.
+    /// A line that `is_new` counts if it is left out.
     pub(super) fn admit(&mut self, at_once: bool, is_new: bool) -> Option<u64> {
         let now = Instant::now();
         if !at_once && self.last.is_some_and(|last| now - last < INTERVAL) {

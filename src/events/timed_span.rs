@@ -8,10 +8,10 @@ use tracing::{Level, Span};
 
 use super::METERED;
 
-/// Runs where figures are kept, or where its span is looked at.
+/// Runs if figures are kept, or if its span is looked at.
 #[derive(Debug, Default)]
 pub(super) struct TimedSpan {
-    /// For figures. Where none are kept, it has no size.
+    /// For figures. Without the feature `metrics` it has no size.
     begun: [Option<Instant>; METERED as usize],
     seen: Option<Box<SeenSpan>>,
 }

@@ -1,4 +1,4 @@
-//! Every figure that there is, as `docs/operations.md` has them: its kind, labels, name, unit, and what it tells.
+//! Every figure that there is, as `docs/operations.md` has them: its kind, labels, name, unit and help.
 
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 

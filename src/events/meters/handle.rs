@@ -10,10 +10,10 @@ use super::super::kinds::Word;
 
 /// One handle, or one for each value of a label.
 pub(super) trait Handle {
-    /// With these labels, of which the `last` ones stay behind those of the handle's own.
+    /// Its labels have this order: `labels`, the words of the families around it, `last`.
     fn new(name: &'static str, labels: &[Label], last: &[Label]) -> Self;
 
-    /// Tells the recorder what it is.
+    /// Describes it to the recorder.
     fn describe(name: &'static str, unit: Unit, help: &'static str);
 }
 
@@ -37,7 +37,7 @@ handles! {
     Histogram: histogram, describe_histogram;
 }
 
-/// Handles by words of a kind.
+/// A handle, or a family, for each word of a kind.
 #[derive(Debug)]
 pub(super) struct Family<W, H>(Box<[H]>, PhantomData<W>);
 

@@ -32,7 +32,7 @@ pub(crate) struct Events(Arc<ClientFigures>);
 struct ClientFigures {
     meters: ClientMeters,
     unlabelled: Label,
-    /// That call sites have named so far. There are as many as the program's text has.
+    /// Labels that call sites have named so far. There are as many as the program's text has.
     labels: RwLock<BTreeMap<&'static str, Label>>,
 }
 
