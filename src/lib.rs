@@ -44,7 +44,7 @@ pub use lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 pub use masters::Masters;
 pub use masters::builder::MastersBuilder;
 pub use masters::closing::{Closed, Closing};
-pub use masters::config::{LONGEST_LEASE, Quarantine};
+pub use masters::config::{LONGEST_LEASE, Quarantine, Rounds};
 pub use masters::credentials::{BoxError, Credentials};
 pub use masters::node_options::Node;
 pub use masters::status::{NodeConnection, NodeStatus, Status};

@@ -11,6 +11,7 @@ use crate::acquire::proposal::TokenProposal;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::{DelayedRollback, Rollback};
+use crate::acquire::thrifty::{UnderWay, choose};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
 use crate::hold::FirstHold;
@@ -70,6 +71,7 @@ struct Acquisition<'a> {
     rollback: Rollback,
     /// Who waits, if it does.
     waiting: Option<QueueEntry>,
+    _under_way: UnderWay<'a>,
 }
 
 impl<'a> Acquisition<'a> {
@@ -105,11 +107,23 @@ impl<'a> Acquisition<'a> {
             tally.count(&Reply::from(vote.clone()));
             rollback.votes[node] = vote;
         }
-        let asked = |node: usize| rollback.votes[node] == Vote::Pending;
-        let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), asked);
-        let round = request.trace.asking(ask).wake_after(request.needed);
+        let may_ask = |node: usize| rollback.votes[node] == Vote::Pending;
+        let is_first = waiting.as_ref().is_none_or(|waiting| !waiting.calls.stands());
+        let first = is_first.then(|| choose(request, may_ask)).flatten();
+        let is_asked = |node: usize| {
+            first
+                .as_ref()
+                .map_or(may_ask(node), |first| first.nodes.contains(node))
+        };
+        let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), is_asked);
+        let mut round = request.trace.asking(ask).wake_after(request.needed);
+        if let Some(first) = &first {
+            let others = NodeSet::of(&rollback.votes, |vote| *vote == Vote::Pending).without(first.nodes);
+            round = round.hold_back(others, first.hedge);
+        }
         if let Some(waiting) = &waiting {
-            waiting.calls.stand(round.sent_to());
+            // Wherever it may be asked for later, too.
+            waiting.calls.stand(round.sent_to().with(round.held_back()));
         }
         Self {
             request,
@@ -122,6 +136,7 @@ impl<'a> Acquisition<'a> {
             round,
             rollback,
             waiting,
+            _under_way: UnderWay::begin(&pool.attempts),
         }
     }
 
@@ -136,6 +151,9 @@ impl<'a> Acquisition<'a> {
             self.blockers.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
+            if reply.vote != Vote::Granted {
+                self.round.ask_others();
+            }
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
@@ -216,7 +234,10 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Makes a hold of what a quorum granted, and enters it.
-    fn settle(self) -> Result<HoldGuard, Refusal> {
+    fn settle(mut self) -> Result<HoldGuard, Refusal> {
+        for node in self.round.held_back().iter() {
+            self.rollback.votes[node] = Vote::NotAsked;
+        }
         let (request, client, pool) = (self.request, &self.request.client, &self.request.client.pool);
         let now = pool.clock.now();
         if request.fenced {
@@ -247,7 +268,7 @@ impl<'a> Acquisition<'a> {
         if let Some(waiting) = &self.waiting {
             let places = waiting.calls.left();
             // A grant took it out of the queues there, and whoever has not answered yet is heard below.
-            let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending);
+            let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);
             waiting.leave(pool, &request.names, |node| {
                 places.contains(node) && !is_out(&votes[node])
             });
@@ -288,6 +309,7 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
+            is_bare: self.round.held_back().len() > 0,
         };
         Grant::new(pool.clock, facts, first)
     }

@@ -16,5 +16,6 @@ pub(crate) mod request;
 mod rest;
 mod rollback;
 mod step;
+mod thrifty;
 mod wait;
 mod waiting;

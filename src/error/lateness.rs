@@ -26,7 +26,12 @@ impl Lateness {
                     deadline = Some(*within);
                     longest = longest.max(*took);
                 }
-                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {
+                Vote::Granted
+                | Vote::Refused { .. }
+                | Vote::NotHeld
+                | Vote::Revoked
+                | Vote::Pending
+                | Vote::NotAsked => {
                     all = false;
                 }
                 Vote::NotSent { .. }

@@ -21,7 +21,12 @@ impl fmt::Display for Voteless<'_> {
                 Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } => silent = true,
                 Vote::Failed { .. } => failed = true,
                 Vote::Quarantined { remaining } => quarantine = quarantine.max(Some(*remaining)),
-                Vote::Granted | Vote::Refused { .. } | Vote::NotHeld | Vote::Revoked | Vote::Pending => {}
+                Vote::Granted
+                | Vote::Refused { .. }
+                | Vote::NotHeld
+                | Vote::Revoked
+                | Vote::Pending
+                | Vote::NotAsked => {}
             }
         }
         match (silent, failed, quarantine) {

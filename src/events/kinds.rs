@@ -155,7 +155,7 @@ impl VoteKind {
             Vote::Late { .. } => Self::Late,
             Vote::Unknown { .. } => Self::Unknown,
             Vote::Quarantined { .. } => Self::Quarantined,
-            Vote::Pending => return None,
+            Vote::Pending | Vote::NotAsked => return None,
         })
     }
 }

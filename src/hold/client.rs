@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::hold::grant::Hold;
-use crate::hold::schedule::Schedule;
+use crate::hold::schedule::{Schedule, Survey};
 use crate::hold::tokens::Tokens;
 use crate::masters::status::Status;
 use crate::protocol::field::Field;
@@ -68,14 +67,13 @@ impl ClientCore {
 
     /// What is known of the masters now.
     pub(crate) fn status(&self) -> Status {
-        let (holds, _) = self.schedule.survey();
-        known(&self.pool, holds)
+        known(&self.pool, self.schedule.survey().holds)
     }
 
     /// The same, and for how long the oldest hold is held.
-    pub(super) fn survey(&self) -> (Status, Duration) {
-        let (holds, oldest) = self.schedule.survey();
-        (known(&self.pool, holds), oldest)
+    pub(super) fn survey(&self) -> (Status, Survey) {
+        let survey = self.schedule.survey();
+        (known(&self.pool, survey.holds), survey)
     }
 
     /// A field that no hold of any client ever had before.

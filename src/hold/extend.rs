@@ -14,12 +14,12 @@ use crate::events::{EventObserver, METERED, Op, VoteKind, log};
 use crate::hold::client::ClientCore;
 use crate::hold::expiry::HoldExpiry;
 use crate::hold::grant::{Grant, Hold};
-use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
+use crate::hold::retake;
+use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
-use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
@@ -215,26 +215,7 @@ impl Extension {
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
         let grant = &hold.grant;
-        let round = grant.while_valid(node, |count, kind| {
-            let acquire = Acquire {
-                names: &grant.names,
-                kind,
-                owner: &grant.field.text(),
-                count,
-                lease: *lease,
-                tokens: grant.tokens(),
-                fencing: Fencing::Declared,
-                precedence: Precedence::Resumed,
-            };
-            let request = calls::acquire(&acquire, self.client.pool.evidence_wanted());
-            Round::begin(
-                &self.client.pool,
-                &request,
-                Trust::Quorum(grant.needed),
-                |other| other == node,
-            )
-            .needs(1)
-        });
+        let round = retake::begin(&self.client.pool, grant, *lease, node);
         if let Some(mut round) = round {
             log::retaken(&grant.names, self.client.pool.slots[node].label());
             self.apart.push(Box::pin(async move {

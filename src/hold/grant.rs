@@ -208,6 +208,17 @@ impl Grant {
         self.look(HoldState::upkeep)
     }
 
+    /// Masters that have nothing of it, and are to be asked for it; once.
+    pub(crate) fn widen(&self) -> NodeSet {
+        let mut state = self.state();
+        state.widened();
+        state.votes.not_asked().without(state.touched)
+    }
+
+    pub(crate) fn is_bare(&self) -> bool {
+        self.state().is_bare()
+    }
+
     pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
         std::mem::replace(&mut self.state().due, due)
     }
@@ -501,6 +512,7 @@ pub(crate) mod tests {
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
+            is_bare: false,
         };
         Hold::first(Grant::new(Clock::Host, facts, first))
     }

@@ -12,6 +12,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::release::Release;
+use crate::hold::retake;
 use crate::queue::entry::Next;
 use crate::queue::{QueueEntry, Turn};
 use crate::round::pool::Pool;
@@ -78,6 +79,10 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     let may_hand_off = kept.is_zero() && !pool.is_closed() && !pool.topics.yielding.is_due(&grant.names);
     if may_hand_off && grant.pass() {
         return Leave::HandedOn;
+    }
+    if !kept.is_zero() {
+        // For as long as the names are kept, it is to have its slack.
+        retake::widen(pool, grant, grant.lease());
     }
     let is_mine = grant.is_to_release();
     client.schedule.forget(grant);

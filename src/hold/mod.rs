@@ -12,6 +12,7 @@ pub(crate) mod grant;
 mod handoff;
 pub(crate) mod leave;
 pub(crate) mod release;
+pub(crate) mod retake;
 pub(crate) mod schedule;
 mod state;
 mod status;

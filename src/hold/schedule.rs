@@ -46,6 +46,16 @@ struct ScheduleState {
     sleeping_until: Option<Instant>,
 }
 
+/// Holds at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) holds: usize,
+    /// Number of holds that stand on a bare quorum, because the other masters were not asked.
+    pub(crate) bare: usize,
+    /// Age of the oldest hold that is not to last by design.
+    pub(crate) oldest: Duration,
+}
+
 impl Schedule {
     pub(crate) fn new() -> Self {
         Self {
@@ -78,7 +88,7 @@ impl Schedule {
                 now + retry
             }
             Upkeep::Look(left) => now + left,
-            Upkeep::CleanUp => now,
+            Upkeep::Widening { .. } | Upkeep::CleanUp => now,
             Upkeep::Nothing => return Self::take_out(state, grant),
         };
         self.schedule(state, grant, at);
@@ -115,13 +125,15 @@ impl Schedule {
         all.any(|grant| grant.names.shared_with(names).is_some() && grant.is_held())
     }
 
-    /// How many of them are held, and for how long the oldest one is that is not to last by design.
-    pub(crate) fn survey(&self) -> (usize, Duration) {
-        let all = self.all();
-        let held = all.iter().filter(|grant| grant.is_held());
-        held.fold((0, Duration::ZERO), |(count, oldest), grant| {
-            (count + 1, oldest.max(grant.held_for().unwrap_or_default()))
-        })
+    /// Sums up the holds at this moment.
+    pub(crate) fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        for grant in self.all().iter().filter(|grant| grant.is_held()) {
+            survey.holds += 1;
+            survey.bare += usize::from(grant.is_bare());
+            survey.oldest = survey.oldest.max(grant.held_for().unwrap_or_default());
+        }
+        survey
     }
 
     fn schedule(&self, mut state: MutexGuard<'_, ScheduleState>, grant: &Arc<Grant>, at: Instant) {

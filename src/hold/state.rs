@@ -19,6 +19,9 @@ use crate::values::votes::Vote;
 /// so that the word comes no later than the end, and no validity is left when it comes.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
+/// Age at which a grant on a bare quorum is taken on the other masters.
+const BARE: Duration = Duration::from_millis(10);
+
 /// A hold that lasts for so many leases may be one that was forgotten.
 const LONG: u32 = 10;
 /// Where nobody is to be told.
@@ -53,6 +56,9 @@ pub(super) struct HoldState {
     pub(super) votes: VoteRecord,
     /// Where something of it may be kept.
     pub(super) touched: NodeSet,
+    /// Whether the grant stands on a bare quorum, and is to be taken on the other masters once it is old enough.
+    is_bare: bool,
+    begun: Moment,
     /// Its release was begun.
     released: bool,
     /// Cancelled when the hold is lost; made when it is first asked for.
@@ -68,6 +74,8 @@ pub(crate) struct FirstHold {
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
+    /// Whether only as many masters were asked as were needed.
+    pub(crate) is_bare: bool,
 }
 
 /// Where a grant is in its life. Only a vacant one may be held again, by another hold.
@@ -119,6 +127,8 @@ pub(crate) enum Upkeep {
     Renewal { lease: Duration, left: Duration },
     /// To be looked at again when this much time has passed and it may have lapsed.
     Look(Duration),
+    /// To be taken on the masters that were not asked.
+    Widening { lease: Duration },
     /// Nothing more: it has been given up.
     Nothing,
     /// To be cleaned up: it was lost.
@@ -132,6 +142,7 @@ impl HoldState {
             lease,
             votes,
             max_hold,
+            is_bare,
         } = first;
         Self {
             phase: Phase::Held,
@@ -149,6 +160,8 @@ impl HoldState {
             told_s: 0,
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
+            is_bare,
+            begun: since,
             released: false,
             votes: VoteRecord::new(votes),
             cancellation: None,
@@ -385,8 +398,16 @@ impl HoldState {
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant => {}
         }
-        let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
         let left = self.left(now);
+        if self.is_bare {
+            let wait = BARE.saturating_sub(now.since(self.begun));
+            return if wait.is_zero() {
+                Upkeep::Widening { lease: self.lease }
+            } else {
+                Upkeep::Look(wait.min(left))
+            };
+        }
+        let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
         if self.renewing > 0 && !spent {
             Upkeep::Renewal {
                 lease: self.lease,
@@ -395,6 +416,15 @@ impl HoldState {
         } else {
             Upkeep::Look(left)
         }
+    }
+
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// It is being taken on the other masters.
+    pub(super) fn widened(&mut self) {
+        self.is_bare = false;
     }
 
     /// However long the hold lasts, nobody is to be told.

@@ -38,13 +38,14 @@ impl ClientCore {
 
     /// Tells whoever watches, if there is anything to tell.
     pub(crate) fn publish(&self) {
-        let (status, oldest_hold) = self.survey();
+        let (status, survey) = self.survey();
         if METERED {
             // A client that was closed on purpose is no outage.
             if !status.closed {
                 self.pool.events.ready(|policy| status.is_ready(policy));
             }
-            self.pool.events.oldest_hold(oldest_hold);
+            self.pool.events.oldest_hold(survey.oldest);
+            self.pool.events.bare_holds(survey.bare);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

@@ -9,6 +9,7 @@ use crate::values::votes::Vote;
 pub(crate) struct VoteRecord {
     nodes: u8,
     granted: NodeSet,
+    not_asked: NodeSet,
     /// What the others answered; nothing here for those that were not waited for.
     #[allow(clippy::box_collection, reason = "a third of the size where there is none")]
     others: Option<Box<Vec<(u8, Vote)>>>,
@@ -19,6 +20,7 @@ impl VoteRecord {
         let mut record = Self {
             nodes: narrow(votes.len()),
             granted: NodeSet::default(),
+            not_asked: NodeSet::default(),
             others: None,
         };
         for (node, vote) in votes.into_iter().enumerate() {
@@ -35,11 +37,17 @@ impl VoteRecord {
             }
         }
         self.granted.remove(node);
+        self.not_asked.remove(node);
         match vote {
             Vote::Granted => self.granted.insert(node),
+            Vote::NotAsked => self.not_asked.insert(node),
             Vote::Pending => {}
             vote => self.others.get_or_insert_default().push((narrow(node), vote)),
         }
+    }
+
+    pub(crate) fn not_asked(&self) -> NodeSet {
+        self.not_asked
     }
 
     pub(crate) fn to_vec(&self) -> Vec<Vote> {
@@ -55,6 +63,8 @@ impl VoteRecord {
             .map(|node| {
                 if self.granted.contains(usize::from(node)) {
                     Vote::Granted
+                } else if self.not_asked.contains(usize::from(node)) {
+                    Vote::NotAsked
                 } else {
                     other(node)
                 }
@@ -77,6 +87,7 @@ mod tests {
         prop_oneof![
             3 => Just(Vote::Granted),
             1 => Just(Vote::Pending),
+            1 => Just(Vote::NotAsked),
             1 => Just(Vote::NotHeld),
             1 => Just(Vote::Unknown { reason: "cut".into() }),
         ]

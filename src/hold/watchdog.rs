@@ -17,6 +17,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::extend::Extension;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::release::Release;
+use crate::hold::retake;
 use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
@@ -90,6 +91,10 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
         }
         match grant.upkeep() {
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
+            Upkeep::Widening { lease } => {
+                retake::widen(&client.pool, &grant, lease);
+                client.schedule.reschedule(&grant, true);
+            }
             Upkeep::CleanUp => {
                 clean_up(&client.pool, &grant);
                 client.schedule.done(&grant);

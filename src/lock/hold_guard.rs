@@ -10,6 +10,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
 use crate::hold::grant::Hold;
 use crate::hold::leave::{self, Leave};
+use crate::hold::retake;
 use crate::lock::owner::Owner;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::release_tally::{Ended, ReleaseTally};
@@ -245,8 +246,11 @@ impl HoldGuard {
         if let Some(trace) = self.hold.grant.trace.take() {
             trace.end(HoldEnd::Leaked);
         }
-        self.client.schedule.forget(&self.hold.grant);
-        drop(self.hold.grant.take_turn());
+        let grant = &self.hold.grant;
+        self.client.schedule.forget(grant);
+        // The watchdog will not do it.
+        retake::widen(&self.client.pool, grant, grant.lease());
+        drop(grant.take_turn());
     }
 }
 

@@ -11,7 +11,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::masters::client_label::ClientLabel;
-use crate::masters::config::{Config, Quarantine};
+use crate::masters::config::{Config, Quarantine, Rounds};
 use crate::masters::connecting::until_connected;
 use crate::masters::namespace::Namespace;
 use crate::masters::node_options::Node;
@@ -249,6 +249,20 @@ impl MastersBuilder {
     /// Sets the time after its start for which a master has no vote. [`Quarantine::Auto`] by default.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.config.quarantine = quarantine;
+        self
+    }
+
+    /// Sets the masters that a first attempt at a lock asks. [`Rounds::Adaptive`] by default.
+    ///
+    /// ```
+    /// use multilock::{Masters, Rounds};
+    ///
+    /// let masters = ["redis://db-1.example.com", "redis://db-2.example.com", "redis://db-3.example.com"];
+    /// // Each hold has its slack from the start, also while the service is busy.
+    /// let builder = Masters::builder().nodes(masters).rounds(Rounds::All);
+    /// ```
+    pub fn rounds(mut self, rounds: Rounds) -> Self {
+        self.config.rounds = rounds;
         self
     }
 

@@ -38,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) allow_unknown: Unknowns,
     pub(crate) require_all: bool,
     pub(crate) quarantine: Quarantine,
+    pub(crate) rounds: Rounds,
     pub(crate) strict: bool,
     pub(crate) namespace: Namespace,
     pub(crate) client_label: ClientLabel,
@@ -95,6 +96,38 @@ pub enum Quarantine {
     Off,
 }
 
+/// Masters that a first attempt at a lock asks, if its policy needs fewer than all.
+///
+/// An attempt that asks only as many masters as are needed costs the others nothing. It is as safe as any: what excludes
+/// is the quorum that granted. Its hold has no slack for a while: one master that forgets without being noticed
+/// (`FLUSHALL` without [`strict`](crate::MastersBuilder::strict), an eviction) may let another holder in. So the hold is
+/// taken on the other masters, too, once it is 10 ms old. If one of the masters refuses or answers late, the others are
+/// asked at once.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_, cluster) = multilock::Masters::in_memory(5).await?;
+/// use multilock::{Masters, Rounds, Vote};
+///
+/// let masters = cluster.connect(Masters::builder().rounds(Rounds::Thrifty)).await?;
+/// let guard = masters.red_lock("invoice:42").lock().await?;
+/// let not_asked = guard.votes().iter().filter(|answer| answer.vote == Vote::NotAsked).count();
+/// assert_eq!(not_asked, 2);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Rounds {
+    /// As many as are needed while the client is busy, else all. The default.
+    #[default]
+    Adaptive,
+    /// All: each hold has its slack from the start.
+    All,
+    /// As many as are needed.
+    Thrifty,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -108,6 +141,7 @@ impl Default for Config {
             allow_unknown: Unknowns::default(),
             require_all: false,
             quarantine: Quarantine::Auto,
+            rounds: Rounds::Adaptive,
             strict: false,
             namespace: Namespace::default(),
             client_label: ClientLabel::default(),

@@ -8,7 +8,7 @@ use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
 use crate::masters::builder::MastersBuilder;
 use crate::masters::client_label::ClientLabel;
-use crate::masters::config::{Config, Quarantine};
+use crate::masters::config::{Config, Quarantine, Rounds};
 use crate::masters::credentials::Provider;
 use crate::masters::namespace::Namespace;
 use crate::masters::node_options::Node;
@@ -37,7 +37,7 @@ impl Masters {
     /// - `MULTILOCK_LEASE`, `MULTILOCK_FOR_TESTS` (see [`MastersBuilder::for_tests`]), `MULTILOCK_MAX_HOLD`,
     ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`),
     ///   `MULTILOCK_DRIFT_FACTOR` (such as `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`,
-    ///   `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ALLOW_EVICTION`,
+    ///   `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ROUNDS` (`adaptive`, `all` or `thrifty`), `MULTILOCK_ALLOW_EVICTION`,
     ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and
     ///   `MULTILOCK_STRICT` (`true` or `false`).
     ///
@@ -121,6 +121,15 @@ fn quarantine(text: &str) -> Option<Quarantine> {
         "auto" => Some(Quarantine::Auto),
         "off" => Some(Quarantine::Off),
         text => duration(text).map(Quarantine::For),
+    }
+}
+
+fn rounds(text: &str) -> Option<Rounds> {
+    match text {
+        "adaptive" => Some(Rounds::Adaptive),
+        "all" => Some(Rounds::All),
+        "thrifty" => Some(Rounds::Thrifty),
+        _ => None,
     }
 }
 
@@ -235,6 +244,12 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
             &mut config.quarantine,
             "auto, off or a duration such as 40s",
             quarantine,
+        )?;
+        self.set(
+            "MULTILOCK_ROUNDS",
+            &mut config.rounds,
+            "adaptive, all or thrifty",
+            rounds,
         )?;
         self.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
         let unknown = &mut config.allow_unknown;

@@ -277,6 +277,16 @@ impl Link {
         silence.last.is_some_and(|last| self.heard() < last)
     }
 
+    /// Last round trip of a master that is well: it has a vote, and is neither silent nor late lately, nor behind with
+    /// pending releases.
+    pub(crate) fn is_well(&self, now: Instant) -> Option<Duration> {
+        let is_well = self.quarantine(now).is_zero()
+            && !self.is_silent()
+            && !self.full.load(Ordering::Relaxed)
+            && !self.closed.load(Ordering::Relaxed);
+        is_well.then(|| Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)))
+    }
+
     /// Notes that a release has no answer. The master may not be sent any other call for long, so its silence
     /// has to be checked.
     pub(crate) fn owes_an_answer(&self) {

@@ -33,6 +33,16 @@ impl NodeSet {
         self.0 &= !(1 << node);
     }
 
+    /// Masters of either set.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Masters that the other set does not have.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     pub(crate) fn contains(self, node: usize) -> bool {
         self.0 & (1 << node) != 0
     }

@@ -3,6 +3,7 @@
 pub(crate) mod clocks;
 mod overdue;
 pub(crate) mod pool;
+pub(crate) mod preference;
 pub(crate) mod stragglers;
 
 use std::future::poll_fn;
@@ -55,6 +56,10 @@ pub(crate) struct Round {
     heard: bool,
     /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
+    /// Masters that are asked later, if at all.
+    held_back: NodeSet,
+    /// Time at which they are asked.
+    hedge: Option<Instant>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
@@ -163,6 +168,8 @@ impl Round {
             links,
             outstanding: 0,
             heard: false,
+            held_back: NodeSet::default(),
+            hedge: None,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
             trace: RoundTrace::begin(&pool.events, request.script.op, trust.needed()),
@@ -173,13 +180,42 @@ impl Round {
             round.trace.needs(Policy::RedLock.needed(round.links.len()));
         }
         for node in (0..round.links.len()).filter(|node| asked(*node)) {
-            round.send(node, By::Sha);
-            round.outstanding += 1;
-            if round.links[node].is_ok() {
-                round.sent_to.insert(node);
-            }
+            round.ask(node);
         }
         round
+    }
+
+    fn ask(&mut self, node: usize) {
+        self.send(node, By::Sha);
+        self.outstanding += 1;
+        if self.links[node].is_ok() {
+            self.sent_to.insert(node);
+        }
+    }
+
+    /// Holds some masters back that were not asked: they are asked after a while, or by [`ask_others`](Self::ask_others).
+    pub(crate) fn hold_back(mut self, nodes: NodeSet, hedge: Duration) -> Self {
+        self.held_back = nodes;
+        self.hedge = Some(self.sent + hedge);
+        self
+    }
+
+    /// Masters that are held back, and have not been asked yet.
+    pub(crate) fn held_back(&self) -> NodeSet {
+        self.held_back
+    }
+
+    /// Asks the masters that are held back. They have the deadline of the others, since they are a part of the same
+    /// attempt.
+    pub(crate) fn ask_others(&mut self) {
+        let others = std::mem::take(&mut self.held_back);
+        for node in others.iter() {
+            self.ask(node);
+        }
+        if self.hedge.take().is_some() {
+            // The alarm is for an earlier time than the deadline.
+            self.alarm = None;
+        }
     }
 
     /// Moment before any request was sent.
@@ -415,14 +451,20 @@ impl Round {
             return Poll::Ready(Some(answer));
         }
         if !self.alarm.as_mut().is_some_and(|alarm| alarm.wake(cx)) {
-            self.alarm = self.pool.deadlines.set(self.deadline, cx);
+            let at = self.hedge.unwrap_or(self.deadline);
+            self.alarm = self.pool.deadlines.set(at, cx);
         }
         if self.alarm.is_none() {
             self.give_up(Some("awaited outside of a tokio runtime"));
             return self.poll_arrived(cx);
         }
-        if Instant::now() < self.deadline {
+        let now = Instant::now();
+        if now < self.hedge.unwrap_or(self.deadline) {
             return Poll::Pending;
+        }
+        if self.hedge.is_some() && now < self.deadline {
+            self.ask_others();
+            return self.poll_arrived(cx);
         }
         let stands_still = self.pool.deadlines.stand_still(self.alarm.as_ref());
         self.give_up(stands_still.then_some(STANDS_STILL));

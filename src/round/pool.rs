@@ -1,6 +1,7 @@
 //! Connections to all masters, and the data that all rounds share.
 
 use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
@@ -20,6 +21,7 @@ use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
 use crate::protocol::calls::Evidence;
 use crate::protocol::keys;
 use crate::protocol::lease_timing::LeaseTiming;
+use crate::round::preference::Preference;
 use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
 use crate::time::clock::Clock;
@@ -35,6 +37,10 @@ pub(crate) struct Pool {
     /// Label of the client.
     pub(crate) label: Arc<str>,
     pub(crate) slots: Vec<Arc<Slot>>,
+    /// Order in which names prefer the masters.
+    pub(crate) preference: Preference,
+    /// Number of attempts under way.
+    pub(crate) attempts: AtomicUsize,
     pub(crate) events: Events,
     /// Throttle of the log.
     pub(crate) log_throttle: LogThrottle,
@@ -101,6 +107,7 @@ impl Pool {
                 Arc::new(slot)
             })
             .collect();
+        let preference = Preference::new(slots.iter().map(|slot| &**slot.label()));
         let labels = slots.iter().map(|slot| slot.label());
         let membership = Arc::new(Membership::new(config.set(nodes.len()), labels));
         let keep = |(slot, node): (&Arc<Slot>, Box<dyn Endpoint>)| {
@@ -127,6 +134,8 @@ impl Pool {
             id,
             label,
             slots,
+            preference,
+            attempts: AtomicUsize::new(0),
             events: Events::new(),
             log_throttle: LogThrottle::default(),
             changed,

@@ -52,6 +52,8 @@ pub enum Vote {
     },
     /// The outcome was certain before this master answered.
     Pending,
+    /// Not asked: a busy client asked as many masters as are needed ([`Rounds`](crate::Rounds)), and all of them granted.
+    NotAsked,
 }
 
 impl Vote {
@@ -99,6 +101,7 @@ impl fmt::Display for Vote {
             Self::Unknown { reason } => write!(f, "no usable answer: {reason}"),
             Self::Quarantined { remaining } => write!(f, "in quarantine for {}", Rounded(*remaining)),
             Self::Pending => f.write_str("not waited for"),
+            Self::NotAsked => f.write_str("not asked"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use multilock::sim::{Cluster, Keep};
-use multilock::{Closing, LockError, Masters, Owner, Unlocked};
+use multilock::{Closing, LockError, Masters, Owner, Quarantine, Rounds, Unlocked};
 use tokio::time::{sleep, timeout};
 
 use crate::recorder::Figures;
@@ -96,7 +96,7 @@ async fn every_series_has_a_unit_and_a_help_and_stands_in_the_docs() {
         names.len(),
         "a row for what there is not: {names:#?}"
     );
-    assert_eq!(names.len(), 24);
+    assert_eq!(names.len(), 25);
 }
 
 #[cfg(feature = "metrics")]
@@ -351,6 +351,26 @@ async fn the_oldest_hold_is_told_while_it_is_held() {
     drop(younger);
     sleep(ms(2000)).await;
     assert!(is(oldest(), 0));
+}
+
+/// A hold that only as many masters have as are needed, until it is taken on the others.
+#[tokio::test(start_paused = true)]
+async fn holds_without_slack_are_counted() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(5);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .rounds(Rounds::Thrifty);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let without = || figures.value("holds_without_slack", &[]);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    // The figures are gathered again at once.
+    cluster.master(0).reset_connections();
+    sleep(ms(2)).await;
+    assert!(is(without(), 1));
+    sleep(ms(2000)).await;
+    assert!(is(without(), 0));
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]

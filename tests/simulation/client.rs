@@ -114,6 +114,7 @@ async fn connect(world: &World, plan: &ClientPlan, terms: &Client, rng: &mut Std
 pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBuilder {
     let builder = Masters::builder()
         .node_timeout(client.node_timeout)
+        .rounds(client.rounds)
         .drift_factor(client.drift_factor)
         .lease(client.lease)
         .for_tests(plan.max_lease)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::Policy;
+use multilock::{Policy, Rounds};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -16,6 +16,7 @@ pub(crate) struct ClientPlan {
     /// The longest that its call sites ask for.
     pub(crate) max_lease: Duration,
     pub(crate) node_timeout: Duration,
+    pub(crate) rounds: Rounds,
     pub(crate) drift_factor: f64,
     /// The masters that it lists, in its own order.
     pub(crate) masters: Vec<usize>,
@@ -78,6 +79,7 @@ impl ClientPlan {
             lease: plan.lease,
             max_lease: plan.max_lease,
             node_timeout: plan.node_timeout,
+            rounds: Rounds::All,
             drift_factor: 0.01,
             masters: (0..plan.nodes).collect(),
             policies: Policies::Any,
@@ -108,6 +110,7 @@ impl ClientPlan {
             lease,
             max_lease,
             node_timeout: ms(pick(rng, &[20, 20, 50, 50, 80])),
+            rounds: pick(rng, &[Rounds::All, Rounds::Thrifty]),
             drift_factor: 0.01,
             masters,
             policies: pick(

@@ -102,6 +102,13 @@ impl EventObserver for Events {
         self.0.meters.oldest_hold.set(held_for);
     }
 
+    fn bare_holds(&self, count: usize) {
+        self.0
+            .meters
+            .bare_holds
+            .set(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {
         let outcome = if is_won {
             RoundOutcome::Won

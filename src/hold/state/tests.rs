@@ -28,6 +28,7 @@ fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
         lease: LEASE,
         votes: vec![Vote::Granted],
         max_hold,
+        is_bare: false,
     };
     HoldState::new(kind, at(0), first)
 }

@@ -20,6 +20,7 @@ mod read_write_calls;
 mod reentry;
 mod sets;
 mod several;
+mod thrifty;
 mod tokens;
 mod validity;
 mod waiting;

@@ -1,0 +1,48 @@
+//! A hold is taken on a master that does not have it: one that has forgotten it, or that was not asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::events::VoteKind;
+use crate::hold::grant::Grant;
+use crate::protocol::calls::{self, Acquire, Fencing};
+use crate::protocol::reply::Reply;
+use crate::protocol::waiter::Precedence;
+use crate::round::pool::Pool;
+use crate::round::{OnNoScript, Round, Trust};
+
+/// Asks one master; `None` if the hold has ended. The request is sent before the release of the hold.
+pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<Round> {
+    grant.while_valid(node, |count, kind| {
+        let acquire = Acquire {
+            names: &grant.names,
+            kind,
+            owner: &grant.field.text(),
+            count,
+            lease,
+            tokens: grant.tokens(),
+            fencing: Fencing::Declared,
+            precedence: Precedence::Resumed,
+        };
+        let request = calls::acquire(&acquire, pool.evidence_wanted());
+        Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node).needs(1)
+    })
+}
+
+/// Takes a grant on the masters that were not asked. From then on it has the slack of any other: more masters have it than
+/// are needed.
+pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
+    for node in grant.widen().iter() {
+        let Some(round) = begin(pool, grant, lease, node) else {
+            return;
+        };
+        let grant = Arc::clone(grant);
+        round.leave(OnNoScript::Loaded, move |node, answer| {
+            let vote = Reply::acquired(answer).vote;
+            let kind = VoteKind::of(&vote);
+            // The lease ends there later than the hold does by its quorum, so the end at the quorum stays as it is.
+            grant.note_vote(node, vote);
+            kind
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! Attempts that ask only as many masters as are needed: a hold on a bare quorum, and how it comes by its slack.
+
+use std::time::Duration;
+
+use multilock::sim::{Client, Cluster, Direction, Master, Network};
+use multilock::{Masters, Quarantine, Rounds, Vote};
+use tokio::time::{Instant, sleep};
+
+use crate::plan::ms;
+use crate::scene::{in_time, violated};
+
+const LEASE: Duration = ms(3000);
+/// A hold is taken on the other masters at the latest by then.
+const WIDENED: Duration = ms(80);
+
+struct Stage {
+    cluster: Cluster,
+    network: Network,
+    masters: Masters,
+}
+
+async fn connect(cluster: &Cluster, network: &Network, rounds: Rounds) -> Masters {
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .rounds(rounds)
+        .lease(LEASE);
+    let client = Client::new().network(network);
+    cluster.connect_as(&client, builder).await.expect("connects")
+}
+
+impl Stage {
+    /// Five masters that are a millisecond away, and a client that asks three of them first.
+    async fn new() -> Self {
+        let (cluster, network) = (Cluster::new(5), Network::new(5));
+        let masters = connect(&cluster, &network, Rounds::Thrifty).await;
+        for place in 0..5 {
+            network.set_distance(place, ms(1));
+        }
+        // Its round trips are known.
+        masters
+            .multi_lock("b")
+            .lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
+        Self {
+            cluster,
+            network,
+            masters,
+        }
+    }
+
+    async fn another(&self, rounds: Rounds) -> Masters {
+        connect(&self.cluster, &Network::new(5), rounds).await
+    }
+
+    /// The masters that have the name, or have not.
+    fn having(&self, is_there: bool) -> Vec<usize> {
+        let has = |place: &usize| self.cluster.master(*place).fields("a").is_empty() != is_there;
+        (0..5).filter(has).collect()
+    }
+
+    fn queued_on(&self) -> usize {
+        let queued = |place: &usize| {
+            let keys = self.cluster.master(*place).keys();
+            keys.iter().any(|key| key.contains("queue"))
+        };
+        (0..5).filter(queued).count()
+    }
+
+    async fn nothing_is_left(&self) {
+        sleep(ms(200)).await;
+        if !self.having(true).is_empty() {
+            violated("nothing is left", &format!("on {:?}", self.having(true)));
+        }
+    }
+}
+
+/// A section that is over before the hold is widened never reaches the other masters.
+#[tokio::test(start_paused = true)]
+async fn a_short_section_costs_the_others_nothing() {
+    let stage = Stage::new().await;
+    let before: Vec<_> = stage.cluster.iter().map(Master::executed).collect();
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let others = stage.having(false);
+    assert_eq!(others.len(), 2, "three are asked");
+    let not_asked = guard
+        .votes()
+        .iter()
+        .filter(|answer| answer.vote == Vote::NotAsked)
+        .count();
+    assert_eq!((guard.votes().granted(), not_asked), (3, 2));
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+    for place in others {
+        assert_eq!(stage.cluster.master(place).executed(), before[place], "m{place}");
+    }
+}
+
+/// Two masters of five may forget a hold without being noticed, once it is widened.
+#[tokio::test(start_paused = true)]
+async fn a_hold_comes_by_its_slack() {
+    let stage = Stage::new().await;
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let first = stage.having(true);
+    sleep(WIDENED).await;
+    for place in &first[..2] {
+        stage.cluster.master(*place).flush_all();
+    }
+    let other = stage.another(Rounds::All).await;
+    if other.red_lock("a").try_lock().await.is_ok() && guard.is_valid() {
+        violated("mutual exclusion", "two masters had forgotten a hold of a second");
+    }
+    assert_eq!(guard.votes().granted(), 5);
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+/// A hold without a watchdog that is leaked, and names that stay taken, have their slack as well.
+#[tokio::test(start_paused = true)]
+async fn what_stays_taken_comes_by_its_slack() {
+    let stage = Stage::new().await;
+    stage.masters.red_lock("a").lock().await.expect("free").leak();
+    sleep(ms(5)).await;
+    if stage.having(true).len() < 5 {
+        violated("slack", &format!("leaked, and on {:?} alone", stage.having(true)));
+    }
+    sleep(LEASE).await;
+    let kept = stage.masters.red_lock("a").at_least(ms(1000)).lock().await;
+    kept.expect("free").unlock().await.expect("held");
+    sleep(ms(5)).await;
+    if stage.having(true).len() < 5 {
+        violated("slack", &format!("kept, and on {:?} alone", stage.having(true)));
+    }
+}
+
+/// A request that widens a hold is on its way when the hold is released: the release follows it.
+#[tokio::test(start_paused = true)]
+async fn a_widening_that_crosses_the_release_leaves_nothing() {
+    let stage = Stage::new().await;
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let others = stage.having(false);
+    for place in &others {
+        stage.network.set_distance(*place, ms(30));
+    }
+    sleep(ms(25)).await;
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+/// A master that does not answer costs a hedge, and no node timeout.
+#[tokio::test(start_paused = true)]
+async fn a_silent_master_costs_a_hedge() {
+    let stage = Stage::new().await;
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let first = stage.having(true);
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+    stage.cluster.master(first[0]).freeze();
+    let begun = Instant::now();
+    let guard = stage
+        .masters
+        .red_lock("a")
+        .lock()
+        .await
+        .expect("four of five answer");
+    in_time(begun, ms(15));
+    sleep(WIDENED).await;
+    stage.cluster.master(first[0]).thaw();
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+/// An answer that comes after the hedge is a grant like any other, and is released with the hold.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_after_the_hedge_leaves_nothing() {
+    let stage = Stage::new().await;
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let first = stage.having(true);
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+    stage.network.set_distance(first[1], ms(10));
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+/// One refusal, and all masters are asked together with the waiter: it stands in every queue, and a release anywhere calls it.
+#[tokio::test(start_paused = true)]
+async fn a_refused_waiter_stands_in_every_queue() {
+    let stage = Stage::new().await;
+    let other = stage.another(Rounds::All).await;
+    let theirs = other.red_lock("a").lock().await.expect("free");
+    let lock = stage.masters.red_lock("a");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    sleep(ms(20)).await;
+    if stage.queued_on() < 5 {
+        violated("queued", &format!("on {} masters of five", stage.queued_on()));
+    }
+    let begun = Instant::now();
+    theirs.unlock().await.expect("held");
+    let guard = waiting.await.expect("no panic").expect("its turn");
+    in_time(begun, ms(20));
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+/// Two clients that reach different masters ask different quorums, which have a master in common.
+#[tokio::test(start_paused = true)]
+async fn clients_that_pass_over_different_masters_exclude_each_other() {
+    let stage = Stage::new().await;
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    let (first, others) = (stage.having(true), stage.having(false));
+    let network = Network::new(5);
+    let other = connect(&stage.cluster, &network, Rounds::Thrifty).await;
+    for place in &first[..2] {
+        network.cut(*place, Direction::ToMaster);
+    }
+    sleep(ms(200)).await;
+    if other.red_lock("a").try_lock().await.is_ok() && guard.is_valid() {
+        violated("mutual exclusion", &format!("by {others:?} and m{}", first[2]));
+    }
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
