@@ -136,7 +136,7 @@ fn is_closed(output: &impl AsFd) -> bool {
         && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// Part of the state whose change is printed. A renewal does not change this part.
+/// Part of the state with changes that are printed. A renewal does not change this part.
 fn what_counts(line: &Value) -> Value {
     let mut state = line.clone();
     for node in state["nodes"].as_array_mut().into_iter().flatten() {

@@ -122,7 +122,7 @@ fn suits(request: &AcquireRequest, hold: &Hold) -> Result<(), InvalidInput> {
     Ok(())
 }
 
-/// Refuses an owner whose hold is of another kind. Two readers that both want to write would wait for each
+/// Refuses an owner that has a hold of another kind. Two readers that both want to write would wait for each
 /// other for ever.
 fn of_another_kind(request: &AcquireRequest, hold: &Hold, its: HoldKind) -> Refusal {
     let names = &hold.grant.names;

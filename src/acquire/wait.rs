@@ -34,9 +34,9 @@ const SPREAD: Duration = Duration::from_millis(1);
 /// The refusal of each lock; `None` for a lock that was granted.
 type Refusals = SmallVec<[Option<Refusal>; 1]>;
 
-/// Waits until all locks are granted in one round. The last refusal is left in `last`, for a caller whose
-/// time ends. It is `None` while a single lock stands behind another task of this process, because that task
-/// knows more.
+/// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after
+/// the caller's time. It is `None` while a single lock stands behind another task of this process, because
+/// that task knows more.
 ///
 /// # Cancel safety
 ///

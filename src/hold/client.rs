@@ -36,7 +36,7 @@ pub(crate) struct ClientCore {
     pub(crate) schedule: Arc<Schedule>,
     /// Holds that closing releases.
     pub(crate) released: Releasing,
-    /// Number of holds whose names closing leaves locked for a while.
+    /// Number of holds that closing leaves locked for a while.
     pub(crate) kept: AtomicU64,
     /// Status of the masters for watchers, and whether the task that publishes it has been started.
     pub(super) published: watch::Sender<Status>,

@@ -82,7 +82,7 @@ pub(crate) struct Hold {
 }
 
 impl Grant {
-    /// Makes a grant whose first hold no guard has entered yet.
+    /// Makes a grant with a first hold that no guard has entered yet.
     pub(crate) fn new(clock: Clock, facts: GrantFacts, first: FirstHold) -> Self {
         Self {
             state: Mutex::new(HoldState::new(facts.granted, facts.begun, first)),
@@ -184,8 +184,10 @@ impl Grant {
         self.state().ends.confirm(node, start);
     }
 
-    /// Whether a master has had the grant without a gap. Such a master has counted for the hold, its end
-    /// there has not come by all known steps of its clock, and no other answer came from it since.
+    /// Whether a master has had the grant without a gap:
+    /// - It has counted for the hold.
+    /// - Its end there has not come, after all known steps of its clock.
+    /// - It has given no other answer since.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
         let state = self.state();
         state.ends.stand_on(node, self.clock.now())

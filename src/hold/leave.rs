@@ -1,5 +1,5 @@
-//! End of a hold with its last guard. Its grant is handed on to the next task of the process, or is released,
-//! or the names stay locked for a while, or it was lost before.
+//! End of a hold with its last guard. The grant is handed on to the next task of the process, or it is
+//! released, or the names stay locked for a while. Or the hold was lost before.
 //!
 //! [`end`] decides. [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is
 //! dropped.

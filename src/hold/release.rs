@@ -39,7 +39,7 @@ struct ReleaseRecord {
     /// Whether the names stay locked for a while instead. A master that cannot be reached locks them until
     /// their lease ends: a release there would admit others too early.
     is_kept: bool,
-    /// Waiter whose attempt is rolled back.
+    /// Waiter of the attempt that is rolled back.
     waiting: Option<Arc<Calls>>,
     sent: Instant,
 }

@@ -18,7 +18,7 @@ use crate::values::names::Names;
 
 /// Number of moments over which the renewals of one period are spread.
 const SPREAD: u32 = 64;
-/// Shortest time between two tries to renew a grant whose renewal failed.
+/// Shortest time between two tries to renew a grant after a failure.
 const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 
 /// Longest sleep of the task. Timers stand still while the host is suspended, and validity does not. So while

@@ -10,7 +10,7 @@ pub(crate) struct VoteRecord {
     nodes: u8,
     granted: NodeSet,
     /// Votes of the other masters. A master without an entry was not awaited.
-    #[allow(clippy::box_collection, reason = "a third of the size where there is none")]
+    #[allow(clippy::box_collection, reason = "a third of the size without any")]
     others: Option<Box<Vec<(u8, Vote)>>>,
 }
 

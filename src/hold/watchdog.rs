@@ -1,5 +1,5 @@
-//! The watchdog: renews the holds of a process, cleans up lost ones, and lets others overtake waiters whose
-//! tasks are not polled.
+//! The watchdog: renews the holds of a process, and cleans up lost ones. If the task of a waiter is not
+//! polled, it lets others overtake that waiter.
 //!
 //! One task serves all holds. Holds that are due together go in one script call to each master. A slow or
 //! missing master delays no hold: a hold is prolonged when the quorum-th answer has come.

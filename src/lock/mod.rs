@@ -579,9 +579,9 @@ impl<M: Mode> MultiLock<M> {
     /// Takes the names away from their holders and wakes waiters. For operators.
     ///
     /// The call first looks up the holders. A holder that was seen on any master is then excluded on every
-    /// master that answers until its lease has ended, also if one of its requests arrives late. It learns of
-    /// the loss at its next extension. A hold that is granted after the look is left alone. So is a key that
-    /// is no lock: see [`Forced::spared`].
+    /// master that answers, until its lease has ended. Late requests of that holder have no effect. It learns
+    /// of the loss at its next extension. A hold that is granted after the look is left alone. So is a key
+    /// that is no lock: see [`Forced::spared`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -235,10 +235,10 @@ impl LockSet {
     /// Waits until all locks are granted, at most for the time set by [`wait`](Self::wait).
     ///
     /// The set waits in the queue of each lock, and holds none meanwhile. While one lock is in the way, the
-    /// set keeps its places in the other queues for at most 1 s, or four node timeouts if that is longer. So
-    /// the oldest of several sets over the same locks has its turn first. After that the set waits in the
-    /// queue of the lock in the way alone. If others hold each of the locks for longer than that, one after
-    /// the other, the set gets the locks when they happen to be free together.
+    /// set keeps its places in the other queues for 1 s, or for four node timeouts if they are longer. So the
+    /// oldest of several sets over the same locks has its turn first. After that the set waits in the queue
+    /// of the lock in the way alone. If others hold each of the locks for longer than that, one after the
+    /// other, the set gets the locks when they happen to be free together.
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@
 //! behind that one, and all of them ask as soon as it is admitted.
 //!
 //! Tasks with other options have lines of their own. A task may be unable to win because a master is missing
-//! or because it needs too much; it must not be in the way of tasks that could win. And a hold that is handed
-//! on was granted with the options of its next owner.
+//! or it needs too much. Such a task must not be in the way of the others. And a hold that is handed on was
+//! granted with the options of its next owner.
 
 pub(crate) mod ahead;
 pub(crate) mod entry;

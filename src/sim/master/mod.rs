@@ -367,7 +367,7 @@ impl Master {
         (reply, true)
     }
 
-    /// Removes a client whose connection has ended. `requests` were not executed.
+    /// Removes a client after the end of its connection. `requests` were not executed.
     pub(super) fn disconnect(&self, client: i64, requests: VecDeque<Ask>) {
         let mut state = self.state();
         state.pipes.remove(&client);
