@@ -260,9 +260,9 @@ impl MultiLock {
 }
 
 impl<M: Mode> MultiLock<M> {
-    /// Sets the lease of the hold, and turns renewal off. Without it, the hold has the builder's `lease` (30
-    /// s) and is renewed after every third of it for as long as its guard lives. Counted in whole
-    /// milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
+    /// Sets the lease of the hold, and turns renewal off. Without it, the hold has the builder's `lease` (by
+    /// default 30 s). It is then renewed after every third of the lease for as long as its guard lives.
+    /// Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -405,7 +405,7 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Tries once, without waiting for other holders. Takes one round, or two if a master has seen a larger
-    /// fencing token or knows of longer leases.
+    /// fencing token.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
