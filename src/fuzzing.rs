@@ -1,4 +1,4 @@
-//! What the fuzz targets reach of the crate's inside. In no build but theirs.
+//! Internals of the crate that fuzz targets need. Only in their build.
 
 use redis::Value;
 
@@ -7,12 +7,13 @@ use crate::node;
 use crate::protocol::reply::{self, Released, Reply};
 use crate::values::votes::Vote;
 
-/// The first reply in `bytes` and its length, as a connection finds it.
+/// Returns the first reply in `bytes` and its length, as a connection finds it.
 pub fn first_reply(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
     node::first_reply(bytes)
 }
 
-/// Reads a reply in all the ways in which one is read. None may panic, or tell of more than there is.
+/// Reads a reply in all the ways in which the crate reads one. None may panic, or report more than the reply
+/// contains.
 pub fn understand(value: &Value) {
     let parts = match value {
         Value::Array(parts) => parts.len(),
@@ -39,8 +40,8 @@ pub fn understand(value: &Value) {
     assert!(released.is_none_or(|released| (released == Released::Partly) == (parts > 0)));
 }
 
-/// All that may be said of a pool's variables: what is shown of the builder, and how the masters are called or
-/// what cannot be used. `list` is what every file holds that lists nodes.
+/// Makes all texts about a pool's variables: the builder, and the addresses of the masters or the error.
+/// `list` is the content of every file that lists nodes.
 pub fn words_on(variable: impl Fn(&str) -> Option<String>, list: &str) -> String {
     let builder = match MastersBuilder::from_variables_and_files(variable, |_| Ok(list.to_owned())) {
         Ok(builder) => builder,

@@ -1,4 +1,4 @@
-//! Guides: what to know before and while one uses the crate. Each reads by itself.
+//! Guides to read before and during the use of the crate. Each can be read by itself.
 //!
 //! | to … | read |
 //! |---|---|

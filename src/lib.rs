@@ -48,10 +48,10 @@ pub use masters::config::{LONGEST_LEASE, Quarantine, Rounds};
 pub use masters::credentials::{BoxError, Credentials};
 pub use masters::node_options::Node;
 pub use masters::status::{NodeConnection, NodeStatus, Status};
-/// What [`Node::tls`] takes is of this version.
+/// Version of the argument of [`Node::tls`].
 #[cfg(feature = "rustls")]
 pub use tokio_rustls::rustls;
-/// What [`MultiLockGuard::cancellation_token`] gives is of this version.
+/// Version of the result of [`MultiLockGuard::cancellation_token`].
 pub use tokio_util::sync::CancellationToken;
 pub use values::holder::Holder;
 pub use values::master_set::MasterSet;

@@ -1,4 +1,4 @@
-//! The masters, as arguments and environment name them.
+//! The masters that arguments and environment name.
 
 use std::env;
 use std::time::Duration;
@@ -10,14 +10,15 @@ use crate::args::MastersArgs;
 use crate::exit::Failure;
 use crate::say::Voice;
 
-/// Between two attempts to connect, each of which takes its own time, too.
+/// Pause between two attempts to connect. Each attempt takes its own time, too.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The library's defaults, by which a look at the masters waits, too.
+/// The library's defaults, which a look at the masters uses, too.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl MastersArgs {
-    /// A builder with all that is set: by the environment, and before that by an argument.
+    /// Makes a builder with all settings of the arguments and the environment. An argument overrides the
+    /// environment.
     pub(crate) fn builder(&self) -> Result<MastersBuilder, Failure> {
         let file = self.nodes_file.as_ref().map(|file| file.display().to_string());
         let is_named = self.nodes.is_some() || file.is_some();
@@ -51,8 +52,9 @@ impl MastersArgs {
     }
 }
 
-/// Connects for a look at what masters say, however few of them answer: a majority has the connect timeout, and the other
-/// masters one node timeout more. Each master that has failed by then is no longer waited for.
+/// Connects for a look at the masters, whatever the number of their answers. A majority has the connect
+/// timeout, and the other masters one node timeout more. A master that has failed by then is no longer
+/// awaited.
 pub(crate) async fn connect_for_a_look(args: &MastersArgs) -> Result<Masters, Failure> {
     let masters = args.builder()?.connect_lazy()?;
     let mut status = masters.watch_status();
@@ -83,7 +85,8 @@ pub(crate) fn are_unfit(masters: &Masters) -> bool {
     unfit.count() > nodes.len() - Policy::RedLock.needed(nodes.len())
 }
 
-/// Says which masters have no vote: an unfit one always, as somebody has to change something.
+/// Reports the masters without a vote. An unfit one is always reported, because its configuration has to be
+/// changed.
 fn warn_of_missing(masters: &Masters, voice: Voice) {
     for node in masters.status().nodes {
         let Err(error) = node.connection else { continue };
@@ -95,16 +98,16 @@ fn warn_of_missing(masters: &Masters, voice: Voice) {
     }
 }
 
-/// How long a connection is waited for, beyond the first attempt.
+/// Time for which a connection is awaited, beyond the first attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// Not at all.
+    /// No further attempt.
     None,
     Until(Instant),
     Endless,
 }
 
-/// Connects to enough of the masters, and tries again where only time would help.
+/// Connects to enough of the masters, and tries again if only time would help.
 pub(crate) async fn connect(
     builder: MastersBuilder,
     patience: Patience,

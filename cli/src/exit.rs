@@ -1,4 +1,4 @@
-//! What the command answers to whoever started it: exit codes after `flock`, `timeout`, `env` and `sysexits.h`.
+//! Exit codes of the command, after those of `flock`, `timeout`, `env` and `sysexits.h`.
 
 use std::fmt;
 use std::io;
@@ -9,19 +9,19 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::translation::option;
 
-/// The name is free, or was not taken away: what was asked is answered with no.
+/// The answer is no: the name is free, or was not taken away.
 pub(crate) const FREE: u8 = 1;
-/// Something was found that `--strict` does not let pass.
+/// There are findings that `--strict` does not accept.
 pub(crate) const FOUND: u8 = 1;
 /// Wrong arguments or variables.
 pub(crate) const USAGE: u8 = 64;
 /// Too few masters have a vote.
 pub(crate) const NO_QUORUM: u8 = 69;
-/// Held by another, or waited for in vain.
+/// The lock is held by another, or the wait for it is over.
 pub(crate) const HELD: u8 = 75;
-/// Masters or a password file that cannot be used until somebody changes the configuration, theirs or ours.
+/// Masters or a password file are unusable until a configuration is changed, on their side or here.
 pub(crate) const UNFIT: u8 = 78;
-/// The hold was lost or came to its end while the child ran.
+/// The hold was lost or ended while the child ran.
 pub(crate) const LOST: u8 = 124;
 /// The command itself failed.
 pub(crate) const OWN: u8 = 125;
@@ -30,15 +30,15 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The child's program was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// How the command ends.
+/// End of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Code(u8),
-    /// By a signal, so that a shell around it ends, too.
+    /// End by a signal, so that a shell around the command ends, too.
     Signal(Signal),
 }
 
-/// As a program ended.
+/// Shows the end of a program.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -49,14 +49,14 @@ impl fmt::Display for End {
 }
 
 impl End {
-    /// Ends this process. Nothing is dropped any more.
+    /// Ends this process, without any drop.
     pub(crate) fn exit(self) -> ! {
         let code = match self {
             Self::Code(code) => i32::from(code),
             Self::Signal(signal) => {
-                // The kernel keeps process 1 of a container from being ended by its own signals.
+                // The kernel protects process 1 of a container from its own signals.
                 if getpid() != Pid::INIT {
-                    // The program has left a core if it was to.
+                    // The program itself has left a core if one was wanted.
                     let none = Rlimit {
                         current: Some(0),
                         maximum: Some(0),
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// Why the command ends without having done its work.
+/// Reason why the command ends without having done its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -136,7 +136,7 @@ fn code(error: &LockError) -> u8 {
         LockError::Contended { .. } => HELD,
         LockError::Unreachable { .. } | LockError::Unfenced { .. } | LockError::TooLate { .. } => NO_QUORUM,
         LockError::Misconfigured { .. } => UNFIT,
-        // A wait that ended for want of masters is told as such.
+        // A wait that ended because masters were missing has their code.
         LockError::TimedOut { last, .. } => last.as_deref().map_or(HELD, code),
         _ => OWN,
     }

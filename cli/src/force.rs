@@ -12,7 +12,7 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     let lock = masters.lock(&*args.names, Policy::RedLock);
     let seen = lock.inspect().await?;
     let meant = Meant::new(args);
-    // All of the names or none of them. The masters spare a hold that comes after the library has looked.
+    // It takes all of the names or none. The masters spare a hold that comes after the library has looked.
     if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
         let (state, holds) = (describe(other), seen_on(other));
         let message = format_args!("{state}{holds}: nothing was taken away");
@@ -41,7 +41,7 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     Ok(if is_done { 0 } else { exit::FREE })
 }
 
-/// The holders that are to lose the names.
+/// Holders that are to lose the names.
 struct Meant<'a> {
     label: Option<&'a str>,
     hold: Option<String>,
@@ -51,7 +51,7 @@ impl<'a> Meant<'a> {
     fn new(args: &'a ForceArgs) -> Self {
         Self {
             label: args.if_holder.as_deref(),
-            // The library's log shows it with this in the middle.
+            // The library's log has this character in the middle.
             hold: args.if_hold.as_ref().map(|hold| hold.replace('…', "")),
         }
     }
@@ -61,13 +61,13 @@ impl<'a> Meant<'a> {
             && self.hold.as_ref().is_none_or(|hold| hold_id(holder) == *hold)
     }
 
-    /// Whether one of them has the name on any master. Without a condition nobody has to.
+    /// Whether such a holder has the name on any master. Without a condition, none is needed.
     fn has(&self, name: &Inspection) -> bool {
         (self.label.is_none() && self.hold.is_none()) || holders(name).any(|holder| self.is(holder))
     }
 }
 
-/// Everybody that has the name on any master.
+/// All holders of the name on any master.
 fn holders(name: &Inspection) -> impl Iterator<Item = &Holder> {
     name.nodes.iter().flat_map(|(_, state)| match state {
         NodeState::Held { holder, .. } | NodeState::Write { holder, .. } => std::slice::from_ref(holder),
@@ -76,7 +76,7 @@ fn holders(name: &Inspection) -> impl Iterator<Item = &Holder> {
     })
 }
 
-/// Holds that the masters have, or nothing.
+/// Holds on the masters, as text; empty without any.
 fn seen_on(name: &Inspection) -> String {
     let mut seen: Vec<String> = holders(name).map(shown).collect();
     seen.sort_unstable();

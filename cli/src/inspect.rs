@@ -1,4 +1,4 @@
-//! `multilock inspect`, `held` and `watch`: who holds what.
+//! `multilock inspect`, `held` and `watch`: the holders of names.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::report::{State, as_json, describe, row};
 use crate::say::Voice;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// How often a command that prints nothing looks whether it is still read.
+/// Interval at which a command that prints nothing checks that stdout is still read.
 const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
@@ -61,7 +61,7 @@ pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Re
     })
 }
 
-/// How many masters have said something, where these are too few to tell who holds.
+/// Message for too few answers to know the holder, with the number of masters that answered.
 fn too_few(name: &Inspection) -> String {
     let silent = |(_, state): &&(_, NodeState)| matches!(state, NodeState::Silent(_));
     let (all, silent) = (name.nodes.len(), name.nodes.iter().filter(silent).count());
@@ -76,7 +76,7 @@ fn too_few(name: &Inspection) -> String {
     )
 }
 
-/// Whether waiting may help, or somebody has to change a configuration.
+/// Exit code that shows whether a wait may help, or a configuration has to be changed.
 fn code_of_unknown(masters: &Masters) -> u8 {
     if are_unfit(masters) {
         exit::UNFIT
@@ -108,7 +108,8 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
     }
 }
 
-/// Waits for so long; false as soon as nobody reads stdout any more, which a write would tell only at the next change.
+/// Waits for `time`. Returns false as soon as stdout is no longer read: a write would show that only at the
+/// next change.
 async fn is_read_for(time: Duration) -> bool {
     let end = Instant::now() + time;
     loop {
@@ -130,18 +131,18 @@ fn is_closed(output: &impl AsFd) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // One that cannot be polled tells by the next write.
+    // If the output cannot be polled, the next write shows its end.
     poll(&mut polled, Some(&at_once)).is_ok()
         && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// What is told when it changes: not what a renewal moves.
+/// Part of the state with changes that are printed. A renewal does not change this part.
 fn what_counts(line: &Value) -> Value {
     let mut state = line.clone();
     for node in state["nodes"].as_array_mut().into_iter().flatten() {
         node["expires_in_ms"] = Value::Null;
         node["quarantine_ms"] = node["quarantine_ms"].is_null().into();
-        // It has figures in it.
+        // The reason contains figures that change.
         node["reason"] = Value::Null;
     }
     state
@@ -162,7 +163,7 @@ fn table(name: &Inspection) -> String {
     format!("{}\n{}\n", describe(name), table.trim_fmt())
 }
 
-/// Writes to stdout; false where nobody reads it any more.
+/// Writes to stdout. Returns false if stdout is no longer read.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

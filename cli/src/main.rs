@@ -1,4 +1,5 @@
-//! The command `multilock`: runs a program under a lock over N independent Redis masters, and looks after such locks.
+//! The command `multilock`: runs a program under a lock over N independent Redis masters, and inspects such
+//! locks.
 
 #[cfg(unix)]
 mod args;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     let args = match Args::of_process() {
         Ok(args) => args,
         Err(error) => {
-            // A reader that has gone is no reason to fail.
+            // A closed output is no reason to fail.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
         }
@@ -86,7 +87,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
     password_file::check()?;
     #[cfg(feature = "tls")]
     install_crypto_provider()?;
-    // A thread for the renewals: what is written to a terminal may block the other one.
+    // The renewals have a thread: a write to a terminal may block the other one.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -118,7 +119,7 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     }
 }
 
-/// `rediss://` needs one, which a library leaves to its application.
+/// `rediss://` needs a crypto provider, and a library leaves it to its application.
 #[cfg(all(unix, feature = "tls"))]
 fn install_crypto_provider() -> Result<(), Failure> {
     rustls::crypto::ring::default_provider()

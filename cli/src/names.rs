@@ -1,7 +1,7 @@
 //! Names of locks as arguments: one grammar for every command.
 //!
-//! An argument is one name, or several with commas between them. A backslash takes the meaning away from a comma, from
-//! another backslash, and from a hyphen, with which an option begins.
+//! An argument is one name, or several with commas between them. A comma or a backslash in a name, and a
+//! hyphen at its beginning, has a backslash before it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,13 +13,13 @@ const ID: &str = "names";
 const HELP: &str = "\
 Names of locks, as arguments of their own or with commas between them. In a name a comma is written \\, and a backslash \\\\; a - at the beginning \\-";
 
-/// The tip for a name that was taken for an option.
+/// Tip for a name that was taken for an option.
 pub(crate) fn tip(argument: &str) -> String {
     let name = Names(vec![argument.to_owned()]);
     format!("to name a lock {argument:?}, write '{name}'")
 }
 
-/// One name or more. As text they are one argument that names the same.
+/// One name or several. As text they are one argument with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names(Vec<String>);
 
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// As `MULTILOCK_NAMES` hands them on.
+    /// `MULTILOCK_NAMES` passes them on in this form.
     #[test]
     fn what_names_are_written_as_names_the_same() {
         let pieces = ["a", ",", r"\", "-", "é", ":"];

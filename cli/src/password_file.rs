@@ -1,4 +1,5 @@
-//! The file with the password, which is looked at before anything is tried: one that is missing is no master that is out of reach.
+//! The password file. It is checked before the masters are tried, so that a missing file is not reported as
+//! unreachable masters.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,7 +10,7 @@ use crate::exit::{self, Failure};
 
 const VARIABLE: &str = "MULTILOCK_PASSWORD_FILE";
 
-/// Refuses a file that no connection can log in with. A pipe is not touched, as it can be read only once.
+/// Refuses a file that no connection can log in with. A pipe is left alone, because it can be read only once.
 pub(crate) fn check() -> Result<(), Failure> {
     let Some(file) = env::var_os(VARIABLE).filter(|file| !file.is_empty()) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the masters say about a name, for people and for programs.
+//! Answers of the masters about a name, for people and for programs.
 
 use std::time::Duration;
 
@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 use crate::say::Rough;
 use crate::translation::translated;
 
-/// What is known of a name.
+/// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Enough masters keep it for the same holder.
+    /// Enough masters have the same holder.
     Held,
-    /// Enough masters keep it for the same readers.
+    /// Enough masters have the same readers.
     Read,
-    /// Enough masters keep something under it, and nobody has it: contenders that got a part each, or what is no lock.
+    /// Enough masters have something under the name, and it has no holder: contenders got a part each, or the
+    /// key is no lock.
     Kept,
-    /// Enough masters keep nothing under it.
+    /// Enough masters have nothing under the name.
     Free,
-    /// Too few masters tell.
+    /// Too few masters answered.
     Unknown,
 }
 
@@ -32,7 +33,7 @@ impl State {
             return Self::Read;
         }
         let needed = Policy::RedLock.needed(name.nodes.len());
-        // One that may have forgotten who holds tells nothing.
+        // The answer of a master that may have forgotten its holders does not count.
         let tells = |node: &str| !name.quarantined.iter().any(|(label, _)| **label == *node);
         let (mut free, mut kept) = (0, 0);
         for (node, state) in &name.nodes {
@@ -71,7 +72,7 @@ impl State {
     }
 }
 
-/// In one line.
+/// Describes a name in one line.
 pub(crate) fn describe(name: &Inspection) -> String {
     let state = match State::of(name) {
         State::Held => format!("held by {}{}", holders(name), left(name)),
@@ -89,7 +90,7 @@ pub(crate) fn holders(name: &Inspection) -> String {
     holders.collect::<Vec<_>>().join(", ")
 }
 
-/// The id of a hold: enough to tell it from every other one, and too little to release it.
+/// Id of a hold: enough to distinguish it from every other one, and too little to release it.
 pub(crate) fn hold_id(holder: &Holder) -> String {
     holder.redacted_owner().to_string().replace('…', "")
 }
@@ -103,7 +104,7 @@ pub(crate) fn shown(holder: &Holder) -> String {
     }
 }
 
-/// Why too few masters tell.
+/// Reason why too few masters count.
 fn missing(name: &Inspection) -> String {
     let is_silent = |(_, state): &&(_, NodeState)| matches!(state, NodeState::Silent(_));
     let silent = name.nodes.iter().filter(is_silent).count();
@@ -130,7 +131,7 @@ fn left(name: &Inspection) -> String {
     })
 }
 
-/// How long a master keeps what it has, at most.
+/// Longest time for which a master keeps the name locked.
 fn remaining(state: &NodeState) -> Option<Duration> {
     match state {
         NodeState::Held { remaining, .. }
@@ -141,7 +142,7 @@ fn remaining(state: &NodeState) -> Option<Duration> {
     }
 }
 
-/// What one master says: its state, who holds, how long it keeps it.
+/// State, holder and remaining time of one master.
 pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 3] {
     let (word, detail) = match state {
         NodeState::Free => ("free", String::new()),
@@ -163,7 +164,7 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
     [word, detail, left]
 }
 
-/// As `inspect --json` and `watch` print it.
+/// JSON of `inspect --json` and `watch`.
 pub(crate) fn as_json(name: &Inspection) -> Value {
     let nodes: Vec<Value> = name
         .nodes

@@ -1,4 +1,4 @@
-//! What the command tells people, on stderr. A reader that has gone is no reason to fail.
+//! Messages of the command to people, on stderr. A closed stderr is no reason to fail.
 
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -8,12 +8,12 @@ use crate::exit::Failure;
 use crate::terminal::is_in_foreground;
 use crate::translation::translated;
 
-/// How much is told.
+/// Amount of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Voice {
-    /// Nothing: the exit code tells.
+    /// None: the exit code suffices.
     Quiet,
-    /// What went wrong.
+    /// Failures and warnings.
     Normal,
     /// Every step.
     Verbose,
@@ -38,13 +38,13 @@ impl Voice {
         }
     }
 
-    /// Whether a line may be redrawn now, while something is waited for.
+    /// Whether a line may be redrawn now, during a wait.
     pub(crate) fn may_redraw(self) -> bool {
         self >= Self::Normal && is_in_foreground(&io::stderr())
     }
 }
 
-/// Asks whoever sits at the terminal, after these lines.
+/// Prints these lines and a question on the terminal, and returns whether the answer is yes.
 pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
@@ -62,7 +62,8 @@ pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failur
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// One line on the terminal that is drawn over and over, whenever this process is in the foreground. Dropped, it is gone.
+/// A line on the terminal that is redrawn while this process is in the foreground. When it is dropped, it is
+/// cleared.
 #[derive(Debug)]
 pub(crate) struct LiveLine {
     voice: Voice,
@@ -81,14 +82,14 @@ impl LiveLine {
 
     pub(crate) fn draw(&mut self, text: impl fmt::Display) {
         if self.voice.may_redraw() {
-            // Without wrapping, so that a long one stays one.
+            // Wrapping is off, so that a long line stays one line.
             let _ = write!(self.stderr, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
             let _ = self.stderr.flush();
             self.is_drawn = true;
         }
     }
 
-    /// Makes room for a line that stays.
+    /// Clears the line, so that a line that stays can be written.
     pub(crate) fn erase(&mut self) {
         if std::mem::take(&mut self.is_drawn) && self.voice.may_redraw() {
             let _ = write!(self.stderr, "\r\x1b[K");
@@ -103,7 +104,7 @@ impl Drop for LiveLine {
     }
 }
 
-/// A duration to a tenth of a second, or to the unit that it is made of: `29.7s`, `5m 3s`.
+/// A duration to a tenth of a second, or from a minute on in whole seconds: `29.7s`, `5m 3s`.
 pub(crate) struct Rough(pub(crate) Duration);
 
 impl fmt::Display for Rough {

@@ -1,4 +1,4 @@
-//! `multilock completions` and `man`: what a shell and a reader want to know of the arguments.
+//! `multilock completions` and `man`: descriptions of the arguments for shells and readers.
 
 use clap::CommandFactory;
 
@@ -15,7 +15,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 
 pub(crate) fn man(args: &ManArgs) -> Result<u8, Failure> {
     let mut command = Args::command();
-    // What is global gets to the verbs.
+    // This copies the global arguments to the verbs.
     command.build();
     let page = match &args.verb {
         None => command,

@@ -1,4 +1,4 @@
-//! The terminal, which the program gets when it wants it: as a shell does, by making its group the foreground.
+//! The terminal, which the program gets when it wants it. As in a shell, its group becomes the foreground.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -14,13 +14,13 @@ pub(crate) struct Terminal {
     device: File,
     /// Process group of this process.
     own: Pid,
-    /// What the terminal was set to when it was lent for the first time.
+    /// Settings of the terminal when it was lent for the first time.
     modes: Option<Termios>,
     is_lent: bool,
 }
 
 impl Terminal {
-    /// `None` where this process has none, as under cron.
+    /// Opens the terminal. Returns `None` if this process has none, as under cron.
     pub(crate) fn of_process() -> Option<Self> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/tty");
         Some(Self {
@@ -36,8 +36,8 @@ impl Terminal {
         tcgetpgrp(&self.device) == Ok(self.own)
     }
 
-    /// Whether the terminal is the program's from the beginning: a shell has made this process a job of its own, and
-    /// no pipe leads to another program, which may be the one that reads keys.
+    /// Whether the terminal is the program's from the beginning. That is so if a shell has made this process
+    /// a job of its own, and no pipe leads to another program, which may read the keys.
     pub(crate) fn is_for_program(&self) -> bool {
         self.own == getpid() && io::stdin().is_terminal() && io::stdout().is_terminal() && self.is_ours()
     }
@@ -61,7 +61,7 @@ impl Terminal {
         }
     }
 
-    /// Sets it as it was: a program that was killed could not.
+    /// Restores its settings, because a killed program could not.
     pub(crate) fn restore(&self) {
         if let Some(modes) = &self.modes
             && self.is_ours()
@@ -71,19 +71,20 @@ impl Terminal {
     }
 }
 
-/// Process group of this process. `None` where it was made outside of the container that this is process 1 of.
+/// Process group of this process. `None` if the group was made outside of the container in which this is
+/// process 1.
 pub(crate) fn own_group() -> Option<Pid> {
-    // The one of rustix panics then.
+    // The function of rustix panics in that case.
     Pid::from_raw(getpgrp().as_raw())
 }
 
-/// Whether a line on this device may be redrawn: it is a terminal, and this process is in its foreground. A job in the
-/// background would draw over the prompt.
+/// Whether a line on this device may be redrawn. The device has to be a terminal, with this process in its
+/// foreground. A job in the background would draw over the prompt.
 pub(crate) fn is_in_foreground(device: &(impl IsTerminal + AsFd)) -> bool {
     device.is_terminal() && tcgetpgrp(device).ok() == own_group()
 }
 
-/// Gives the terminal of a group that is gone to another one.
+/// Hands the terminal of a group that is gone to another one.
 pub(crate) fn inherit(from: Pid, to: Pid) {
     if let Ok(device) = File::open("/dev/tty")
         && tcgetpgrp(&device) == Ok(from)

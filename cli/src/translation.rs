@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Address of the FAQ, to which errors of the library lead, too.
+/// Address of the FAQ. Errors of the library link to it, too.
 const FAQ: &str = "https://docs.rs/multilock/latest/multilock/guide/faq/index.html";
 
-/// Phrases of the library and those of the command.
+/// Phrases of the library and their counterparts in the command.
 const PHRASES: [(&str, &str); 8] = [
     ("allow it in the builder", "give --allow-eviction"),
     ("max_hold bounds it", "--max-hold bounds it"),
@@ -26,7 +26,7 @@ const PHRASES: [(&str, &str); 8] = [
     ),
 ];
 
-/// A message as a user of the command can act upon it.
+/// Translates a message, so that a user of the command can act on it.
 pub(crate) fn translated(message: impl fmt::Display) -> String {
     let mut text = message.to_string();
     for (theirs, ours) in PHRASES {
@@ -58,12 +58,12 @@ fn replaced(
     done
 }
 
-/// The page of an entry of the FAQ.
+/// Address of an entry of the FAQ.
 pub(crate) fn page(entry: &str) -> String {
     format!("{FAQ}#{}", entry.to_lowercase().replace(' ', "-"))
 }
 
-/// An option of the library, or a variable, as the command names it.
+/// Name that the command gives to an option of the library, or to a variable.
 pub(crate) fn option(name: &str) -> &str {
     match name {
         "name" | "names" => "NAME",

@@ -1,4 +1,4 @@
-//! The values of arguments and variables, as text.
+//! Values of arguments and variables, as text.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text.trim()).map_err(|_| ALLOWED_DURATION)
 }
 
-/// As `flock -w` and `timeout` take it, too.
+/// Parses seconds, as `flock -w` and `timeout` do.
 pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
     let bare = text.parse().ok().map(Duration::try_from_secs_f64);
     match bare {
@@ -41,7 +41,7 @@ pub(crate) fn quarantine(text: &str) -> Result<Quarantine, &'static str> {
     }
 }
 
-/// By its name, with or without SIG, or its number.
+/// Parses a signal: its name, with or without SIG, or its number.
 pub(crate) fn signal(text: &str) -> Result<Signal, &'static str> {
     let signal = if let Ok(number) = text.parse() {
         Signal::from_named_raw(number)

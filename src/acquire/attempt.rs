@@ -1,4 +1,4 @@
-//! One attempt at a new hold: a round of acquire, and what its answers mean.
+//! One attempt at a new hold: a round of acquire, and its evaluation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,11 +36,12 @@ use crate::time::validity::Validity;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
-/// Where very many wait, their questions come in bursts, and a master may be a few milliseconds behind.
+/// Shortest time for which late answers are awaited before a rollback. With very many waiters, questions come
+/// in bursts, and a master may be a few milliseconds behind.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
-/// One round with an owner field that was never used before; a second one only when a master had seen
-/// a larger fencing token.
+/// Runs one round with an owner field that was never used before. A second round follows only if a master had
+/// seen a larger fencing token.
 pub(crate) async fn attempt(
     request: &AcquireRequest,
     precedence: Precedence<&QueueEntry>,
@@ -57,19 +58,19 @@ pub(crate) async fn attempt(
     acquisition.settle()
 }
 
-/// A round of acquire and its count. Dropped before it is settled, it is rolled back.
+/// A round of acquire and its count. When it is dropped before it is settled, it is rolled back.
 struct Acquisition<'a> {
     request: &'a AcquireRequest,
     field: Field,
     proposal: TokenProposal<'a>,
-    /// What the hold has once a quorum has granted.
+    /// Validity of the hold once a quorum has granted.
     validity: Validity,
     tally: Tally,
     blockers: Blockers,
     behind: WaitersBehind,
     round: Round,
     rollback: Rollback,
-    /// Who waits, if it does.
+    /// Queue entry of the caller, if it waits in the queues.
     waiting: Option<QueueEntry>,
     _under_way: UnderWay<'a>,
 }
@@ -140,8 +141,8 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Counts answers until the outcome is certain, and, if the round is lost, its reason: held or
-    /// unreachable is worth the answers that are on their way.
+    /// Counts answers until the outcome is certain. If the round is lost, it awaits the answers that tell
+    /// held from unreachable.
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
             let mut reply = Reply::acquired(answer);
@@ -165,7 +166,7 @@ impl<'a> Acquisition<'a> {
             }
         }
         if self.tally.loss_reason() == Some(LossReason::Unreachable) {
-            // Nothing is waited for, but what is here tells who was silent.
+            // Nothing more is awaited. The answers that are here already show which masters were silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
                 let vote = Reply::acquired(answer).vote;
                 self.round.voted(node, &vote);
@@ -174,7 +175,8 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Why it is lost. Dropping the attempt rolls it back, at once or once it has been heard out.
+    /// Returns the reason of the loss. Dropping the attempt rolls it back, at once or after a moment for late
+    /// answers.
     fn lost(self) -> Refusal {
         let votes = self.rollback.votes.clone();
         let mut refusal = Refusal::explain(self.request, &self.tally, votes, self.blockers);
@@ -188,7 +190,7 @@ impl<'a> Acquisition<'a> {
         refusal
     }
 
-    /// How many masters of the quorum have the token.
+    /// Number of masters of the quorum that have the token.
     fn accepted(&mut self) -> usize {
         if self.request.kind.is_shared() {
             self.proposal.take_highest_seen()
@@ -197,8 +199,9 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Asks the masters that granted to accept a larger token, or to store what one that reads has taken; whether a
-    /// quorum did. A token counts only where grant and acceptance met, so the others are not asked.
+    /// Asks the masters that granted to accept a larger token, or to store the token that a reader has taken.
+    /// Returns whether a quorum did. A token counts only on masters with both grant and acceptance, so the
+    /// other masters are not asked.
     async fn raise(&mut self) -> bool {
         let (request, pool) = (self.request, &self.request.client.pool);
         let votes = &self.rollback.votes;
@@ -233,7 +236,7 @@ impl<'a> Acquisition<'a> {
         accepted >= request.needed
     }
 
-    /// Makes a hold of what a quorum granted, and enters it.
+    /// Makes a hold of the grant, and enters it.
     fn settle(mut self) -> Result<HoldGuard, Refusal> {
         for node in self.round.held_back().iter() {
             self.rollback.votes[node] = Vote::NotAsked;
@@ -244,18 +247,18 @@ impl<'a> Acquisition<'a> {
             self.proposal.accepted(clocks::median(self.round.clocks_us(now)));
         }
         let hold = Hold::first(self.grant(now));
-        // Entered only with validity left, by the clock after the last answer that was needed.
+        // It is entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = request.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(request, hold.remaining(), votes));
         };
         if !request.renew {
-            // To notice its end; one that is renewed is looked after already.
+            // The schedule notices the end of this hold. A hold that is renewed is scheduled already.
             client.schedule.watch(&hold.grant);
         }
         if pool.is_closed() {
-            // Whoever closes the pool after this look finds the hold with the watchdog. Before it, closing
-            // waits for the attempt, until its guard has sent the release.
+            // A task that closes the pool after this check finds the hold with the watchdog. If the pool is
+            // closed before it, closing waits for the attempt, until the guard has sent the release.
             drop(guard);
             let _ = self.rollback.settle();
             return Err(LockError::Closed.into());
@@ -267,7 +270,8 @@ impl<'a> Acquisition<'a> {
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
             let places = waiting.calls.left();
-            // A grant took it out of the queues there, and whoever has not answered yet is heard below.
+            // A grant has taken the waiter out of the queues there. The late answers of the other masters are
+            // handled below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);
             waiting.leave(pool, &request.names, |node| {
                 places.contains(node) && !is_out(&votes[node])
@@ -281,8 +285,8 @@ impl<'a> Acquisition<'a> {
         Ok(guard)
     }
 
-    /// What a quorum granted. What a clock was seen to step by since the round began is off its end, also
-    /// while the round was under way.
+    /// Makes the grant of a quorum. Steps of a clock since the round began shorten its expiry, also those
+    /// during the round.
     fn grant(&self, now: Moment) -> Grant {
         let (request, pool) = (self.request, &self.request.client.pool);
         let granted = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Granted);
@@ -315,12 +319,13 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Takes in what the rest of the masters answers. One that grants adds an end of its own. Where it does not grant, the waiter
-/// may stand in a queue since this round or an earlier one.
+/// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may stand
+/// in a queue there since this round or an earlier one, so it leaves that queue.
 fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
-    // The hold may be given up at any moment, and a late acquire must not follow its release.
+    // The callback has only the grant: the hold may be given up at any moment, and a late acquire must not
+    // follow its release.
     let note = move |node, answer| {
         let vote = Reply::acquired(answer).vote;
         if vote == Vote::Granted {
@@ -336,9 +341,9 @@ fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: 
     round.leave(OnNoScript::Loaded, note);
 }
 
-/// Rolls back an attempt that met a holder, once the answers that are about to come are there: a master that refuses
-/// needs no release, so a waiter costs it one command instead of two. Only for one that waits now, and that finishes
-/// the rollback before it asks again.
+/// Rolls back an attempt that met a holder, once the imminent answers are there. A master that refuses needs
+/// no release, so a waiter costs it one command instead of two. Only for a caller that waits now, and that
+/// finishes the rollback before it asks again.
 fn delayed_rollback(
     pool: &Arc<Pool>,
     mut round: Round,
@@ -348,7 +353,7 @@ fn delayed_rollback(
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = DelayedRollback::new(rollback);
     let heard = deferred.clone();
-    // Where the script is forgotten it did not get into the queues, and is not called.
+    // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {
         if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
             waiting.calls.interrupt();
@@ -365,7 +370,7 @@ fn delayed_rollback(
                 }
             }
         };
-        // Who takes longer is told, in order after its acquire.
+        // Slower masters get the release after their acquire, in order.
         let _ = timeout(patience, hearing).await;
         heard.finish();
         round.leave(OnNoScript::Loaded, move |_, answer| {

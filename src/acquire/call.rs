@@ -35,7 +35,7 @@ pub(crate) async fn try_lock(all: &mut [AcquireRequest]) -> Result<Guards, Membe
     ended(all, acquired.map_err(|(index, refusal)| (index, refusal.error)))
 }
 
-/// Waits until all are granted; with zero, and outside of a tokio runtime, tries once.
+/// Waits until all are granted. With a wait of zero, or outside of a tokio runtime, it tries once.
 pub(crate) async fn lock(
     all: &mut [AcquireRequest],
     wait: Option<Duration>,
@@ -61,8 +61,8 @@ pub(crate) async fn lock(
     ended(all, acquired)
 }
 
-/// Ends the trace of the call. Where one lock is refused, the call of that lock ends with its error, and the calls of the
-/// others are cancelled.
+/// Ends the trace of the call. If one lock is refused, the call of that lock ends with its error, and the
+/// calls of the other locks are cancelled.
 fn ended(
     all: &mut [AcquireRequest],
     acquired: Result<Guards, MemberError<LockError>>,
@@ -78,7 +78,7 @@ fn ended(
     acquired
 }
 
-/// Tries once; `None`, with the reason in `last`, if only time can help.
+/// Tries once. Returns `None`, with the reason in `last`, if only time can help.
 async fn once(
     all: &[AcquireRequest],
     last: &mut LastRefusal,
@@ -92,7 +92,7 @@ async fn once(
     }
 }
 
-/// Waits until all are granted, unless two of them turn out to want the same name of the same server.
+/// Waits until all are granted, unless two of the locks turn out to want the same name of the same server.
 async fn until_granted(
     all: &[AcquireRequest],
     last: &mut LastRefusal,

@@ -6,7 +6,8 @@ use crate::acquire::outcome::MemberError;
 use crate::acquire::request::AcquireRequest;
 use crate::error::InvalidInput;
 
-/// The first lock that cannot be held together with an earlier one, as far as the servers of the masters are known.
+/// First lock that cannot be held together with an earlier one, as far as the servers of the masters are
+/// known.
 pub(crate) fn conflict(all: &[AcquireRequest]) -> Option<MemberError<InvalidInput>> {
     for (index, request) in all.iter().enumerate() {
         for (other, before) in all[..index].iter().enumerate() {
@@ -38,7 +39,7 @@ pub(super) async fn overlap(all: &[AcquireRequest]) -> MemberError<InvalidInput>
         }
         let changes = watched.iter_mut().map(|status| Box::pin(status.changed()));
         if select_all(changes).await.0.is_err() {
-            // Their client ends.
+            // The client of these masters ends.
             return std::future::pending().await;
         }
     }

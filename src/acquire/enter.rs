@@ -22,7 +22,7 @@ pub(crate) async fn acquire(request: &AcquireRequest) -> Result<HoldGuard, Refus
     acquire_as(request, Precedence::Tried, None).await
 }
 
-/// Asks once; by the masters' clocks where they have just been looked at.
+/// Asks once, by the masters' clocks in `clocks` if they have just been read.
 pub(crate) async fn acquire_as(
     request: &AcquireRequest,
     precedence: Precedence<&QueueEntry>,
@@ -47,10 +47,11 @@ pub(crate) async fn acquire_as(
     attempt(request, precedence, clocks).await
 }
 
-/// Enters a hold once more, which is extended first where too little is left or more is wanted; `None` when it has lapsed or was leaked meanwhile.
+/// Enters a hold once more. If too little of it is left or more is wanted, it is extended first. Returns
+/// `None` when its validity ended or it was leaked meanwhile.
 ///
-/// Counted only once nothing can fail any more, so a failed or cancelled re-entry leaves the hold as
-/// it was.
+/// The entry counts only once nothing can fail any more. So a failed or cancelled re-entry leaves the hold
+/// unchanged.
 async fn reenter(
     request: &AcquireRequest,
     hold: Hold,
@@ -79,8 +80,9 @@ async fn reenter(
                     deferred: None,
                 });
             }
-            // Where what is left will do: no longer lease is asked for, and a crash would leave the names kept for as long
-            // as they have to be. A lost hold shows below.
+            // If the remaining validity suffices, an extension that fails does not matter. No longer lease is
+            // wanted then, and a crash leaves the names locked for as long as they have to be. The code below
+            // detects a lost hold.
             _ => {}
         }
         now = request.client.pool.clock.now();
@@ -91,7 +93,7 @@ async fn reenter(
             Ok(Some(guard))
         }
         Ok(guard) => Ok(Some(guard)),
-        // The owner's own hold would refuse a new attempt.
+        // A new attempt would be refused because of the owner's own hold.
         Err(hold) if !hold.term(now).left.is_zero() => {
             let its = hold.grant.kind();
             if !its.includes(request.kind) {
@@ -103,9 +105,9 @@ async fn reenter(
     }
 }
 
-/// Whether the hold is what is asked for, apart from its time.
+/// Checks that the hold suits the request, apart from its time.
 fn suits(request: &AcquireRequest, hold: &Hold) -> Result<(), InvalidInput> {
-    // The hold was granted, and is renewed, by so many masters only.
+    // The hold was granted, and is renewed, by this number of masters only.
     if request.needed > hold.grant.needed {
         let allowed = format!(
             "a policy of at most {} grants, with which the owner holds {}",
@@ -120,7 +122,8 @@ fn suits(request: &AcquireRequest, hold: &Hold) -> Result<(), InvalidInput> {
     Ok(())
 }
 
-/// The owner holds for something else. Two that read and want to write would wait for each other for ever.
+/// Refuses an owner that has a hold of another kind. Two readers that both want to write would wait for each
+/// other for ever.
 fn of_another_kind(request: &AcquireRequest, hold: &Hold, its: HoldKind) -> Refusal {
     let names = &hold.grant.names;
     if (its, request.kind) == (HoldKind::Read, HoldKind::Write) {

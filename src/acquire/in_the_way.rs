@@ -1,4 +1,4 @@
-//! Why a wait goes on: for the error of one whose time is over, and for the log.
+//! Obstacle of a wait, for the error after its time is over and for the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::queue::InFront;
 use crate::round::pool::Pool;
 use crate::values::votes::Vote;
 
-/// What keeps a waiter waiting: what masters have told it last, else the task of this process in front of it, else masters
-/// that have not answered yet.
+/// Obstacle of a waiter. It is the last refusal by the masters; else the task of this process in front of it;
+/// else the masters that have not answered yet.
 pub(crate) fn in_the_way(request: &AcquireRequest, told: Option<&LockError>) -> LockError {
     if let Some(told) = told {
         return told.clone();
@@ -32,7 +32,8 @@ pub(crate) fn in_the_way(request: &AcquireRequest, told: Option<&LockError>) -> 
     }
 }
 
-/// A task of this process holds. Where its hold has just ended, the next one is about to.
+/// Refusal because a task of this process holds. If its hold has just ended, the next task is about to get
+/// it.
 fn of_this_process(request: &AcquireRequest, left: Duration, votes: &[Vote]) -> LockError {
     let pool = &request.client.pool;
     LockError::Contended {
@@ -46,7 +47,7 @@ fn of_this_process(request: &AcquireRequest, left: Duration, votes: &[Vote]) -> 
     }
 }
 
-/// What is known of the masters before any of them has answered.
+/// Votes of the masters before any of them has answered.
 fn unanswered(pool: &Pool) -> Vec<Vote> {
     let now = Instant::now();
     let vote = |slot: &Arc<Slot>| match slot.link() {

@@ -1,4 +1,4 @@
-//! A place in the line of this process, and what is given there.
+//! A place in the line of this process, and the turn or hold that is given there.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
 use crate::queue::{Given, LineTicket, Seat};
 
-/// A waiter in the line behind others. Dropped, it leaves the line; what it was given meanwhile goes on to the next, or is
-/// released.
+/// A waiter in the line behind others. When it is dropped, it leaves the line. If it was given a turn or a
+/// hold meanwhile, that goes on to the next waiter, or is released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
     pub(super) standing: LineTicket<Hold>,
@@ -16,11 +16,12 @@ pub(super) struct LinePlace<'a> {
 }
 
 impl LinePlace<'_> {
-    /// Waits for the turn, or for a hold. `None` if what was given came too late, and has gone on to the next.
+    /// Waits for the turn, or for a hold. Returns `None` if it came too late and has gone on to the next
+    /// waiter.
     ///
     /// # Cancel safety
     ///
-    /// It may be called again.
+    /// The call may be repeated.
     pub(super) async fn wait(&mut self) -> Option<Given<Hold>> {
         self.standing.given().await;
         self.seat.take()
@@ -33,7 +34,7 @@ impl Drop for LinePlace<'_> {
     }
 }
 
-/// Hands on to the next what a waiter was given, or releases it.
+/// Hands the turn or hold of a waiter on to the next one, or releases it.
 pub(super) fn give_up(client: &Arc<ClientCore>, given: Option<Given<Hold>>) {
     if let Some(Given::Passed(hold)) = given {
         drop(HoldGuard::passed(client, hold, false, None));

@@ -1,5 +1,5 @@
-//! The line of this process in front of the masters' queues: a task waits there for its turn, or for a hold that the task
-//! ahead hands on.
+//! The line of this process in front of the masters' queues. A task waits there for its turn, or for a hold
+//! that the task ahead hands on.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -22,8 +22,8 @@ use crate::lock::owner::OwnerStanding;
 use crate::protocol::tally::LossReason;
 use crate::queue::{Given, Joined};
 
-/// Waits for this process's turn. Breaks with a guard if the task ahead hands its hold on, or if another task of the same
-/// owner gets one meanwhile, which is then entered instead.
+/// Waits for this process's turn. Breaks with a guard in two cases: the task ahead hands its hold on, or
+/// another task of the same owner gets a hold meanwhile, which is then entered.
 pub(super) async fn line_up(
     waiting: &mut Waiting<'_>,
     patience: &mut Patience,
@@ -48,7 +48,7 @@ pub(super) async fn line_up(
                 given
             }
         };
-        // The masters' clocks have gone on meanwhile.
+        // The clocks are outdated after the wait.
         waiting.clocks = None;
         let is_beside = matches!(given, ControlFlow::Continue(Some(Given::Open)));
         let attempted = match given {
@@ -78,7 +78,7 @@ pub(super) async fn line_up(
             Err(refusal) => *last = Some((0, Arc::new(refusal.error))),
         }
         if is_beside {
-            // The masters refuse the task in front likewise, at once or soon.
+            // The masters refuse the task in front likewise, now or soon.
             request.client.lines.refused(&request.wanted());
         } else {
             request.unless_closed(sleep(waiting.pauses.next(SPLIT))).await?;
@@ -86,7 +86,8 @@ pub(super) async fn line_up(
     }
 }
 
-/// What this waiter is given in line. Breaks when another task of the same owner has got a hold meanwhile.
+/// Waits for the turn or hold of this waiter. Breaks when another task of the same owner has got a hold
+/// meanwhile.
 async fn turn(
     waiting: &mut Waiting<'_>,
     mut place: LinePlace<'_>,
@@ -111,13 +112,13 @@ async fn turn(
     }
 }
 
-/// Resolves when the owner is inside, by another of its tasks.
+/// Resolves when another task of the owner is inside.
 pub(super) async fn inside(request: &AcquireRequest) {
     let Some(owner) = &request.owner else {
         return std::future::pending().await;
     };
     loop {
-        // First listen, then look: nothing falls in between.
+        // Listen before the check, so that no entry falls in between.
         let mut entered = pin!(owner.entered());
         entered.as_mut().enable();
         if is_inside(request) {

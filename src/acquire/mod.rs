@@ -1,4 +1,4 @@
-//! From a call to a guard: enter a hold or attempt a new one, and wait between two attempts.
+//! From a call to a guard: enters a hold or attempts a new one, and waits between two attempts.
 
 mod attempt;
 pub(crate) mod call;

@@ -13,5 +13,5 @@ pub(crate) type Guards = SmallVec<[HoldGuard; 1]>;
 /// Index of a request, and the reason why its lock is not granted.
 pub(crate) type MemberError<E> = (usize, E);
 
-/// The last refusal that a wait has met.
+/// Last refusal of a wait.
 pub(super) type LastRefusal = Option<MemberError<Arc<LockError>>>;

@@ -1,4 +1,4 @@
-//! A wait that lasts long is told by the log, however it is refused: what is waited for, and who holds.
+//! Reports of long waits in the log, whatever refuses them: the names and their holder.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::acquire::request::{AcquireRequest, Purpose};
 use crate::error::LockError;
 use crate::events::log;
 
-/// After so long a wait is told; from the last mark on, each time as much again has passed.
+/// Times after which a wait is logged. After the last mark, it is logged each time that [`LAST`] has passed.
 const MARKS: [Duration; 4] = [
     Duration::from_secs(30),
     Duration::from_secs(60),
@@ -18,11 +18,11 @@ const MARKS: [Duration; 4] = [
 ];
 const LAST: Duration = Duration::from_secs(15 * 60);
 
-/// How far a wait has come.
+/// Progress of a wait.
 #[derive(Debug)]
 pub(super) struct Patience {
     begun: Instant,
-    /// After so long it is told next.
+    /// Time after which the wait is logged next.
     next: Duration,
 }
 
@@ -34,12 +34,12 @@ impl Patience {
         }
     }
 
-    /// Resolves when it is to be told.
+    /// Resolves when the wait is to be logged.
     pub(super) async fn over(&self) {
         sleep_until(self.begun + self.next).await;
     }
 
-    /// Tells of the wait where that is due, with what masters have told it last.
+    /// Logs the wait if that is due, with the last error from the masters.
     pub(super) fn mind(&mut self, request: &AcquireRequest, last_error: Option<&LockError>) {
         let waited = self.begun.elapsed();
         if waited < self.next {
@@ -51,7 +51,7 @@ impl Patience {
         }
         let (client, why) = (&request.client, in_the_way(request, last_error));
         if !why.is_contended() {
-            // So it is for all that wait for these masters.
+            // The same holds for all waiters for these masters, so the log line is throttled.
             client.pool.log_throttle.still_waiting(&request.names, &why);
         } else if request.purpose == Purpose::Lead {
             log::stands_by(&request.names, waited, &why);

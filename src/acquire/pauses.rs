@@ -1,17 +1,17 @@
-//! Pauses at random that grow: while masters are out, and beside clients that announce nothing.
+//! Random pauses that grow: during an outage of masters, and beside clients that announce nothing.
 
 use std::time::Duration;
 
 use crate::time::random::Random;
 
-/// The widest window from which a pause is drawn: after a grant that was of no use, and while masters are out.
+/// Widest windows from which a pause is drawn: after a split vote, and during an outage.
 pub(crate) const SPLIT: Duration = Duration::from_millis(100);
 pub(crate) const OUTAGE: Duration = Duration::from_secs(1);
-/// The first window.
+/// First window.
 const NARROWEST: Duration = Duration::from_millis(2);
 
-/// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in it, so that
-/// those who began together do not go on in step.
+/// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in it. So
+/// waiters that began together do not go on in step.
 #[derive(Debug)]
 pub(crate) struct Pauses<'a> {
     window: Duration,
@@ -32,7 +32,7 @@ impl<'a> Pauses<'a> {
         self.random.within(window)
     }
 
-    /// A pause from a window that does not grow.
+    /// Pause from a window that does not grow.
     pub(crate) fn within(&self, window: Duration) -> Duration {
         self.random.within(window)
     }

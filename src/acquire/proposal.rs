@@ -1,4 +1,4 @@
-//! The fencing token that an attempt proposes, and to whom.
+//! The fencing token that an attempt proposes, and the masters to which it is proposed.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::time::rounded::Rounded;
 use crate::values::token::{Block, FencingToken};
 use crate::values::votes::Vote;
 
-/// A token, and the masters' clocks that it was made from; none for a lock that is not fenced.
+/// A token, and the masters' clocks that it was made from. A lock that is not fenced has neither.
 pub(super) struct TokenProposal<'a> {
     request: &'a AcquireRequest,
     pub(super) token: FencingToken,
     pub(super) raised: bool,
-    /// The largest token that masters have told to one that reads, and how many of them.
+    /// Largest token that masters have reported to a reader, and the number of masters that have it.
     highest_seen: (u64, usize),
     clocks: Option<Clocks>,
 }
 
 impl<'a> TokenProposal<'a> {
-    /// By the clocks where they have just been looked at.
+    /// Makes a proposal by the masters' clocks in `clocks`, if they have just been read.
     pub(super) fn new(request: &'a AcquireRequest, clocks: Option<Clocks>) -> Self {
         let clocks = request
             .fenced
@@ -37,7 +37,7 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// What an acquire takes of it.
+    /// Tokens that an acquire takes.
     pub(super) fn tokens(&self) -> Block {
         if self.request.kind.is_shared() {
             self.token.single()
@@ -46,8 +46,8 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// The masters that are not asked, since their fences could not be used, and why. What their clocks show is
-    /// asked for, as it may have changed.
+    /// Masters that are not asked, because their fences could not be used, with the reason. Their clocks may
+    /// have changed, so they are read afresh.
     pub(super) fn objections(&self) -> Vec<(usize, Vote)> {
         let Some(clocks) = &self.clocks else {
             return Vec::new();
@@ -64,14 +64,15 @@ impl<'a> TokenProposal<'a> {
         objections
     }
 
-    /// Who reads takes the largest token that a master of its quorum has told; how many have it.
+    /// Takes the largest token that a master of the reader's quorum has reported. Returns the number of
+    /// masters that have it.
     pub(super) fn take_highest_seen(&mut self) -> usize {
         let (token, masters) = self.highest_seen;
         self.token = FencingToken(token);
         masters
     }
 
-    /// Takes note of the largest fence of these names that a master told with its vote.
+    /// Notes the largest fence of these names that a master reported with its vote.
     pub(super) fn saw(&mut self, reply: &Reply) {
         let highest = reply.highest;
         if reply.vote == Vote::Granted {
@@ -89,7 +90,7 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// Notes that a quorum has the token. The clocks as they are now are used, because a late answer shows an older
+    /// Notes that a quorum has the token. The current clocks are used, because a late answer shows an older
     /// time.
     pub(super) fn accepted(&self, shown_us: Option<u64>) {
         if let Some(shown_us) = shown_us {
@@ -101,12 +102,13 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// Has what it has taken stored where less is.
+    /// Marks the token as one to be stored on the masters with a smaller one.
     pub(super) fn write_back(&mut self) {
         self.raised = true;
     }
 
-    /// Proposes a larger one: above the block of the first, and above the clocks of those that are to accept it.
+    /// Proposes a larger token: above the block of the first, and above the clocks of the masters that are to
+    /// accept it.
     pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
         let clocks = Clocks::of(&self.request.client.pool);
         let latest = clocks.latest_us(asked).unwrap_or_default();

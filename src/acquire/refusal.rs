@@ -1,4 +1,4 @@
-//! Why an attempt gave no hold.
+//! Reason why an attempt gave no hold.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::values::votes::{Vote, Votes};
 pub(crate) struct Refusal {
     pub(crate) error: LockError,
     pub(crate) reason: LossReason,
-    /// What every master answered, in their order.
+    /// Vote of each master, in their order.
     pub(crate) votes: Vec<Vote>,
-    /// What they told of those in the way.
+    /// Holders and waiters in the way, as the masters reported them.
     pub(crate) blockers: Box<Blockers>,
-    /// Its rollback, where more is heard first.
+    /// Rollback of the attempt, if it waits for more answers.
     pub(crate) deferred: Option<DelayedRollback>,
 }
 
 impl Refusal {
-    /// Why a round was lost.
+    /// Makes the refusal of a lost round.
     pub(crate) fn explain(
         request: &AcquireRequest,
         tally: &Tally,
@@ -57,19 +57,19 @@ impl Refusal {
         }
     }
 
-    /// Too few masters accepted a fencing token.
+    /// Refusal because too few masters accepted a fencing token.
     pub(crate) fn unfenced(request: &AcquireRequest, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::Unfenced { votes };
         Self::with_votes(request, LossReason::Split, votes, error)
     }
 
-    /// So little validity is left that there is nothing to enter.
+    /// Refusal because too little validity is left to enter the hold.
     pub(crate) fn too_late(request: &AcquireRequest, validity: Duration, votes: Vec<Vote>) -> Self {
         let error = |votes| LockError::TooLate { validity, votes };
         Self::with_votes(request, LossReason::Split, votes, error)
     }
 
-    /// Whether a guard still has more validity left than is wanted.
+    /// Checks that a guard still has more validity left than is wanted.
     pub(super) fn check_validity(request: &AcquireRequest, guard: &HoldGuard) -> Result<(), Self> {
         let left = guard.hold().remaining();
         if left > request.min_validity {
@@ -112,12 +112,12 @@ impl From<LockError> for Refusal {
     }
 }
 
-/// Until so many refusals have expired that a quorum is possible. A master that has not answered yet may be free.
+/// Time until enough refusals have expired for a quorum. A master that has not answered yet may be free.
 fn held_for(request: &AcquireRequest, tally: &Tally, votes: &[Vote]) -> Duration {
     let mut left: Vec<Duration> = votes
         .iter()
         .filter_map(|vote| match vote {
-            // A key without an expiry is freed by its holder alone: look again after a lease.
+            // Only its holder frees a key without an expiry, so check again after a lease.
             Vote::Refused { remaining } => Some(remaining.unwrap_or(request.lease)),
             _ => None,
         })

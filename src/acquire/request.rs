@@ -1,4 +1,4 @@
-//! What an acquisition is to do.
+//! Checked options of an acquisition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::time::clock::Moment;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
 
-/// What a lock is taken for.
+/// Purpose of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Job,
-    /// To lead, which others may do for long.
+    /// To lead. The wait for it may last long.
     Lead,
 }
 
@@ -36,27 +36,27 @@ pub(crate) struct AcquireRequest {
     /// Whether the hold is renewed while its guard lives: the call site set no lease.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// For so long the names are kept, also where the hold is given up before.
+    /// Time for which the names stay locked, also if the hold is given up before.
     pub(crate) at_least: Duration,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
-    /// `None` for one that nobody else can be.
+    /// `None` stands for an owner that is never used again.
     pub(crate) owner: Option<Owner>,
-    /// Strictly by ticket.
+    /// Whether it is served strictly by ticket.
     pub(crate) fair: bool,
     pub(crate) purpose: Purpose,
-    /// The call that they are for.
+    /// Trace of the call.
     pub(crate) trace: AcquireTrace,
 }
 
 impl AcquireRequest {
-    /// The call begins.
+    /// Begins the trace of the call.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.trace.begin(&self.names);
     }
 
-    /// The end of the call, for whoever looks at it from outside.
+    /// Ends the trace of the call.
     pub(crate) fn ended(&mut self, acquired: Result<&HoldGuard, &LockError>) {
         if !self.trace.is_open() {
             return;
@@ -67,12 +67,12 @@ impl AcquireRequest {
         }
     }
 
-    /// So many masters together can refuse.
+    /// Number of refusals that decides against the request.
     pub(super) fn blocking(&self) -> usize {
         self.client.pool.slots.len() + 1 - self.needed
     }
 
-    /// The line of this process in which it waits.
+    /// Line of this process for the request.
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted {
             names: self.names.clone(),
@@ -85,14 +85,15 @@ impl AcquireRequest {
         }
     }
 
-    /// Where its owner stands now with the names.
+    /// Relation of the owner's holds to the names.
     pub(crate) fn standing(&self) -> OwnerStanding {
         self.owner.as_ref().map_or(OwnerStanding::Outside, |owner| {
             owner.standing(self.client.id, &self.names, self.client.pool.clock.now())
         })
     }
 
-    /// Takes over a hold that was handed on; `None`, and it goes on, if too little of it is left by now.
+    /// Takes over a hold that was handed on. If too little of the hold is left, the hold goes on to the next,
+    /// and the result is `None`.
     pub(crate) fn take_over(&self, hold: Hold) -> Option<HoldGuard> {
         let guard = HoldGuard::passed(&self.client, hold, self.renew, self.owner.as_ref())?;
         let hold = guard.hold();
@@ -110,7 +111,7 @@ impl AcquireRequest {
         Some(guard)
     }
 
-    /// Enters a hold, if at `now` it has more validity left than is wanted; else gives it back.
+    /// Enters a hold, if at `now` it has more validity left than is wanted. Otherwise gives it back.
     pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<HoldGuard, Hold> {
         let entered = hold.enter(now, self.min_validity, self.renew, self.kind);
         let Some(Entered { first_to_renew }) = entered else {
@@ -123,15 +124,15 @@ impl AcquireRequest {
         Ok(guard)
     }
 
-    /// Makes the names stay taken for as long as is wanted after `now`, when the hold is given out.
+    /// Makes the names stay locked for the wanted time from `now`, when the hold is given out.
     pub(crate) fn keep(&self, hold: &Hold, now: Moment) {
         if !self.at_least.is_zero() {
             hold.keep_at_least(now, self.at_least);
         }
     }
 
-    /// Waits for something that may take long, unless the client is closed meanwhile. An attempt needs no such care: it
-    /// looks for itself, and is over by the node deadline.
+    /// Waits for something that may take long, unless the client is closed meanwhile. An attempt does not
+    /// need this: it checks for itself, and ends by the node timeout.
     pub(super) async fn unless_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, LockError> {
         tokio::select! {
             biased;

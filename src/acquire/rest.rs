@@ -15,7 +15,7 @@ use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;
 
 impl Waiting<'_> {
-    /// Takes a refusal in, and sleeps until another attempt is worthwhile.
+    /// Takes in a refusal, and sleeps until another attempt is worthwhile.
     pub(super) async fn rest_after(&mut self, refusal: &Refusal) -> Result<(), LockError> {
         let request = self.request;
         if refusal.reason == LossReason::Unreachable {
@@ -24,10 +24,10 @@ impl Waiting<'_> {
         }
         self.refused(refusal);
         if !self.stood && self.may_stand() {
-            // It tried without a place in the queues, so no master would call it.
+            // The attempt had no place in the queues, so no master would call the waiter.
             return Ok(());
         }
-        // An owner that is inside and yet refused has too little validity left to enter: only time helps.
+        // An owner that is inside and yet refused has too little validity left to enter. Only time helps.
         let outside = !is_inside(request);
         let resting = async {
             tokio::select! {
@@ -39,8 +39,8 @@ impl Waiting<'_> {
         request.unless_closed(resting).await
     }
 
-    /// Sleeps until a quorum has become possible by what masters have called since the last attempt was sent, or until
-    /// something else has happened that may have changed their answers; returns what that was.
+    /// Sleeps until masters have called enough since the last attempt was sent for a quorum to be possible.
+    /// Also wakes when another event may have changed their answers. Returns the event.
     async fn rest(&mut self, refusal: &Refusal) -> WokenBy {
         let request = self.request;
         let refused = Refused {
@@ -67,7 +67,7 @@ impl Waiting<'_> {
                 beside_foreign,
             } => (at_most, beside_foreign),
         };
-        // A notice from a master that granted may be about this waiter's own rollback.
+        // A notice from a master that granted may come from this waiter's own rollback.
         let counts = |node: usize| {
             refusal
                 .votes
@@ -85,10 +85,10 @@ impl Waiting<'_> {
     }
 }
 
-/// Resolves once a quorum is open to a waiter by what masters have called since, or when calls may have been missed.
+/// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed.
 async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> WokenBy {
     loop {
-        // First listen, then look: nothing falls in between.
+        // Listen before the check, so that no call falls in between.
         let mut notified = pin!(calls.notified());
         notified.as_mut().enable();
         calls.present();
@@ -102,8 +102,8 @@ async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> 
     }
 }
 
-/// Resolves when it is time to ask by what masters have told: the end of a short lease, or of the turn that is left to
-/// clients of other libraries.
+/// Resolves at the time that masters have given: the end of a short lease, or of the turn of clients of other
+/// libraries.
 async fn appointed(calls: &Calls) {
     loop {
         let mut notified = pin!(calls.notified());

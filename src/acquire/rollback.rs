@@ -11,16 +11,16 @@ use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
 use crate::values::votes::Vote;
 
-/// An acquisition in progress: made before the first await, and unless it is settled by then,
-/// whatever ends it rolls it back.
+/// An acquisition in progress. It is made before the first await. Unless it is settled, its drop rolls the
+/// acquisition back, whatever the reason for the drop.
 pub(crate) struct Rollback {
     pool: Arc<Pool>,
     claim: Claim,
-    /// Who waits, and is put back into the queues.
+    /// Queue entry of the waiter that the rollback puts back into the queues.
     waiting: Option<QueueEntry>,
     pub(crate) votes: Vec<Vote>,
     settled: bool,
-    /// Closing waits for the outcome.
+    /// Makes closing wait for the outcome.
     _under_way: TaskTrackerToken,
 }
 
@@ -36,14 +36,15 @@ impl Rollback {
         }
     }
 
-    /// The attempt has become a hold: nothing is to be rolled back. What was answered so far.
+    /// Cancels the rollback, because the attempt has become a hold. Returns the votes so far.
     pub(crate) fn settle(mut self) -> Vec<Vote> {
         self.settled = true;
         std::mem::take(&mut self.votes)
     }
 }
 
-/// The rollback of an attempt of which more is heard for a moment. Whoever wants it done at once drops it.
+/// Rollback of an attempt for which more answers are awaited for a moment. [`finish`](Self::finish) rolls it
+/// back at once.
 #[derive(Clone)]
 pub(crate) struct DelayedRollback(Arc<Mutex<Option<Rollback>>>);
 
@@ -52,7 +53,7 @@ impl DelayedRollback {
         Self(Arc::new(Mutex::new(Some(rollback))))
     }
 
-    /// Takes note of an answer; whether it still matters.
+    /// Notes a vote. Returns whether it still matters.
     pub(crate) fn note(&self, node: usize, vote: Vote) -> bool {
         let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(rollback) = rollback.as_mut() else {
@@ -62,10 +63,11 @@ impl DelayedRollback {
         true
     }
 
-    /// Rolls back now, unless that has been done. What is sent after this comes after it on every master.
+    /// Rolls back now, unless that has been done. A message that is sent after this call follows the rollback
+    /// on every master.
     pub(crate) fn finish(&self) {
         let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // While it is locked: whoever finds it gone may rely on its having been sent.
+        // The rollback is sent under the mutex. So a caller that finds it gone knows that it was sent.
         drop(rollback.take());
     }
 }
@@ -84,7 +86,8 @@ impl Drop for Rollback {
         let votes = &self.votes;
         let touched = |node: usize| votes[node].may_have_granted();
         if (0..votes.len()).any(touched) {
-            // Who has left the queues is not to stand there, nor to keep the next one from being called.
+            // A waiter that has left the queues must not get back into them, and must not prevent the call of
+            // the next waiter.
             let waiting = self.waiting.take();
             let waiting = waiting.filter(|QueueEntry { calls, .. }| calls.stands() && !calls.is_over());
             Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);

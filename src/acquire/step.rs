@@ -10,41 +10,43 @@ use crate::error::LockError;
 use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;
 
-/// A waiter that was not called for so long asks again: a call may be lost, and its ticket counts only for three times as
-/// long (`lua/queue.lua`).
+/// Time after which a waiter asks again without a call. A call may be lost, and the waiter's ticket counts
+/// only for three times as long (`lua/queue.lua`).
 pub(super) const REASK: Duration = Duration::from_secs(5);
 /// Time after the end of a lease until every master has seen it end too.
 pub(super) const AFTER_LEASE: Duration = Duration::from_millis(2);
-/// Behind clients of other libraries, which leave no order: soon after a round in which some masters granted.
+/// Pause beside clients of other libraries, which have no queue: short after a round in which some masters
+/// granted.
 const SOON: Duration = Duration::from_millis(5);
 const SPREAD: Duration = Duration::from_millis(15);
-/// Behind clients that announce nothing: the pause between two questions at first, and for how long; then a twentieth of
-/// the time waited.
+/// Pauses beside clients that announce nothing: the window of the first pauses, the time for which it
+/// applies, and the divisor of the time waited from then on.
 const POLL: Duration = Duration::from_millis(50);
 const POLLED: Duration = Duration::from_secs(2);
 const RARELY: u32 = 20;
 
-/// What a waiter does next.
+/// Next step of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Listens to the releases of another library, and asks again: a release before that was announced to nobody.
+    /// Listens to the releases of another library, and asks again, because no listener got the messages of
+    /// earlier releases.
     Listen,
-    /// Sleeps, whatever comes.
+    /// Sleeps for the whole time, whatever happens.
     Sleep(Duration),
-    /// Sleeps until a quorum of masters has called it, or until the time is over at the latest.
+    /// Sleeps until a quorum of masters has called the waiter, at most for the given time.
     AwaitCalls { at_most: Duration, beside_foreign: bool },
 }
 
-/// A refusal, and what its waiter knows beside it.
+/// A refusal, and the state of its waiter.
 pub(super) struct Refused<'a> {
     pub(super) refusal: &'a Refusal,
-    /// Number of refusals that together keep a quorum away.
+    /// Number of refusals that together prevent a quorum.
     pub(super) blocking: usize,
     /// Whether the waiter stands in the queues.
     pub(super) could_win: bool,
     /// Whether it listens to the releases of another library already.
     pub(super) listens: bool,
-    /// How long it may keep other names shut.
+    /// Time for which the waiter may still block its other names.
     pub(super) may_keep_shut: Option<Duration>,
     pub(super) waited: Duration,
 }
@@ -59,7 +61,7 @@ impl Refused<'_> {
         }
         let at_most = match reason {
             LossReason::Unreachable => pauses.next(OUTAGE),
-            // It stands in no queue, so no master calls it.
+            // The waiter stands in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
             LossReason::Held => self.latest(is_first, pauses),
             LossReason::Split | LossReason::Final => return NextStep::Sleep(pauses.next(SPLIT)),
@@ -70,7 +72,7 @@ impl Refused<'_> {
         }
     }
 
-    /// When to ask again at the latest.
+    /// Longest pause until the next question.
     fn latest(&self, is_first: bool, pauses: &mut Pauses<'_>) -> Duration {
         let left = match self.refusal.error {
             LockError::Contended { retry_after, .. } => retry_after,
@@ -96,12 +98,12 @@ impl Refused<'_> {
     }
 }
 
-/// Whether so many masters are open to a waiter that a quorum is possible: a master granted last time, and may again, or has
-/// called the waiter since.
+/// Whether enough masters are open to a waiter for a quorum. A master is open if it granted last time, and
+/// may do so again, or has called the waiter since.
 pub(super) fn is_quorum_open(votes: &[Vote], needed: usize, has_called: impl Fn(usize) -> bool) -> bool {
     let is_open = |(node, vote): &(usize, &Vote)| match vote {
         Vote::Granted => true,
-        // Its vote does not count.
+        // The vote of this master does not count.
         Vote::Quarantined { .. } => false,
         _ => has_called(*node),
     };
@@ -135,7 +137,7 @@ mod tests {
         }
     }
 
-    /// The next step of a waiter that stands in the queues of three masters, and does not listen yet.
+    /// Next step of a waiter that stands in the queues of three masters, and does not listen yet.
     fn next(refusal: &Refusal, change: impl FnOnce(&mut Refused<'_>)) -> NextStep {
         let random = Random::from_host();
         let mut refused = Refused {

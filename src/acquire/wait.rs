@@ -2,9 +2,10 @@
 //!
 //! A waiter asks the masters only after something has happened that may have changed their answer.
 //!
-//! Processes have no common order in which they take the locks of their sets one after the other. So each round asks for
-//! all locks of a set, and none is held while another is waited for. What a round wins is given back at once if the same
-//! round loses another lock. All waiters of a set have one ticket: the oldest set is the first in each of its queues.
+//! Processes have no common order in which they take the locks of their sets one after the other. So each
+//! round asks for all locks of a set, and none is held during the wait for another. If a round loses one
+//! lock, the locks that it wins are given back at once. All waiters of a set have one ticket: the oldest set
+//! is the first in each of its queues.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -26,18 +27,20 @@ use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::tally::LossReason;
 
-/// Two sets that begin at once draw the same ticket once in as many microseconds.
+/// Window of the random delay of a set's ticket. Two sets that begin at once draw the same ticket once in as
+/// many microseconds.
 const SPREAD: Duration = Duration::from_millis(1);
 
 /// The refusal of each lock; `None` for a lock that was granted.
 type Refusals = SmallVec<[Option<Refusal>; 1]>;
 
-/// Waits until all locks are granted in one round. The last refusal is left in `last`, for a caller whose time ends; `None`
-/// while a single lock stands behind another task of this process, which knows more.
+/// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after
+/// the caller's time. It is `None` while a single lock stands behind another task of this process, because
+/// that task knows more.
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point with its waiters, it leaves the line and all queues, and rolls back.
+/// When it is dropped at any point with its waiters, it leaves the line and all queues, and rolls back.
 pub(super) async fn contend(
     waiters: &mut [Waiting<'_>],
     last: &mut LastRefusal,
@@ -62,8 +65,8 @@ pub(super) async fn contend(
         // A ticket that is ahead of the masters' clocks is drawn again.
         let has_one_ticket = waiters.len() == 1
             || agreed.is_some_and(|agreed| waiters.iter().all(|waiter| waiter.ticket() == agreed));
-        // The lock that was in the way keeps its place if it is granted now and another lock is refused. Else the set
-        // would wait for each of the two in turn.
+        // The lock in the way keeps its place if it is granted now and another lock is refused. Otherwise the
+        // set would wait for each of the two in turn.
         let is_reserved = |index: usize| {
             let has_time = |blocked: Blocked| (index == blocked.by) || Instant::now() < blocked.until;
             has_one_ticket && blocked.is_none_or(has_time)
@@ -87,7 +90,7 @@ pub(super) async fn contend(
         blocked = Some(in_the_way);
         rest_together(waiters, &refused, in_the_way, has_one_ticket).await?;
         if is_split && !has_one_ticket {
-            // Other sets do the same by other tickets. Only chance parts their moments.
+            // Other sets do the same with other tickets. Only random pauses separate them.
             sleep(waiters[0].pauses.next(SPLIT)).await;
         }
     }
@@ -99,8 +102,8 @@ enum SetRound {
     Lost(Refusals),
 }
 
-/// Asks for all locks. After the first refusal, what the others win is given back as it comes; a waiter that `is_reserved`
-/// accepts keeps its places in the queues.
+/// Asks for all locks. After the first refusal, each further lock that is won is given back at once. A waiter
+/// that `is_reserved` accepts keeps its places in the queues.
 async fn ask_all(
     waiters: &mut [Waiting<'_>],
     is_reserved: impl Fn(usize) -> bool,
@@ -160,12 +163,13 @@ async fn ask_member((index, waiter): (usize, &mut Waiting<'_>)) -> MemberError<R
 #[derive(Clone, Copy)]
 struct Blocked {
     by: usize,
-    /// Until when the set keeps its places at the other locks: for as long as a waiter that is called may take to come.
+    /// End of the time for which the set keeps its places at the other locks. It is as long as a waiter may
+    /// take to come after a call.
     until: Instant,
 }
 
 impl Blocked {
-    /// The lock that stays taken for longest.
+    /// Takes the lock that stays locked for longest.
     fn by(waiters: &[Waiting<'_>], refused: &[Option<Refusal>]) -> Self {
         let by = longest(refused).map_or(0, |(index, _)| index);
         Self {
@@ -175,8 +179,9 @@ impl Blocked {
     }
 }
 
-/// Sleeps until another round is worthwhile for each lock that was refused. After a while only the lock in the way keeps
-/// its place and is waited for: others have waited long enough behind the set at the remaining locks.
+/// Sleeps until another round is worthwhile for each lock that was refused. After a while only the lock in
+/// the way keeps its place and is awaited: at the other locks, other waiters have waited long enough behind
+/// the set.
 async fn rest_together(
     waiters: &mut [Waiting<'_>],
     refused: &[Option<Refusal>],
@@ -204,8 +209,9 @@ async fn rest_together(
             let others = others
                 .iter_mut()
                 .map(|(index, waiter)| rest_of(*index, waiter, refused));
-            // The next round is worthwhile once the lock in the way is open. That round shows at once what else is in
-            // the way, and the second begins again for that lock. The others are polled first: each takes in its refusal.
+            // The next round is worthwhile once the lock in the way is open. That round shows at once whether
+            // another lock is in the way, and then the time for that lock begins. The others are polled
+            // first: each takes in its refusal.
             let awaited = async {
                 match select(pin!(try_join_all(others)), &mut first).await {
                     Either::Left((others, first)) => {
@@ -236,7 +242,7 @@ async fn rest_together(
     }
 }
 
-/// The rest of a waiter that was refused; a waiter that was granted has none.
+/// Sleep of a waiter that was refused. A waiter that was granted does not sleep.
 async fn rest_of(
     index: usize,
     waiter: &mut Waiting<'_>,
@@ -248,9 +254,9 @@ async fn rest_of(
     waiter.rest_after(refusal).await.map_err(|error| (index, error))
 }
 
-/// Gives all waiters of a set one ticket, a random time of at most [`SPREAD`] behind the latest that they drew, so that no
-/// two sets have the same. Returns `None` if the clocks of their masters are too far apart or unknown. A single lock keeps
-/// its own ticket.
+/// Gives all waiters of a set one ticket. It is a random time of at most [`SPREAD`] after the latest ticket
+/// that they drew, so that no two sets have the same. Returns `None` if the clocks of their masters are too
+/// far apart or unknown. A single lock keeps its own ticket.
 fn agree(waiters: &mut [Waiting<'_>]) -> Option<u64> {
     let [first, _, ..] = waiters else { return None };
     let later = u64::try_from(first.random().within(SPREAD).as_micros()).unwrap_or(0);
@@ -259,7 +265,7 @@ fn agree(waiters: &mut [Waiting<'_>]) -> Option<u64> {
     all.then_some(latest)
 }
 
-/// The refused lock that stays taken for longest.
+/// Refused lock that stays locked for longest.
 fn longest(refused: &[Option<Refusal>]) -> Option<MemberError<&LockError>> {
     let errors = refused.iter().enumerate();
     let errors = errors.filter_map(|(index, refused)| Some((index, &refused.as_ref()?.error)));

@@ -1,4 +1,4 @@
-//! One wait: its place in this process's line and in the queues on the masters, from the call to its end.
+//! One waiter: its place in this process's line and in the queues on the masters, from the call to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::time::random::Random;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// Dropped, it leaves every queue.
+/// State of a waiter. When it is dropped, it leaves every queue.
 pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
@@ -38,22 +38,23 @@ pub(super) struct Waiting<'a> {
     pub(super) heard: Heard,
     /// Whether the last attempt was sent with a place in the queues.
     pub(super) stood: bool,
-    /// Its turn in the line of this process.
+    /// Turn in the line of this process.
     pub(super) seat: Arc<Seat<Hold>>,
-    /// Whether its ticket was drawn from so many clocks as it needs grants.
+    /// Whether its ticket was drawn from as many clocks as it needs grants.
     has_ticket: bool,
-    /// Whether it may stand in the queues: a round of its own has reached enough masters, or none has been tried.
+    /// Whether it may stand in the queues: one of its rounds has reached enough masters, or none has been
+    /// tried.
     pub(super) could_win: bool,
-    /// Since when each of several names has stood in the way, without a call from there.
+    /// For each of several names, the time since which it has blocked the waiter without a call for it.
     shut_since: SmallVec<[Option<Instant>; 4]>,
-    /// The rollback of its last attempt.
+    /// Rollback of the last attempt.
     deferred: Option<DelayedRollback>,
-    /// The masters that were told to roll back the attempt before the last, and those for the last.
+    /// Masters that got the rollback of the attempt before the last, and those for the rollback of the last.
     pub(super) rolled_back: NodeSet,
     touched: NodeSet,
     pub(super) since: Instant,
     begun: Moment,
-    /// The masters' clocks, until the first attempt.
+    /// Clocks of the masters, until the first attempt.
     pub(super) clocks: Option<Clocks>,
     /// Progress beside clients of other libraries.
     pub(super) beside: Beside,
@@ -107,14 +108,14 @@ impl<'a> Waiting<'a> {
         lines.join(&self.request.wanted(), self.entry.clone(), next, &self.seat)
     }
 
-    /// Stands in line behind one that asks, which may ask for the first time.
+    /// Stands in line behind the front task, which may be asking for the first time.
     pub(super) fn stand_behind(
         &self,
         standing: LineTicket<Hold>,
         asks: Option<(Arc<Seat<Hold>>, QueueEntry)>,
     ) -> LinePlace<'a> {
         if let Some((seat, place)) = asks {
-            // Nobody waited behind it, so it did not mind.
+            // No task waited behind the front task until now, so its absence did not matter.
             mind_absence_of(self.request, &seat, &place);
             place.calls.woken();
         }
@@ -126,20 +127,21 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// From here on others may wait behind it. Where it is woken and its task is not polled in time, its turn goes on to
-    /// the next in line, and it leaves the queues. It comes again, with its ticket, once its task is polled.
+    /// Lets the turn be taken back, because others may wait behind this waiter from here on. If it is woken
+    /// and its task is not polled in time, its turn goes on to the next in line, and it leaves the queues. It
+    /// comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
         mind_absence_of(self.request, &self.seat, &self.entry);
     }
 
-    /// Draws a ticket as soon as enough masters have told their clocks, for one that stands in line without. Never
-    /// resolves.
+    /// Draws a ticket for a waiter in line without one, as soon as enough masters have shown their clocks.
+    /// Never resolves.
     pub(super) async fn draw_late(&mut self, drawn: impl Fn(u64)) {
         let mut pauses = Pauses::new(&self.request.client.pool.random);
         while !self.has_ticket {
             sleep(pauses.next(OUTAGE)).await;
             self.draw_ticket();
-            // They go on meanwhile.
+            // The clocks are outdated by the next question.
             self.clocks = None;
             if self.has_ticket {
                 drawn(self.entry.waiter.ticket);
@@ -148,7 +150,7 @@ impl<'a> Waiting<'a> {
         std::future::pending::<()>().await;
     }
 
-    /// As whom to ask beside others.
+    /// Precedence of a question beside the other tasks of the line.
     pub(super) fn beside(&mut self) -> Precedence<&'static QueueEntry> {
         self.draw_ticket();
         if self.has_ticket {
@@ -158,12 +160,12 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Makes ready for the next attempt.
+    /// Prepares the next attempt.
     pub(super) fn prepare(&mut self) {
-        // Else it would meet itself.
+        // Otherwise the attempt would meet the grants of the last one.
         self.finish_rollback();
         self.draw_ticket();
-        // Until the answers are there, and it looks at them.
+        // The waiter counts as present until it reads the answers.
         self.entry.calls.present();
         self.entry.calls.woken();
         self.beside.before_asking();
@@ -176,7 +178,7 @@ impl<'a> Waiting<'a> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
             request.unless_closed(sleep_until(until)).await?;
-            // The masters' clocks have gone on meanwhile.
+            // The clocks are outdated after the sleep.
             self.clocks = None;
         }
         Ok(())
@@ -188,7 +190,7 @@ impl<'a> Waiting<'a> {
         acquire_as(self.request, Precedence::of(self.queued_entry()), clocks).await
     }
 
-    /// The guard keeps this process's turn; a guard that reads opens the line instead.
+    /// Gives the guard this process's turn. A read guard opens the line instead.
     pub(super) fn admit(&self, guard: HoldGuard) -> HoldGuard {
         match self.seat.take() {
             Some(Given::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
@@ -210,7 +212,7 @@ impl<'a> Waiting<'a> {
         self.request.client.pool.closing.clone()
     }
 
-    /// Takes over the ticket of the set that it is a part of, if the clocks of its own masters bear it out.
+    /// Takes over the ticket of its set, if the clocks of its own masters allow it.
     pub(super) fn take_ticket(&mut self, ticket: u64) -> bool {
         let clock_us = self.clocks.as_ref().and_then(Clocks::median_us).unwrap_or(0);
         let is_near = self.has_ticket && ticket <= clock_us.saturating_add(NEAR_US);
@@ -226,19 +228,20 @@ impl<'a> Waiting<'a> {
         self.queued_entry().is_some()
     }
 
-    /// As whom to ask next; none for somebody who tries, and must not keep out others who could win.
+    /// Queue entry for the next question. `None` for a waiter that only tries, so that it does not exclude
+    /// waiters that could win.
     pub(super) fn queued_entry(&self) -> Option<&QueueEntry> {
         (self.could_win && self.has_ticket).then_some(&self.entry)
     }
 
-    /// Draws a ticket, unless there is one already that the masters' clocks bear out.
+    /// Draws a ticket, unless the waiter has one that the masters' clocks allow.
     fn draw_ticket(&mut self) {
         let clocks = self.clocks.take();
         let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.request.client.pool));
         let Some(clock_us) = clocks.median_us() else {
             return;
         };
-        // The median of few is no reason to give up one that more of them bore out.
+        // A ticket that more clocks allowed is not given up for the median of a few.
         let are_enough = clocks.known() >= self.request.needed;
         let is_ahead = self.entry.waiter.ticket > clock_us.saturating_add(NEAR_US);
         if !self.has_ticket || are_enough && is_ahead {
@@ -248,7 +251,7 @@ impl<'a> Waiting<'a> {
         self.clocks = Some(clocks);
     }
 
-    /// What a refusal means for its place.
+    /// Adjusts the waiter's places to a refusal.
     pub(super) fn refused(&mut self, refusal: &Refusal) {
         self.deferred.clone_from(&refusal.deferred);
         self.rolled_back = self.touched;
@@ -256,7 +259,7 @@ impl<'a> Waiting<'a> {
         let slots = &self.request.client.pool.slots;
         let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,
-            // The round was lost before it had to answer.
+            // The round was lost before this master had to answer.
             Vote::Pending => slots[*node].link().is_ok_and(|link| !link.is_silent()),
             _ => false,
         };
@@ -270,8 +273,9 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// A waiter whom one of its names has refused for long, without a call from there, stands in that name's queue
-    /// alone: else it would keep the others shut for as long. Called from there, it stands in all of them again.
+    /// Chooses the queues of a waiter for several names. If one name has refused it for long, without a call
+    /// for that name, it stands in that queue alone. Otherwise it would block the other names for as long.
+    /// After a call for the name, it stands in all queues again.
     fn choose_queues(&mut self, refusal: &Refusal) {
         let (now, blocking) = (Instant::now(), self.request.blocking());
         let called = self.entry.calls.take_names();
@@ -290,7 +294,7 @@ impl<'a> Waiting<'a> {
         let (Some(only), true) = (only, only != before && self.entry.calls.stands()) else {
             return;
         };
-        // At once: until its next question it would keep the others shut.
+        // It leaves at once: it would block the other names until its next question.
         let names = self.request.names.iter().enumerate();
         let others: Names = names
             .filter(|(index, _)| *index != only)
@@ -300,13 +304,14 @@ impl<'a> Waiting<'a> {
         self.entry.leave(&self.request.client.pool, &others, |_| true);
     }
 
-    /// The name that has refused it for longest, and since when.
+    /// Name that has refused the waiter for longest, and the time since which it has.
     fn longest_shut(&self) -> Option<(Instant, usize)> {
         let shut = self.shut_since.iter().enumerate();
         shut.filter_map(|(index, since)| Some(((*since)?, index))).min()
     }
 
-    /// How long it may go on standing in the queues of several names; `None` where it stands in one alone.
+    /// Time for which the waiter may still stand in the queues of several names. `None` if it stands in one
+    /// alone.
     pub(super) fn may_keep_shut(&self) -> Option<Duration> {
         let waiter = &self.entry.waiter;
         let (since, _) = self.longest_shut().filter(|_| waiter.only.is_none())?;
@@ -319,7 +324,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// A round of it was won, and given back.
+    /// Notes that one of its rounds was won, and given back.
     pub(super) fn has_won(&mut self) {
         self.could_win = true;
     }
@@ -327,7 +332,7 @@ impl<'a> Waiting<'a> {
     /// Leaves the queues.
     pub(super) fn leave(&mut self) {
         if self.entry.calls.stands() {
-            // It puts the waiter back.
+            // The rollback would put the waiter back into the queues, so it is finished first.
             self.finish_rollback();
             self.entry
                 .leave_all(&self.request.client.pool, &self.request.names);
@@ -335,7 +340,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// The same for any waiter of a client that wants these names.
+/// Lets the turn of any waiter of this client for these names be taken back.
 fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &QueueEntry) {
     if place.calls.minds_absence() {
         return;
@@ -352,7 +357,7 @@ fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &Que
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // First, so that the next in line asks behind what is left here.
+        // First, so that the next task in line asks after the messages below are sent.
         line::give_up(&self.request.client, self.seat.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();

@@ -1,4 +1,4 @@
-//! A client: its masters, and what it holds and waits for on them.
+//! A client: its masters, its holds and its waiters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,32 +17,33 @@ use crate::round::pool::Pool;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
-/// How far a ticket may be ahead of the masters' clocks, in microseconds: one that was drawn by clocks that were
-/// wrong is drawn anew, or its waiter would be the last one for as long as they were ahead.
+/// Longest time by which a ticket may be ahead of the masters' clocks, in microseconds. A ticket from wrong
+/// clocks is drawn again. Otherwise its waiter would be the last one for as long as they were ahead.
 pub(crate) const NEAR_US: u64 = 1_000_000;
 
-/// The shared part of [`Masters`](crate::Masters).
+/// Shared part of [`Masters`](crate::Masters).
 #[derive(Debug)]
 pub(crate) struct ClientCore {
     pub(crate) pool: Arc<Pool>,
-    /// The client's half of every owner field.
+    /// Client's half of every owner field.
     pub(crate) id: Uuid,
     next_field: AtomicU64,
-    /// Of the waiter that began last.
+    /// Ticket of the waiter that began last.
     last_ticket: AtomicU64,
     pub(crate) tokens: Tokens,
     pub(crate) lines: Arc<Lines<Hold>>,
     pub(crate) schedule: Arc<Schedule>,
-    /// The holds that closing releases.
+    /// Holds that closing releases.
     pub(crate) released: Releasing,
-    /// Those that it leaves as they are for a while.
+    /// Number of holds that closing leaves locked for a while.
     pub(crate) kept: AtomicU64,
-    /// For who watches what is known of the masters, and whether anybody does.
+    /// Status of the masters for watchers, and whether the task that publishes it has been started.
     pub(super) published: watch::Sender<Status>,
     pub(super) is_watched: AtomicBool,
 }
 
-/// The holds that are released by closing: the masters that have done so, and how many it takes.
+/// Holds that closing releases: for each the number of masters that have done so, and the number that is
+/// needed.
 #[derive(Debug, Default)]
 pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 
@@ -65,18 +66,18 @@ impl ClientCore {
         }
     }
 
-    /// What is known of the masters now.
+    /// Current status of the masters.
     pub(crate) fn status(&self) -> Status {
         known(&self.pool, self.schedule.survey().holds)
     }
 
-    /// The same, and for how long the oldest hold is held.
+    /// The status, and a survey of the holds.
     pub(super) fn survey(&self) -> (Status, Survey) {
         let survey = self.schedule.survey();
         (known(&self.pool, survey.holds), survey)
     }
 
-    /// A field that no hold of any client ever had before.
+    /// Makes a field that no hold of any client ever had before.
     pub(crate) fn fresh_field(&self) -> Field {
         Field {
             client: self.id,
@@ -84,8 +85,8 @@ impl ClientCore {
         }
     }
 
-    /// A ticket by the masters' clocks, behind all that this client has drawn; by the median of them, which no
-    /// single clock can lead astray for longer than it takes to be outvoted.
+    /// Draws a ticket by the masters' clocks, after all that this client has drawn. `clock_us` is their
+    /// median, so a single clock can mislead it only until the others outvote that clock.
     pub(crate) fn draw_ticket(&self, clock_us: u64) -> u64 {
         let draw = |last: u64| {
             let is_near = last <= clock_us.saturating_add(NEAR_US);
@@ -97,10 +98,10 @@ impl ClientCore {
         drawn.ok().and_then(draw).unwrap_or(clock_us)
     }
 
-    /// A token for these names: above all that is known of their fences and all that a master with a vote may
-    /// have forgotten, and `least_us` at least.
+    /// Proposes a token for these names, at least `least_us`. It is above all known fences of the names, and
+    /// above all fences that a master with a vote may have forgotten.
     pub(crate) fn propose_token(&self, names: &Names, clocks: &Clocks, least_us: u64) -> FencingToken {
-        // Where no master is connected, nothing will come of it.
+        // Without a connected master the token is never used.
         let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
         self.tokens
             .propose(names, clock_us, clocks.floor_us().max(least_us))
@@ -117,7 +118,7 @@ fn known(pool: &Pool, holds: usize) -> Status {
 }
 
 impl Releasing {
-    /// Another hold, which so many masters do not have; counts those that have released it.
+    /// Adds a hold that `off` masters do not have. Returns the counter of the masters that have released it.
     pub(crate) fn add(&self, off: usize, needed: usize) -> Arc<AtomicUsize> {
         let confirmed = Arc::new(AtomicUsize::new(off));
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +126,7 @@ impl Releasing {
         confirmed
     }
 
-    /// How many of them so many masters have released that their names are free, and how many there are.
+    /// Number of holds that enough masters have released for their names to be free, and number of all.
     pub(crate) fn count(&self) -> (usize, usize) {
         let holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_free =

@@ -1,7 +1,7 @@
-//! Telling the masters that a hold only reads from now on.
+//! Downgrade of a hold on the masters: it only reads from now on.
 //!
-//! The hold itself is that already, before anything is sent: so nothing is lost where the word does not arrive. A master
-//! that has not heard it keeps readers out until the hold is renewed there.
+//! The hold itself is downgraded before anything is sent, so a lost message does no harm. A master that the
+//! message did not reach keeps readers out until the hold is renewed there.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::round::pool::Pool;
 use crate::round::{OnNoScript, Round, Trust};
 use crate::values::votes::Vote;
 
-/// A downgrade under way. Dropped, it carries on in the background.
+/// A downgrade under way. When it is dropped, it goes on in the background.
 pub(crate) struct Downgrade {
     round: Option<Round>,
     needed: usize,
 }
 
 impl Downgrade {
-    /// Tells every master that may have the hold.
+    /// Sends the downgrade to every master that may have the hold.
     pub(crate) fn begin(pool: &Arc<Pool>, grant: &Grant) -> Self {
         let (request, touched) = (calls::downgrade(&grant.claim(), grant.lease()), grant.touched());
         let round = Round::begin(pool, &request, Trust::All, |node| touched.contains(node));
@@ -33,7 +33,7 @@ impl Downgrade {
         }
     }
 
-    /// Waits until a quorum lets others in that read, or nobody is left to say so.
+    /// Waits until a quorum admits other readers, or no answer is left to come.
     pub(crate) async fn confirmed(mut self) {
         let mut confirmed = 0;
         while confirmed < self.needed
@@ -55,7 +55,7 @@ impl Drop for Downgrade {
     }
 }
 
-/// Whether a master lets others in that read.
+/// Vote of a master: granted if it admits other readers.
 fn vote(answer: Result<Value, Fault>) -> Vote {
     match reply::released(answer) {
         Ok(Released::Whole { .. }) => Vote::Granted,

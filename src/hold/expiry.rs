@@ -1,14 +1,14 @@
-//! Until when a hold may be relied on: there is an end for every master that it stands on.
+//! Expiry of a hold: it has one end on each of its masters.
 //!
-//! The masters that confirmed one round began to count the same lease after the same moment, so their
-//! ends are the same until a clock steps. A step takes its size off the end at that master, whoever's
-//! clock it was; the hold ends with the quorum-th latest of them. So a hold on exactly a quorum ends earlier by the
-//! largest step of its masters. A hold with k masters to spare ignores the k largest steps, and ends earlier by the
-//! next.
+//! The masters that confirmed one round began to count the same lease after the same moment, so their ends
+//! are the same until a clock steps. A step makes the end at that master earlier by its size, whether the
+//! master's clock stepped or the client's. The hold ends with the quorum-th latest end. So a hold on exactly
+//! a quorum ends earlier by the largest step of its masters. A hold with k masters to spare ignores the k
+//! largest steps, and ends earlier by the next.
 //!
-//! A client that was asleep, and whose clock stood still, sees every master step by the time that it
-//! slept. It has lost that much as soon as it has heard from so many of its masters that no quorum is
-//! left among the others, and not before: no answer tells anything about another master.
+//! If a client slept and its clock stood still, it sees every master step by the time that it slept. The hold
+//! loses that time as soon as so many masters have answered that the others are no quorum. The loss does not
+//! count earlier, because no answer shows another master's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{Validity, ns};
 
-/// What a round gave whose quorum has confirmed.
+/// Expiry that a confirmed round gave.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldExpiry {
     validity: Validity,
-    /// The masters that confirmed it.
+    /// Masters that confirmed the round.
     on: NodeSet,
     needed: usize,
     steps: Arc<Steps>,
-    /// What steps took off, in nanoseconds, and how many had been noticed by then.
+    /// Time that steps took off, in nanoseconds, and number of steps that this includes.
     lost: u64,
     noticed: u64,
 }
 
 impl HoldExpiry {
-    /// `noticed` is the count of steps before the round began.
+    /// Makes an expiry. `noticed` is the count of steps before the round began.
     pub(crate) fn new(
         validity: Validity,
         on: NodeSet,
@@ -50,7 +50,7 @@ impl HoldExpiry {
         }
     }
 
-    /// What is left at `now` until the quorum-th latest end.
+    /// Time at `now` until the quorum-th latest end.
     pub(crate) fn remaining(&mut self, now: Moment) -> Duration {
         let noticed = self.steps.count();
         if noticed != self.noticed {
@@ -60,13 +60,13 @@ impl HoldExpiry {
         self.validity.remaining_less(self.lost, now)
     }
 
-    /// Whether anything is left at `now` until the end at one master.
+    /// Whether the end at one master is later than `now`.
     pub(crate) fn stand_on(&self, node: usize, now: Moment) -> bool {
         let lost = || self.steps.since(node, self.validity.start());
         self.on.contains(node) && self.validity.remaining(now) > lost()
     }
 
-    /// Another master has confirmed the round that began at `start`, if it is still that which counts.
+    /// Adds a master that has confirmed the round that began at `start`, if that round still counts.
     pub(crate) fn confirm(&mut self, node: usize, start: Moment) {
         if self.validity.start() == start {
             self.on.insert(node);
@@ -74,8 +74,8 @@ impl HoldExpiry {
         }
     }
 
-    /// Takes over what a later round gives, unless this one lasts longer. Ends of different rounds are not
-    /// combined.
+    /// Replaces this expiry with that of a later round, unless this one lasts longer. Ends of different
+    /// rounds are not combined.
     pub(crate) fn prolong(&mut self, mut later: Self, now: Moment) {
         if later.remaining(now) >= self.remaining(now) {
             *self = later;

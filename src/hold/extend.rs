@@ -1,5 +1,5 @@
-//! Extension: a round that raises what is left of some holds, takes them again where a master has
-//! forgotten them, and never brings one back.
+//! Extension: a round that raises the validity of some holds, takes them again on masters that have forgotten
+//! them, and never revives one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,12 +25,13 @@ use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
 use crate::values::votes::{Vote, Votes};
 
-/// One round for any number of holds. Dropped half-way, the holds keep the validity they have.
+/// One round for any number of holds. If it is dropped before its end, the holds have the validity that they
+/// had.
 pub(crate) struct Extension {
     client: Arc<ClientCore>,
     round: Round,
     extended: Vec<Extended>,
-    /// Steps of clocks that had been noticed before it began.
+    /// Number of steps of clocks that had been noticed before the round began.
     steps: u64,
     apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
@@ -39,18 +40,18 @@ pub(crate) struct Extension {
 struct Extended {
     hold: Hold,
     lease: Duration,
-    /// What it gains once a quorum has confirmed.
+    /// Validity once a quorum has confirmed.
     validity: Validity,
     agreed: NodeSet,
     against: usize,
-    /// Masters that do not have it (any more).
+    /// Masters without the hold.
     forgotten_by: Vec<usize>,
     confirmed: bool,
-    /// What was left of it when it was confirmed, where that is counted.
+    /// Validity that was left when the hold was confirmed, if metrics are on.
     margin: Duration,
 }
 
-/// An answer that is about one hold alone: which hold, which master.
+/// An answer about one hold alone: index of the hold, master, vote.
 type Apart = (usize, usize, Vote);
 
 impl Extended {
@@ -67,10 +68,10 @@ impl Extended {
 }
 
 impl Extension {
-    /// Asks every master to let each hold live for its lease from now.
+    /// Asks every master to extend each hold to its lease from now.
     pub(crate) fn begin(client: &Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Self {
         let pool = &client.pool;
-        // Before anything is sent.
+        // Both are read before anything is sent.
         let (steps, now) = (pool.steps.count(), pool.clock.now());
         let extended: Vec<Extended> = holds
             .into_iter()
@@ -104,11 +105,11 @@ impl Extension {
         }
     }
 
-    /// Takes in the next answer; false when there are no more.
+    /// Takes in the next answer. Returns false when there are no more.
     ///
     /// # Cancel safety
     ///
-    /// Nothing that was answered is lost.
+    /// No answer is lost.
     pub(crate) async fn step(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -143,7 +144,7 @@ impl Extension {
         }
     }
 
-    /// Asks a master for every hold by itself, after an error that may be about one of them only.
+    /// Asks a master for every hold separately, after an error that may be about one of them only.
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter().enumerate() {
             let request = request(&self.client.pool, &[entry.renewal()]);
@@ -179,7 +180,7 @@ impl Extension {
         }
         let granted = vote == Vote::Granted;
         entry.hold.grant.note_vote(node, vote);
-        // One that confirms after a quorum has adds an end of its own.
+        // A master that confirms after the quorum adds its own end.
         if granted && entry.agreed.len() >= entry.hold.grant.needed {
             let (on, needed) = (entry.agreed, entry.hold.grant.needed);
             let ends = HoldExpiry::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
@@ -189,11 +190,11 @@ impl Extension {
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
         if entry.against > self.client.pool.slots.len() - entry.hold.grant.needed {
-            // So many masters serve somebody else that no quorum is left for this hold.
+            // Too many masters have granted the names to others for a quorum of this hold.
             lose(&self.client, &entry.hold.grant, LossCause::TakenAway);
         }
-        // One that still has it shows that the hold is alive; only then may it be put back where it
-        // was forgotten.
+        // A master that still has the hold shows that the hold is alive. Only then may it be put back on
+        // masters that forgot it.
         if entry.agreed.len() > 0 {
             for node in std::mem::take(&mut entry.forgotten_by) {
                 self.retake(index, node);
@@ -201,8 +202,9 @@ impl Extension {
         }
     }
 
-    /// All answers are in. Where nobody showed that a hold is alive, those that have forgotten it, or
-    /// serve somebody else, do not keep it any more, and others may have it already.
+    /// Concludes once all answers are in. If no master showed that a hold is alive, the masters that have
+    /// forgotten it, or have granted its names to others, count against it. Others may hold the names
+    /// already.
     fn conclude(&self) {
         for entry in &self.extended {
             let gone = entry.against + entry.forgotten_by.len();
@@ -230,12 +232,12 @@ impl Extension {
         }
     }
 
-    /// Whether a hold's extension was confirmed by a quorum in time.
+    /// Whether a quorum confirmed a hold's extension in time.
     pub(crate) fn is_confirmed(&self, index: usize) -> bool {
         self.extended[index].confirmed
     }
 
-    /// The holds, and whether each was confirmed: with what was left of it then.
+    /// Grants, each with the validity that was left when its extension was confirmed; `None` if it was not.
     pub(crate) fn outcome(self) -> impl Iterator<Item = (Arc<Grant>, Option<Duration>)> {
         self.extended
             .into_iter()
@@ -243,16 +245,17 @@ impl Extension {
     }
 }
 
-/// Ends a hold before its time, and has it cleaned up.
+/// Ends a hold early, and has it cleaned up.
 fn lose(client: &ClientCore, grant: &Arc<Grant>, cause: LossCause) {
     if grant.lose(cause) {
         client.schedule.watch(grant);
     }
 }
 
-/// Extends one hold and goes on as soon as that is certain.
+/// Extends one hold. Returns as soon as the outcome is certain.
 ///
-/// Dropped half-way, the hold keeps the validity it had; some masters may keep it longer.
+/// If it is dropped before its end, the hold has the validity that it had. Some masters may keep it locked
+/// for longer.
 pub(crate) async fn extend(
     client: &Arc<ClientCore>,
     hold: &Hold,
@@ -270,7 +273,7 @@ pub(crate) async fn extend(
             biased;
             more = extension.step() => {
                 if extension.is_confirmed(0) {
-                    // The rest may still find masters that forgot it.
+                    // The other answers may still show masters that forgot the hold.
                     client.pool.in_background(async move { while extension.step().await {} });
                     return Ok(());
                 }
@@ -293,10 +296,10 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
     calls::extend(renewals, Fencing::Declared, pool.evidence_wanted())
 }
 
-/// A master whose clock stepped may have let this hold expire, granted the names to somebody else, and been
-/// given the hold anew since. Its vote counts only if its lease for this hold ran without a gap, after all known
-/// steps are subtracted from the ends. So a step that is small against what is left of the hold there costs no
-/// renewal.
+/// Checks the vote of a master after a step of its clock. Such a master may have let this hold expire,
+/// granted the names to another client, and then got the hold back. Its vote counts only if its lease for
+/// this hold ran without a gap, after all known steps are subtracted from the ends. So a step that is small
+/// against the time left of the hold there costs no renewal.
 fn vouched(grant: &Grant, node: usize, clock_quarantine: Option<Duration>, vote: Vote) -> Vote {
     match (vote, clock_quarantine) {
         (Vote::Granted, Some(remaining)) if !grant.is_kept_by(node) => Vote::Quarantined { remaining },

@@ -1,8 +1,8 @@
-//! A grant: what one successful round put on the masters, and the holds that have it one after the other.
+//! Grants: the result of one successful round on the masters, and the holds that have it one after the other.
 //!
-//! The masters know of one owner field, one lease and one block of tokens. Inside this process the grant passes from
-//! hold to hold where it may, and they are told nothing: the same process goes on holding. Only one of the holds has
-//! it at any moment, by one lock.
+//! The masters know one owner field, one lease and one block of tokens. Inside this process the grant is
+//! handed on from hold to hold if that is allowed. No message is sent for that: the same process goes on
+//! holding. A mutex makes sure that only one of the holds has the grant at any moment.
 
 use std::ops::Deref;
 use std::pin::pin;
@@ -31,20 +31,20 @@ use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
 use crate::values::votes::Vote;
 
-/// What one successful round gave: facts that stay, and what becomes of them.
+/// Result of one successful round: facts that stay, and a state that changes.
 #[derive(Debug)]
 pub(crate) struct Grant {
     facts: GrantFacts,
     clock: Clock,
     state: Mutex<HoldState>,
-    /// This process's turn at the names, passed on when the grant ends.
+    /// Turn of this process at the names, handed on when the grant ends.
     turn: Mutex<Option<Turn<Hold>>>,
     /// Notified when one of its holds ends before its time.
     changed: Notify,
     pub(crate) trace: HoldTrace,
 }
 
-/// What a round settled for the whole life of its grant.
+/// Facts of a round for the whole life of its grant.
 #[derive(Debug)]
 pub(crate) struct GrantFacts {
     pub(crate) names: Names,
@@ -52,11 +52,11 @@ pub(crate) struct GrantFacts {
     pub(crate) field: Field,
     /// Size of the quorum.
     pub(crate) needed: usize,
-    /// The first token of its block.
+    /// First token of its block.
     pub(crate) token: FencingToken,
-    /// Whether the token is another than that of its acquire, which stored it along with the field.
+    /// Whether the token differs from that of its acquire, which stored its own with the field.
     pub(crate) raised: bool,
-    /// What the round asked for.
+    /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
@@ -77,12 +77,12 @@ impl Deref for Grant {
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) grant: Arc<Grant>,
-    /// Of those before it in the grant.
+    /// Number of holds before it in the grant.
     pub(crate) number: u32,
 }
 
 impl Grant {
-    /// A grant whose first hold no guard has entered yet.
+    /// Makes a grant with a first hold that no guard has entered yet.
     pub(crate) fn new(clock: Clock, facts: GrantFacts, first: FirstHold) -> Self {
         Self {
             state: Mutex::new(HoldState::new(facts.granted, facts.begun, first)),
@@ -94,7 +94,7 @@ impl Grant {
         }
     }
 
-    /// The hold that has it, or had it last.
+    /// Hold that has the grant, or had it last.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         Hold {
             grant: Arc::clone(self),
@@ -102,17 +102,17 @@ impl Grant {
         }
     }
 
-    /// How many keys it has in an extension.
+    /// Number of its keys in an extension.
     pub(crate) fn extended_keys(&self) -> usize {
         calls::extended_keys(&self.names, self.granted, self.tokens())
     }
 
-    /// What it is now.
+    /// Current kind of its hold.
     pub(crate) fn kind(&self) -> HoldKind {
         self.state().kind
     }
 
-    /// Its tokens; who reads shares the one that is there.
+    /// Tokens of the grant. A reader shares the token that is there.
     pub(crate) fn tokens(&self) -> Block {
         if self.granted.is_shared() {
             self.token.single()
@@ -125,12 +125,12 @@ impl Grant {
         self.state().lease
     }
 
-    /// What is left of it, whoever has it.
+    /// Validity left of the grant, whichever hold has it.
     pub(crate) fn left(&self) -> Duration {
         self.state().left(self.clock.now())
     }
 
-    /// How many guards are in, for the masters.
+    /// Number of guards in the hold, for the masters.
     pub(crate) fn count(&self) -> u64 {
         self.state().entries()
     }
@@ -139,7 +139,7 @@ impl Grant {
         self.state().votes.to_vec()
     }
 
-    /// All that it takes to release it.
+    /// Claim for the release of the grant.
     pub(crate) fn claim(&self) -> Claim {
         Claim {
             names: self.names.clone(),
@@ -153,47 +153,49 @@ impl Grant {
         }
     }
 
-    /// The masters that may keep something for it: they granted, or nobody can tell.
+    /// Masters that may store something for the grant: they granted, or their answer is unknown.
     pub(crate) fn touched(&self) -> NodeSet {
         self.state().touched
     }
 
-    /// For how much longer its names are to be kept from everybody, also from the next of this process.
+    /// Time for which its names stay locked for everybody, the next task of this process included.
     pub(crate) fn kept(&self) -> Duration {
         let mut state = self.state();
-        // Nearly always.
+        // The usual case.
         if state.keeps_nothing() {
             return Duration::ZERO;
         }
         state.kept(self.clock.now())
     }
 
-    /// Whether the caller is to release it: the first who asks is. One that was lost is released when that is
-    /// found, and nothing of it is left for its guards to give up.
+    /// Whether the caller has to release the grant: true for the first caller. A lost grant is released when
+    /// the loss is noticed, and its guards have nothing left to release.
     pub(crate) fn is_to_release(&self) -> bool {
         self.state().is_to_release()
     }
 
-    /// Notes what a master answered last.
+    /// Notes the last answer of a master.
     pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
         self.state().votes.set(node, vote);
     }
 
-    /// A master has confirmed the round that began at `start` after those that were needed.
+    /// Notes a master that has confirmed the round that began at `start` after the quorum.
     pub(crate) fn confirm(&self, node: usize, start: Moment) {
         self.state().ends.confirm(node, start);
     }
 
-    /// Whether a master has kept it without a gap: it has counted for the hold, its end there has not
-    /// come by anything that is known of its clock, and it has said nothing else since.
+    /// Whether a master has had the grant without a gap:
+    /// - It has counted for the hold.
+    /// - Its end there has not come, after all known steps of its clock.
+    /// - It has given no other answer since.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
         let state = self.state();
         state.ends.stand_on(node, self.clock.now())
             && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
     }
 
-    /// Does `send` on behalf of it, which will put something of it on a master, unless it has
-    /// ended. What is sent here is sent before its release is.
+    /// Runs `send` on behalf of the grant, unless the grant has ended. `send` may store a part of the grant
+    /// on a master. Its message is sent before the release.
     pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64, HoldKind) -> T) -> Option<T> {
         let mut state = self.state();
         if state.left(self.clock.now()).is_zero() {
@@ -203,7 +205,7 @@ impl Grant {
         Some(send(state.entries(), state.kind))
     }
 
-    /// What the watchdog is to do with it.
+    /// Next task of the watchdog for the grant.
     pub(crate) fn upkeep(&self) -> Upkeep {
         self.look(HoldState::upkeep)
     }
@@ -223,29 +225,29 @@ impl Grant {
         std::mem::replace(&mut self.state().due, due)
     }
 
-    /// Keeps this process's turn until it ends.
+    /// Stores this process's turn until the grant ends.
     fn keep_turn(&self, turn: Turn<Hold>) {
         let state = self.state();
-        // One that was entered again may have a turn already, at more names than these.
+        // A hold that was entered again may have a turn already, at more names than these.
         let mut kept = self.turn();
         if state.phase == Phase::Held && kept.is_none() {
             *kept = Some(turn);
         }
     }
 
-    /// Takes the turn out, to be passed on by dropping it.
+    /// Takes the turn out. Dropping it hands it on.
     pub(crate) fn take_turn(&self) -> Option<Turn<Hold>> {
         self.turn().take()
     }
 
-    /// Passes a vacant grant on to the next in line, where it may; whether it did.
+    /// Hands a vacant grant on to the next in line if that is allowed. Returns whether it did.
     pub(crate) fn pass(self: &Arc<Self>) -> bool {
         let line = self.turn().as_ref().map(|turn| turn.line().clone());
         line.is_some_and(|line: LineRef<Hold>| line.pass(|wanted, next| self.next_hold(wanted, next)))
     }
 
     fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &NextInLine) -> Option<Hold> {
-        // The turn may be another line's, kept by a hold that was entered again.
+        // The turn may be another line's, stored by a hold that was entered again.
         let is_wanted = wanted.kind == self.granted
             && wanted.names == self.names
             && wanted.needed == self.needed
@@ -274,7 +276,7 @@ impl Grant {
         Some(Hold { grant, number })
     }
 
-    /// What `read` finds in the state now; a hold with no validity left has lapsed.
+    /// Reads the current state. A hold without validity has lapsed.
     fn look<T>(&self, read: impl FnOnce(&mut HoldState, Moment) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state();
@@ -287,7 +289,7 @@ impl Grant {
         found
     }
 
-    /// Why the hold was lost that had it last, if it was; one of which nothing is left has lapsed.
+    /// Cause of the loss of its last hold, if the hold was lost. A hold without validity has lapsed.
     pub(crate) fn loss(&self) -> Option<LossCause> {
         self.look(|state, now| match (state.phase, state.left(now)) {
             (Phase::Lost(cause), _) => Some(cause),
@@ -296,27 +298,27 @@ impl Grant {
         })
     }
 
-    /// Whether a hold has it that somebody has taken, or is about to.
+    /// Whether a hold has the grant that a task has taken, or is about to take.
     pub(crate) fn is_held(&self) -> bool {
         self.look(|state, _| state.phase == Phase::Held)
     }
 
-    /// For how long the hold lasts that has it, if one does that is not to last by design.
+    /// Age of the hold that has the grant, unless that hold is to last by design.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         self.look(|state, now| state.held_for(now))
     }
 
-    /// The same, where the log is to tell.
+    /// Age of the hold, if the log is to report it.
     pub(crate) fn lasts_long(&self) -> Option<Duration> {
         self.look(HoldState::lasts_long)
     }
 
-    /// Wakes who waits for the end: it may have come nearer.
+    /// Wakes the tasks that wait for the end, because the end may have come nearer.
     pub(crate) fn wake(&self) {
         self.changed.notify_waiters();
     }
 
-    /// Ends the validity before its time; whether it had not ended yet.
+    /// Ends the validity early. Returns whether it had not ended yet.
     pub(crate) fn lose(&self, cause: LossCause) -> bool {
         let held = self.state().lose(cause);
         if held {
@@ -345,7 +347,7 @@ impl Holding for Grant {
 }
 
 impl Hold {
-    /// The first hold of a grant, which nobody has entered yet.
+    /// Makes the first hold of a grant, without a guard.
     pub(crate) fn first(grant: Grant) -> Self {
         Self {
             grant: Arc::new(grant),
@@ -362,8 +364,8 @@ impl Hold {
         self.grant.state().remaining(self.number, self.grant.clock.now())
     }
 
-    /// The same, and the lease, for who has just looked at the clock and wants to enter: nothing is left
-    /// to enter of a leaked hold.
+    /// Validity, lease and kind of the hold at `now`, for a caller that wants to enter. A leaked hold has no
+    /// validity for that.
     pub(crate) fn term(&self, now: Moment) -> HoldView {
         self.grant.state().term(self.number, now)
     }
@@ -372,13 +374,13 @@ impl Hold {
         self.grant.state().count(self.number)
     }
 
-    /// However long it lasts, nobody is to be told.
+    /// Exempts the hold from reports of its age.
     pub(crate) fn lasts_by_design(&self) {
         self.grant.state().lasts_by_design(self.number);
     }
 
-    /// Enters, if more than `min_validity` is left now. Whoever wants the hold renewed has it renewed for
-    /// as long as it is in.
+    /// Enters, if more than `min_validity` is left at `now`. With `renew`, the hold is renewed while the
+    /// guard is in.
     pub(crate) fn enter(
         &self,
         now: Moment,
@@ -391,7 +393,8 @@ impl Hold {
             .enter(self.number, now, min_validity, renew, kind)
     }
 
-    /// Leaves once, for who is in. The last to leave ends the validity before anything is sent, or passed on.
+    /// Removes a guard from the hold. The last guard to leave ends the validity before anything is sent or
+    /// handed on.
     pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> LeaveOutcome {
         let left = self.grant.state().leave(renew, is_shared);
         if left == LeaveOutcome::Last {
@@ -400,50 +403,51 @@ impl Hold {
         left
     }
 
-    /// One guard is exclusive no longer; whether the masters are to be told. Nothing that lets in those who read is sent
-    /// before this.
+    /// Makes one exclusive guard a shared one. Returns whether a downgrade has to be sent to the masters. No
+    /// message that admits readers is sent before this.
     pub(crate) fn give_up_exclusive(&self) -> bool {
         self.grant.state().give_up_exclusive()
     }
 
-    /// Takes it, where it was passed on; not once it was taken back.
+    /// Takes the hold after it was handed on, unless it was taken back.
     pub(crate) fn take(&self, renew: bool) -> bool {
         self.grant.state().take(self.number, renew)
     }
 
-    /// Keeps the names for so long after `now`, also where it is given up before.
+    /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
     pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
         self.grant.state().keep_at_least(self.number, now, at_least);
     }
 
-    /// It will be asked for by this lease.
+    /// Notes that an extension by this lease is about to be sent.
     pub(crate) fn ask(&self, lease: Duration) {
         self.grant.state().ask(lease);
     }
 
-    /// One guard stays in for good, and does not want it renewed any more; whether only leaked ones are
-    /// in.
+    /// Leaves a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
+    /// whether only leaked guards are in.
     pub(crate) fn leak(&self, renew: bool) -> bool {
         self.grant.state().leak(renew)
     }
 
-    /// Takes over what a confirmed extension gives, unless the validity had already ended: a lapse is
-    /// terminal.
+    /// Takes over the expiry of a confirmed extension, unless the validity had already ended: a lapsed hold
+    /// never comes back.
     pub(crate) fn prolong(&self, ends: HoldExpiry, lease: Duration) -> bool {
         let now = self.grant.clock.now();
         self.grant.state().prolong(self.number, ends, lease, now)
     }
 
-    /// Keeps this process's turn until the grant ends.
+    /// Stores this process's turn until the grant ends.
     pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
         turn.line().held_by(Arc::<Grant>::downgrade(&self.grant));
         self.grant.keep_turn(turn);
     }
 
-    /// Resolves when the hold has ended: why it was lost; `None` when it was given up.
+    /// Resolves when the hold has ended: with the cause of its loss, or with `None` when it was given up.
     ///
-    /// The timer is for the end as it is known, and is set anew only when it has fired: an extension wakes
-    /// nobody. Whatever brings the end forward, and the watchdog after a suspension, rouses who waits.
+    /// The timer runs until the known end, and is set again only after it has fired: an extension wakes no
+    /// task. A change that brings the end forward wakes the waiting tasks. So does the watchdog after a
+    /// suspension.
     pub(crate) async fn ended(&self) -> Option<LossCause> {
         loop {
             let mut changed = pin!(self.grant.changed.notified());
@@ -463,7 +467,8 @@ impl Hold {
         }
     }
 
-    /// The token of the hold; `watch` is called if it is to be made and somebody has to watch.
+    /// Token that is cancelled at the loss of the hold. `watch` is called if it was made now, so that a task
+    /// must watch.
     pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
         let (token, made) = self.grant.state().cancellation(self.number);
         if made {

@@ -1,7 +1,8 @@
-//! How a hold ends for its last guard: its grant passes to the next task of the process, or is released, or the names are
-//! kept for a while, or it was lost before.
+//! End of a hold with its last guard. The grant is handed on to the next task of the process, or it is
+//! released, or the names stay locked for a while. Or the hold was lost before.
 //!
-//! [`end`] decides, [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is dropped.
+//! [`end`] decides. [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is
+//! dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,36 +18,36 @@ use crate::queue::entry::Next;
 use crate::queue::{QueueEntry, Turn};
 use crate::round::pool::Pool;
 
-/// What leaving came to.
+/// Result of leaving a hold.
 pub(crate) enum Leave {
-    /// Other guards are still in; this many.
+    /// This number of other guards is still in.
     StillHeld(u64),
-    /// Other guards are still in, and only read: the masters are being told.
+    /// Other guards are still in, and only read. The downgrade is being sent.
     Downgraded(Box<Downgrade>),
-    /// The next task of this process has it.
+    /// The next task of this process has the hold.
     HandedOn,
-    /// It is to be released.
+    /// The grant is to be released.
     Release(UnsentRelease),
-    /// It was lost, and somebody else releases it.
+    /// The hold was lost, and another task releases it.
     Lost,
-    /// It was left before, or leaked.
+    /// The guard had left before, or was leaked.
     NotInside,
 }
 
-/// A release that is to be sent, with the waiter that it takes along; or, while the names are kept, the request that keeps
-/// them. Dropped, it is sent in the background.
+/// A release that is to be sent, with the waiter that joins the queues with it. While the names stay locked,
+/// it is the request for that. When it is dropped, it is sent in the background.
 pub(crate) struct UnsentRelease {
     pool: Arc<Pool>,
     grant: Arc<Grant>,
     turn: Option<Turn<Hold>>,
-    /// For how much longer the names are kept first.
+    /// Time for which the names stay locked first.
     pub(crate) kept: Duration,
     is_sent: bool,
 }
 
-/// Passes a vacant grant on where that may be, or ends it.
+/// Hands a vacant grant on if that is allowed, or ends it.
 pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> Leave {
-    // Before the next hold begins.
+    // The trace is taken before the next hold begins.
     let trace = grant.trace.take();
     let loss = if is_valid && trace.is_none() {
         None
@@ -58,7 +59,7 @@ pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) 
         && cause != LossCause::Closed
         && matches!(leave, Leave::Release(_))
     {
-        // The watchdog had no time to find it, and will not find it any more.
+        // The watchdog had no time to notice the loss, and will not notice it any more.
         log::hold_lost(&grant.names, &client.pool.evidence(&grant.votes()));
     }
     let Some(trace) = trace else {
@@ -75,7 +76,8 @@ pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) 
 
 fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     let (pool, kept) = (&client.pool, grant.kept());
-    // Nobody else is to be let in at this moment?
+    // No task is let in while the names stay locked, after closing, or when it is the turn of other
+    // libraries.
     let may_hand_off = kept.is_zero() && !pool.is_closed() && !pool.topics.yielding.is_due(&grant.names);
     if may_hand_off && grant.pass() {
         return Leave::HandedOn;
@@ -100,21 +102,21 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
 }
 
 impl UnsentRelease {
-    /// Sends it, for who waits for what the masters say.
+    /// Sends the release for a caller that waits for the answers of the masters.
     pub(crate) fn begin(mut self) -> Release {
         self.is_sent = true;
         let (grant, touched) = (&self.grant, self.grant.touched());
         if !self.kept.is_zero() {
             return self.keep();
         }
-        // The next of this process in line asks right behind the release, when the turn falls.
+        // The next task in line asks right after the release, when the turn is dropped.
         Release::begin(&self.pool, grant.claim(), self.next(), |node| {
             touched.contains(node)
         })
     }
 
-    /// Sends it in the background, and puts a waiter into the queues with it. Not while the names are kept, as an entry
-    /// before this one may have asked.
+    /// Sends the release in the background, and puts a waiter into the queues with it. If the names stay
+    /// locked, because an earlier entry wanted that, it sends the request for that instead.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
         if !self.kept.is_zero() {
             return;
@@ -134,7 +136,8 @@ impl UnsentRelease {
         })
     }
 
-    /// Whom the release takes along into the queues; nobody where it is the turn of clients of other libraries.
+    /// Waiter that joins the queues with the release. `None` when it is the turn of clients of other
+    /// libraries.
     fn next(&self) -> Option<Next> {
         let (yielding, names) = (&self.pool.topics.yielding, &self.grant.names);
         let turn = self.turn.as_ref().filter(|_| !yielding.is_due(names))?;

@@ -1,8 +1,8 @@
-//! Holds: what one successful acquisition gave, shared by every guard that entered it.
+//! Holds: local acquisitions of a grant, each shared by every guard that entered it.
 //!
-//! The count of a hold belongs to the client. Entering again and leaving an inner guard change it
-//! here and nowhere else, so nothing that is late or lost on the network can miscount. Nor do the masters hear of it
-//! when a hold passes to the next task of this process that waits for the same: what they know is the grant.
+//! The count of a hold belongs to the client. A second entry and the end of an inner guard change the count
+//! here and nowhere else. So late or lost messages cannot miscount. A hand-off to the next task of this
+//! process sends no message either: the masters know only the grant.
 
 pub(crate) mod client;
 pub(crate) mod downgrade;

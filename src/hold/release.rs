@@ -1,8 +1,8 @@
-//! Release wherever an acquire may have landed.
+//! Release on every master that an acquire may have reached.
 //!
-//! A release is never given up half-way. Whoever starts one may be dropped at any moment; the rest
-//! goes on in the background with its own deadline, and a master that cannot be told then is told
-//! after it has been reconnected.
+//! A release that has begun is always completed. The task that begins it may be dropped at any moment; the
+//! rest goes on in the background with its own deadline. A master that cannot be reached then gets the
+//! release after it is connected again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +24,22 @@ use crate::round::{OnNoScript, Round, Trust};
 use crate::time::validity::covering;
 use crate::values::votes::Vote;
 
-/// A release under way, or what is sent in its place while the names are kept. Dropped, it carries on in the background.
+/// A release under way, or the request for the names to stay locked in its place. When it is dropped, it goes
+/// on in the background.
 pub(crate) struct Release {
     round: Option<Round>,
     record: ReleaseRecord,
 }
 
-/// Who owes what if it cannot be delivered.
+/// State that is needed if a release cannot be delivered.
 #[derive(Clone)]
 struct ReleaseRecord {
     pool: Arc<Pool>,
     claim: Claim,
-    /// The names stay as they are for a while. A master that cannot be told keeps them until their lease ends: to release
-    /// them there would let others in before.
+    /// Whether the names stay locked for a while instead. A master that cannot be reached locks them until
+    /// their lease ends: a release there would admit others too early.
     is_kept: bool,
-    /// The waiter whose attempt is rolled back.
+    /// Waiter of the attempt that is rolled back.
     waiting: Option<Arc<Calls>>,
     sent: Instant,
 }
@@ -59,7 +60,7 @@ impl Release {
         Self::of(pool, round, claim, false, None)
     }
 
-    /// Releases what an attempt may have taken, and puts its waiter back into the queues.
+    /// Releases all that an attempt may have taken, and puts its waiter back into the queues.
     pub(crate) fn roll_back(
         pool: &Arc<Pool>,
         claim: Claim,
@@ -72,7 +73,7 @@ impl Release {
         drop(Self::of(pool, round, claim, false, calls));
     }
 
-    /// Has the names kept for so much longer by the clock here, in place of a release.
+    /// Makes the names stay locked for the time `rest` by the clock here, in place of a release.
     pub(crate) fn keep(
         pool: &Arc<Pool>,
         claim: Claim,
@@ -84,7 +85,7 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    /// Sends it, with a waiter that is to stand in the queues.
+    /// Sends a release, with a waiter that is to stand in the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
         let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
         let round = Round::release(pool, &request, claim.clone(), asked);
@@ -108,8 +109,8 @@ impl Release {
         }
     }
 
-    /// Releases where nobody waits for what the masters say. Where all of them have much to do, nothing but
-    /// the claim is kept until they are told.
+    /// Releases a hold if no task waits for the answers. If all its masters are backed up, only the claim is
+    /// stored until the release is sent.
     pub(crate) fn leave(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, asked: impl Fn(usize) -> bool) {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
@@ -118,17 +119,17 @@ impl Release {
             }
             return;
         }
-        // Dropped at once, so it is carried on in the background.
+        // It is dropped at once, so it goes on in the background.
         drop(Self::begin(pool, claim, next, asked));
     }
 
-    /// So many masters have to release it.
+    /// Wakes the caller after this number of masters have released.
     pub(crate) fn wake_after(mut self, masters: usize) -> Self {
         self.round = self.round.take().map(|round| round.wake_after(masters));
         self
     }
 
-    /// The next master's vote: *granted* where everything was released, or is kept.
+    /// Next vote of a master: *granted* if everything was released, or stays locked as requested.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let round = self.round.as_mut()?;
         let (node, answer) = round.next().await?;
@@ -156,7 +157,7 @@ impl ReleaseRecord {
                 let (yielding, random) = (&self.pool.topics.yielding, &self.pool.random);
                 yielding.heard(&self.claim.names, node, others_listen, self.sent, random);
                 if let Some(waiting) = &self.waiting {
-                    // It had been granted there, and would be again.
+                    // The waiter had been granted there, and would be again.
                     waiting.open(node);
                 }
                 return Vote::Granted;
@@ -164,7 +165,7 @@ impl ReleaseRecord {
             Ok(Released::Partly) => return Vote::NotHeld,
             Err(fault) => fault,
         };
-        // What may yet be answered is the connection's to do.
+        // An answer that may still come is left to the connection.
         let vote = fault.vote();
         if !self.is_kept && !fault.is_late() && !node::is_done(&Err(fault)) {
             self.pool.slots[node].defer(PendingRelease::new(self.claim.clone()));

@@ -1,7 +1,7 @@
-//! When which grant needs something: one queue for all that a process holds, and no timer for each.
+//! Times at which grants need something: one queue for all grants of a process, without a timer for each.
 //!
-//! Due times are rounded down to a grid, so that what falls due about the same time is seen to
-//! together, while the grid keeps the work spread over the period.
+//! Due times are rounded down to a grid. So grants that are due at about the same time are handled together,
+//! while the grid spreads the work over the period.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use crate::hold::grant::Grant;
 use crate::protocol::field::Field;
 use crate::values::names::Names;
 
-/// Moments over which the renewals of one period are spread.
+/// Number of moments over which the renewals of one period are spread.
 const SPREAD: u32 = 64;
-/// The shortest time between two tries to renew a grant whose renewal failed.
+/// Shortest time between two tries to renew a grant after a failure.
 const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 
-/// Timers stand still while the host is suspended, and validity does not: while anything is held, the
-/// clocks are compared this often, for all of them at once.
+/// Longest sleep of the task. Timers stand still while the host is suspended, and validity does not. So while
+/// there is any hold, the clocks are compared at this interval, once for all holds.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The grants of a process, by when they need something.
+/// Grants of a process, ordered by the time at which they need something.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// Where the grid of due times begins.
+    /// Begin of the grid of due times.
     origin: Instant,
     state: Mutex<ScheduleState>,
     earlier: Notify,
@@ -37,12 +37,12 @@ pub(crate) struct Schedule {
 #[derive(Debug, Default)]
 struct ScheduleState {
     due: BTreeMap<(Instant, u64), Arc<Grant>>,
-    /// Holds that are in flight, by the field that each alone has.
+    /// Grants that are in flight, by their unique field.
     in_flight: BTreeMap<Field, Arc<Grant>>,
     next: u64,
-    /// Whether a grant was put there since the task last looked.
+    /// Whether a grant was added since the task last looked.
     watched: bool,
-    /// Until when the task sleeps; `None` for as long as nobody wakes it.
+    /// End of the task's sleep; `None` while it sleeps until it is woken.
     sleeping_until: Option<Instant>,
 }
 
@@ -65,24 +65,25 @@ impl Schedule {
         }
     }
 
-    /// Looks after a grant from now on.
+    /// Watches a grant from now on.
     pub(crate) fn watch(&self, grant: &Arc<Grant>) {
         self.arrange(grant, true);
     }
 
-    /// Puts a grant where it is found when it next needs something.
+    /// Schedules a grant for the time at which it needs something next.
     fn arrange(&self, grant: &Arc<Grant>, confirmed: bool) {
         let now = Instant::now();
-        // One look and one place at a time: what was seen before may be out of date.
+        // Look and placement happen under one mutex: an earlier look may be out of date.
         let state = self.state();
         let at = match grant.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
-                // A third of the lease after the last renewal, or when no more than three fifths of it are left.
+                // The renewal is due a third of the lease after the last one, or when no more than three
+                // fifths of the lease are left.
                 let early = left.saturating_sub(lease * 3 / 5).min(lease / 3);
                 on_grid(self.origin, now + early, lease / 3 / SPREAD)
             }
             Upkeep::Renewal { lease, left } => {
-                // Nothing is given away before the validity ends: several more tries fit in.
+                // Several more tries fit in before the validity ends.
                 let retry = (left / 8).max(SHORTEST_RETRY).min(lease / 3);
                 log::not_renewed(&grant.names, retry);
                 now + retry
@@ -94,7 +95,7 @@ impl Schedule {
         self.schedule(state, grant, at);
     }
 
-    /// Looks after it no longer.
+    /// Stops watching a grant.
     pub(crate) fn forget(&self, grant: &Grant) {
         Self::take_out(self.state(), grant);
     }
@@ -103,11 +104,11 @@ impl Schedule {
         let due = grant.set_due(None);
         let taken_out = due.and_then(|due| state.due.remove(&due));
         drop(state);
-        // What falls takes locks of its own.
+        // The drop of a grant takes other mutexes, so it follows the unlock.
         drop(taken_out);
     }
 
-    /// Every grant that is looked after.
+    /// All watched grants.
     pub(crate) fn all(&self) -> Vec<Arc<Grant>> {
         let state = self.state();
         state
@@ -118,7 +119,7 @@ impl Schedule {
             .collect()
     }
 
-    /// Whether one of them holds any of the names.
+    /// Whether a watched grant holds any of the names.
     pub(crate) fn is_held(&self, names: &Names) -> bool {
         let state = self.state();
         let mut all = state.due.values().chain(state.in_flight.values());
@@ -152,11 +153,11 @@ impl Schedule {
         }
     }
 
-    /// The grants that need something now, and when to look again: when the next one does, or after the
-    /// longest sleep. They are in flight until [`reschedule`](Self::reschedule).
+    /// Takes the grants that need something now. They are in flight until [`reschedule`](Self::reschedule).
+    /// Returns also the time of the next look: when the next grant is due, or after the longest sleep.
     ///
-    /// Where many grants are short, one after the other, the task sleeps on between them: it would cost as
-    /// much as half a round to be woken for each.
+    /// If many short grants follow each other, the task sleeps on between them. Waking it for each would cost
+    /// as much as half a round.
     pub(crate) fn take_due(&self) -> (Vec<Arc<Grant>>, Option<Instant>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -175,7 +176,7 @@ impl Schedule {
         (due, state.sleeping_until)
     }
 
-    /// Looks at every grant again, whose end may have come nearer, also before it falls due.
+    /// Looks at every grant again before it is due, because its end may have come nearer.
     pub(crate) fn look_again(&self) {
         let now = Instant::now();
         let (waiting, in_flight): (Vec<_>, Vec<_>) = {
@@ -200,12 +201,12 @@ impl Schedule {
         self.arrange(grant, renewed);
     }
 
-    /// A grant that was due needs nothing any more.
+    /// Removes a grant that was due and needs nothing any more.
     pub(crate) fn done(&self, grant: &Arc<Grant>) {
         self.state().in_flight.remove(&grant.field);
     }
 
-    /// Resolves when a grant has come that is due before all others were.
+    /// Resolves when a grant was added that is due before all others.
     pub(crate) async fn earlier(&self) {
         self.earlier.notified().await;
     }
@@ -215,7 +216,7 @@ impl Schedule {
     }
 }
 
-/// The last moment of the grid that is not after `at`.
+/// Last moment of the grid that is not after `at`.
 fn on_grid(origin: Instant, at: Instant, step: Duration) -> Instant {
     let since = at.saturating_duration_since(origin);
     let step = step.max(Duration::from_millis(1)).as_nanos();

@@ -1,5 +1,5 @@
-//! What becomes of a grant by itself: which of its holds it is, who is in, and whether it is held, passed on, given
-//! up or lost. Transitions without a clock, a lock or anybody to tell.
+//! State of one grant: its current hold, the guards in it, and its phase: held, vacant, given up or lost.
+//! Transitions use no clock, mutex or notification.
 
 use std::time::Duration;
 
@@ -15,59 +15,60 @@ use crate::queue::NextInLine;
 use crate::time::clock::Moment;
 use crate::values::votes::Vote;
 
-/// Timers fire up to a millisecond late. Whoever waits for the end of a hold ends it this much early,
-/// so that the word comes no later than the end, and no validity is left when it comes.
+/// Time before the end of a hold at which it ends for the tasks that wait for its end. Timers fire up to a
+/// millisecond late. So these tasks are woken no later than the end, and no validity is left then.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// Age at which a grant on a bare quorum is taken on the other masters.
 const BARE: Duration = Duration::from_millis(10);
 
-/// A hold that lasts for so many leases may be one that was forgotten.
+/// Number of leases after which a hold may have been forgotten by its program.
 const LONG: u32 = 10;
-/// Where nobody is to be told.
+/// Value for a hold that is never reported.
 const NEVER: u32 = u32::MAX;
-/// After so much longer it is told again.
+/// Time after a report until the next one.
 const AGAIN: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct HoldState {
     pub(super) phase: Phase,
-    /// What it is now: one that was to write may come to read.
+    /// Current kind of the hold: a write hold may become a read hold.
     pub(super) kind: HoldKind,
     pub(super) ends: HoldExpiry,
     pub(super) lease: Duration,
-    /// Whether some master may keep it for longer than that.
+    /// Whether some master may have a longer lease.
     is_longer: bool,
-    /// Which of the grant's holds it is, from 0, and since when.
+    /// Number of the current hold in the grant, from 0, and its begin.
     number: u32,
     since: Moment,
-    /// How many guards are in, and how many of these are exclusive.
+    /// Number of guards in the hold, and number of exclusive ones among them.
     count: u64,
     exclusive: u64,
-    /// How many of these were leaked, and never leave.
+    /// Number of leaked guards among them, which never leave.
     leaked: u64,
-    /// How many of its guards want it renewed, and for how long at the most.
+    /// Number of guards that want the hold renewed, and longest time for which it is.
     renewing: u64,
     max_hold: Option<Duration>,
-    /// After so many seconds the log has told last how long it lasts; 0 before.
+    /// Age of the hold at its last report in the log, in seconds; 0 before the first.
     told_s: u32,
-    /// For how long after it began the names are kept from everybody, also where it is given up before.
+    /// Time after the begin for which the names stay locked for everybody, also if the hold is given up
+    /// before.
     kept_for: Duration,
     pub(super) votes: VoteRecord,
-    /// Where something of it may be kept.
+    /// Masters that may store something of the grant.
     pub(super) touched: NodeSet,
     /// Whether the grant stands on a bare quorum, and is to be taken on the other masters once it is old enough.
     is_bare: bool,
     begun: Moment,
-    /// Its release was begun.
+    /// Whether its release has begun.
     released: bool,
-    /// Cancelled when the hold is lost; made when it is first asked for.
+    /// Token that is cancelled when the hold is lost; made at the first request.
     cancellation: Option<CancellationToken>,
-    /// The key under which the watchdog has it in its schedule.
+    /// Key of the grant in the watchdog's schedule.
     pub(super) due: Option<(Instant, u64)>,
 }
 
-/// The first hold of a new grant.
+/// First hold of a new grant.
 #[derive(Debug)]
 pub(crate) struct FirstHold {
     pub(crate) ends: HoldExpiry,
@@ -78,21 +79,22 @@ pub(crate) struct FirstHold {
     pub(crate) is_bare: bool,
 }
 
-/// Where a grant is in its life. Only a vacant one may be held again, by another hold.
+/// Phase in the life of a grant. Only a vacant grant can get another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
-    /// The last guard of a hold has left, and it is not decided who has it next. It is nobody's, and kept up.
+    /// The last guard of a hold has left, and the next hold is not decided yet. The grant belongs to no hold,
+    /// and is not released.
     Vacant,
-    /// It is being released.
+    /// The grant is being released.
     Left,
     Lost(LossCause),
 }
 
-/// For how long a hold is good.
+/// Time that a hold has left, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HoldView {
-    /// When that was looked at.
+    /// Moment of the look.
     pub(crate) at: Moment,
     /// Validity that is left.
     pub(crate) left: Duration,
@@ -100,38 +102,38 @@ pub(crate) struct HoldView {
     pub(crate) kind: HoldKind,
 }
 
-/// What entering a hold changed.
+/// Change by a new entry into a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
-    /// Nobody wanted it renewed before.
+    /// Whether this guard is the first that wants a renewal.
     pub(crate) first_to_renew: bool,
 }
 
-/// What leaving a hold left behind.
+/// Result of leaving a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveOutcome {
-    /// Other guards are still in; this many.
+    /// This number of other guards is still in.
     Inside(u64),
-    /// The same, and all of them were leaked.
+    /// This number of other guards is still in, and all of them were leaked.
     Leaked(u64),
-    /// The same, and all of them only read, from now on; whether all of them were leaked.
+    /// Other guards are still in, and all of them only read from now on. `leaked` if all of them were leaked.
     Downgraded { leaked: bool },
-    /// That was the last one.
+    /// No guard is in any more.
     Last,
 }
 
-/// What a hold needs next.
+/// Next need of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upkeep {
-    /// To be extended by its lease; so much validity is left.
+    /// Extension by its lease; `left` is its validity.
     Renewal { lease: Duration, left: Duration },
-    /// To be looked at again when this much time has passed and it may have lapsed.
+    /// Another look after this time, when it may have lapsed.
     Look(Duration),
     /// To be taken on the masters that were not asked.
     Widening { lease: Duration },
-    /// Nothing more: it has been given up.
+    /// None: the hold has been given up.
     Nothing,
-    /// To be cleaned up: it was lost.
+    /// Cleanup, because the hold was lost.
     CleanUp,
 }
 
@@ -169,7 +171,7 @@ impl HoldState {
         }
     }
 
-    /// What is left of the grant at `now`, whoever has it.
+    /// Validity of the grant at `now`, whichever hold has it.
     pub(super) fn left(&mut self, now: Moment) -> Duration {
         match self.phase {
             Phase::Held | Phase::Vacant => self.ends.remaining(now),
@@ -177,12 +179,12 @@ impl HoldState {
         }
     }
 
-    /// Whether it is this hold that has it.
+    /// Whether this hold has the grant.
     fn is_held_by(&self, number: u32) -> bool {
         self.phase == Phase::Held && self.number == number
     }
 
-    /// What becomes of one of its holds.
+    /// Phase of one of its holds.
     pub(super) fn phase_of(&self, number: u32) -> Phase {
         if self.number == number {
             self.phase
@@ -191,7 +193,7 @@ impl HoldState {
         }
     }
 
-    /// Validity of a hold that is left at `now`.
+    /// Validity of a hold at `now`.
     pub(super) fn remaining(&mut self, number: u32, now: Moment) -> Duration {
         if self.is_held_by(number) {
             self.ends.remaining(now)
@@ -200,7 +202,8 @@ impl HoldState {
         }
     }
 
-    /// The same, and the lease, for who wants to enter: nothing is left to enter of a leaked hold.
+    /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
+    /// for that.
     pub(super) fn term(&mut self, number: u32, now: Moment) -> HoldView {
         let left = if self.is_leaked() {
             Duration::ZERO
@@ -215,17 +218,18 @@ impl HoldState {
         }
     }
 
-    /// How many guards are in a hold.
+    /// Number of guards in a hold.
     pub(super) fn count(&self, number: u32) -> u64 {
         if self.number == number { self.count } else { 0 }
     }
 
-    /// The same for the masters, whoever is in: a vacant one is about to be entered, or released.
+    /// Number of guards for the masters, whichever hold has the grant. A vacant one is about to be entered or
+    /// released.
     pub(super) fn entries(&self) -> u64 {
         self.count.max(1)
     }
 
-    /// One more guard is in, if more than `min_validity` is left at `now` and the hold allows what it is for.
+    /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
     pub(super) fn enter(
         &mut self,
         number: u32,
@@ -244,8 +248,8 @@ impl HoldState {
         Some(Entered { first_to_renew })
     }
 
-    /// One guard of the hold leaves; the last one leaves it vacant, and the last one that is exclusive to those that
-    /// read.
+    /// Removes a guard. The last guard leaves the grant vacant. The last exclusive guard leaves the hold to
+    /// its readers.
     pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> LeaveOutcome {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
@@ -267,7 +271,7 @@ impl HoldState {
         LeaveOutcome::Last
     }
 
-    /// One guard is exclusive no longer; whether the hold has to tell so.
+    /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent.
     pub(super) fn give_up_exclusive(&mut self) -> bool {
         self.exclusive = self.exclusive.saturating_sub(1);
         let is_downgraded = self.exclusive == 0 && self.count > 0 && self.kind == HoldKind::Write;
@@ -277,7 +281,7 @@ impl HoldState {
         is_downgraded && self.phase == Phase::Held && !self.released
     }
 
-    /// The next hold begins, with one guard in it, if there is a vacant grant to have; its number.
+    /// Begins the next hold, with one guard in it, if the grant is vacant. Returns its number.
     pub(super) fn pass(&mut self, now: Moment, next_in_line: &NextInLine) -> Option<u32> {
         if self.phase != Phase::Vacant {
             return None;
@@ -288,17 +292,17 @@ impl HoldState {
         self.count = 1;
         self.exclusive = 1;
         self.leaked = 0;
-        // Not before it is taken: nobody may ever poll who it was passed to.
+        // Renewal begins only when the hold is taken: its task may never be polled.
         self.renewing = 0;
         self.max_hold = next_in_line.max_hold;
         self.told_s = 0;
         self.kept_for = Duration::ZERO;
-        // The one before was given up, which is no loss.
+        // The hold before was given up, and so was not lost.
         self.cancellation = None;
         Some(self.number)
     }
 
-    /// Its task takes a hold that was passed to it; not once it has been left.
+    /// Takes a hold that was handed on, on behalf of its task, unless the guard has left.
     pub(super) fn take(&mut self, number: u32, renew: bool) -> bool {
         if self.number != number || self.count == 0 {
             return false;
@@ -307,19 +311,19 @@ impl HoldState {
         true
     }
 
-    /// The hold is to last for so long after `now`, also where it is given up before.
+    /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
     pub(super) fn keep_at_least(&mut self, number: u32, now: Moment, at_least: Duration) {
         if self.number == number {
             self.kept_for = self.kept_for.max(now.since(self.since).saturating_add(at_least));
         }
     }
 
-    /// Whether nobody has asked for its names to be kept.
+    /// Whether no caller wanted the names to stay locked.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.kept_for.is_zero()
     }
 
-    /// For how much longer the names are to be kept from everybody; zero where nothing is left that could be kept.
+    /// Time for which the names stay locked for everybody; zero if the validity has ended.
     pub(super) fn kept(&mut self, now: Moment) -> Duration {
         if self.left(now).is_zero() {
             return Duration::ZERO;
@@ -327,7 +331,8 @@ impl HoldState {
         self.kept_for.saturating_sub(now.since(self.since))
     }
 
-    /// A longer lease than its own has been asked for: some masters may keep it for as long.
+    /// Notes a request for an extension. If its lease is longer than the hold's own, some masters may have
+    /// that lease.
     pub(super) fn ask(&mut self, lease: Duration) {
         self.is_longer |= lease > self.lease;
     }
@@ -336,19 +341,19 @@ impl HoldState {
         self.is_longer
     }
 
-    /// Which hold there was last.
+    /// Number of the last hold.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// One guard stays in for good; whether only such ones are in.
+    /// Leaves a guard in the hold for good. Returns whether only leaked guards are in.
     pub(super) fn leak(&mut self, renew: bool) -> bool {
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         self.leaked += 1;
         self.is_leaked()
     }
 
-    /// The token of the hold, and whether it was made now.
+    /// Token of the hold, and whether it was made now.
     pub(super) fn cancellation(&mut self, number: u32) -> (CancellationToken, bool) {
         if self.number != number {
             return (CancellationToken::new(), false);
@@ -357,8 +362,8 @@ impl HoldState {
         (self.cancellation.get_or_insert_default().clone(), made)
     }
 
-    /// Takes over what an extension gives that a hold has asked for, unless nothing is left at `now`. A longer lease is
-    /// that hold's alone, not of who has come after it.
+    /// Takes over the expiry of an extension for one hold, unless no validity is left at `now`. A longer
+    /// lease belongs to that hold alone, and not to the holds after it.
     pub(super) fn prolong(&mut self, number: u32, ends: HoldExpiry, lease: Duration, now: Moment) -> bool {
         if self.left(now).is_zero() || number != self.number && lease > self.lease {
             return false;
@@ -368,12 +373,12 @@ impl HoldState {
         true
     }
 
-    /// A hold of which nothing is left at `now` has lapsed; whether that is new.
+    /// Lets a hold without validity at `now` lapse. Returns whether it had not lapsed before.
     pub(super) fn lapse(&mut self, now: Moment) -> bool {
         self.phase == Phase::Held && self.ends.remaining(now) <= TIMER_SLACK && self.lose(LossCause::Expired)
     }
 
-    /// Ends the validity before its time; whether it had not ended yet.
+    /// Ends the validity early. Returns whether it had not ended yet.
     pub(super) fn lose(&mut self, cause: LossCause) -> bool {
         let kept = matches!(self.phase, Phase::Held | Phase::Vacant);
         if kept {
@@ -382,7 +387,8 @@ impl HoldState {
         kept
     }
 
-    /// Whether the caller is to release it: the first who asks is. From here on nothing is kept up.
+    /// Whether the caller has to release the grant: true for the first caller. From here on the grant is not
+    /// renewed.
     pub(super) fn is_to_release(&mut self) -> bool {
         if self.phase == Phase::Vacant {
             self.phase = Phase::Left;
@@ -390,10 +396,10 @@ impl HoldState {
         !std::mem::replace(&mut self.released, true)
     }
 
-    /// What the watchdog is to do with it at `now`.
+    /// Next task of the watchdog at `now`.
     pub(super) fn upkeep(&mut self, now: Moment) -> Upkeep {
         match self.phase {
-            // Whoever closes the client releases its holds.
+            // The task that closes the client releases its holds.
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant => {}
@@ -422,25 +428,25 @@ impl HoldState {
         self.is_bare
     }
 
-    /// It is being taken on the other masters.
+    /// Notes that the grant is being taken on the other masters.
     pub(super) fn widened(&mut self) {
         self.is_bare = false;
     }
 
-    /// However long the hold lasts, nobody is to be told.
+    /// Exempts the hold from reports of its age.
     pub(super) fn lasts_by_design(&mut self, number: u32) {
         if self.number == number {
             self.told_s = NEVER;
         }
     }
 
-    /// For how long it has been held, if it is, and is not to last.
+    /// Age of the hold, if a guard is in and it is not exempt.
     pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
         let is_told = self.phase == Phase::Held && self.told_s != NEVER;
         is_told.then(|| now.since(self.since))
     }
 
-    /// The same, where the log is to tell: after ten leases, and again each hour.
+    /// Age of the hold, if the log is to report it: after ten leases, and then each hour.
     pub(super) fn lasts_long(&mut self, now: Moment) -> Option<Duration> {
         let held_for = self.held_for(now)?;
         let due = match self.told_s {

@@ -1,7 +1,7 @@
-//! What a client knows of its masters, and the task that tells it to whoever watches.
+//! Status of the masters, and the task that publishes it to watchers.
 //!
-//! The task looks when something has happened that may matter, and when a quarantine ends. It is started when somebody
-//! watches for the first time; where figures are kept, with the client, for those that change by themselves.
+//! The task looks after each event that may matter, and when a quarantine ends. It is started for the first
+//! watcher. With metrics it is started with the client, for figures that change by themselves.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,9 +14,9 @@ use crate::events::{EventObserver, METERED};
 use crate::hold::client::ClientCore;
 use crate::masters::status::{NodeConnection, Status};
 
-/// What changes by itself is looked at so often, where figures are kept, and while a master is silent.
+/// Interval of the looks at figures that change by themselves, with metrics, and while a master is silent.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A quarantine has ended by then.
+/// Time after the calculated end of a quarantine at which it is surely over.
 const SLACK: Duration = Duration::from_millis(1);
 
 impl ClientCore {
@@ -24,7 +24,8 @@ impl ClientCore {
         self.keep_published();
         self.publish();
         let mut watched = self.published.subscribe();
-        // The first look is a change too: nothing falls between a status that is read and a watch that begins after it.
+        // The first look counts as a change. So nothing is missed between a status that is read and a watch
+        // that begins after it.
         watched.mark_changed();
         watched
     }
@@ -36,7 +37,7 @@ impl ClientCore {
         }
     }
 
-    /// Tells whoever watches, if there is anything to tell.
+    /// Publishes the status, if it has changed.
     pub(crate) fn publish(&self) {
         let (status, survey) = self.survey();
         if METERED {
@@ -89,7 +90,7 @@ async fn run(client: Weak<ClientCore>) {
 }
 
 impl ClientCore {
-    /// When something may change of which nobody tells.
+    /// Time of the next change without a notification.
     fn next_look(&self) -> Option<Instant> {
         let published = self.published.borrow();
         let connected = || {

@@ -1,9 +1,9 @@
-//! The fencing tokens that a client proposes, in blocks.
+//! Fencing tokens that a client proposes, in blocks.
 //!
-//! A block begins with what the masters' clocks show. Only a fence above the clocks has it begin higher, and a fence is
-//! what masters have accepted. A block that was refused is stored nowhere, so the next one may have its tokens: each
-//! master accepts a token once. Were refused blocks counted, tries alone would drive a name's tokens away from the
-//! clocks, further than a master's floor reaches after a restart.
+//! A block begins with the time that the masters' clocks show. It begins higher only if a fence is above the
+//! clocks, and a fence is a token that masters have accepted. A refused block is stored nowhere, so the next
+//! block may have its tokens: each master accepts a token once. If refused blocks counted, tries alone would
+//! drive a name's tokens away from the clocks, further than a master's floor reaches after a restart.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
-/// What a client knows of tokens.
+/// A client's knowledge of tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
-    /// Fences that were above the clocks when masters told or accepted them, by their names. Of that name alone:
-    /// what is wrong with one must not spoil the others.
+    /// Fences that were above the clocks when masters reported or accepted them, by name. Each counts for its
+    /// own name: an error in one must not spoil the others.
     ahead: Mutex<AheadMasters>,
     /// Whether there are any.
     any_ahead: AtomicBool,
@@ -25,16 +25,16 @@ pub(crate) struct Tokens {
 #[derive(Debug, Default)]
 struct AheadMasters {
     fences: HashMap<Box<str>, u64>,
-    /// From so many on, those that the clocks have passed are looked for.
+    /// Number of fences above which those that the clocks have passed are removed.
     full: usize,
 }
 
-/// Fewer are not worth looking for.
+/// Least number of fences for a removal to be worthwhile.
 const FEW: usize = 64;
 
 impl Tokens {
-    /// The first token of a block for these names: what the masters' clocks show, or `least`, and above all that is
-    /// known of the names' fences.
+    /// Proposes the first token of a block for these names. It is the time of the masters' clocks or `least`,
+    /// and above all known fences of the names.
     pub(crate) fn propose(&self, names: &Names, clock_us: u64, least: u64) -> FencingToken {
         let least = least.max(clock_us);
         if !self.any_ahead.load(Ordering::Relaxed) {
@@ -52,7 +52,7 @@ impl Tokens {
         FencingToken(least.max(fence + 1))
     }
 
-    /// Takes note of a fence of these names that masters told or accepted, when their clocks showed `clock_us`.
+    /// Notes a fence of these names that masters reported or accepted, when their clocks showed `clock_us`.
     pub(crate) fn saw(&self, names: &Names, fence: u64, clock_us: u64) {
         if fence >= clock_us {
             self.ahead().note(names, fence, clock_us);
@@ -96,7 +96,7 @@ mod tests {
         for clock in [1_000, 1_000, 1_100, 9_000_000_000, 5_000] {
             assert_eq!(propose(clock), clock);
         }
-        // It was accepted within the time that its block lasts.
+        // The token was accepted within the time of its block.
         tokens.saw(&a, 5_063, 5_010);
         assert_eq!(propose(5_020), 5_064);
         assert_eq!(propose(5_030), 5_064, "one that was refused is proposed again");
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(propose(&b, 2_000, 0), 2_000);
         assert_eq!(propose(&a, 3_000, 0), 50_001);
         assert_eq!(propose(&both, 5_000, 0), 50_001);
-        // As a raise has it: accepted far above the clocks.
+        // A raise does this: accepted far above the clocks.
         let c = Names::from("c");
         assert_eq!(propose(&c, 6_000, 70_000), 70_000);
         tokens.saw(&c, 70_063, 6_000);

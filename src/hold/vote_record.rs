@@ -1,17 +1,17 @@
-//! The votes on one hold, kept small: a process may hold very many, and nearly all of their masters
+//! Votes on one hold, stored compactly. A process may have very many holds, and nearly all of their masters
 //! granted.
 
 use crate::protocol::node_set::NodeSet;
 use crate::values::votes::Vote;
 
-/// What every master answered last.
+/// Last vote of each master.
 #[derive(Debug)]
 pub(crate) struct VoteRecord {
     nodes: u8,
     granted: NodeSet,
     not_asked: NodeSet,
-    /// What the others answered; nothing here for those that were not waited for.
-    #[allow(clippy::box_collection, reason = "a third of the size where there is none")]
+    /// Votes of the other masters. A master without an entry was not awaited.
+    #[allow(clippy::box_collection, reason = "a third of the size without any")]
     others: Option<Box<Vec<(u8, Vote)>>>,
 }
 
@@ -73,7 +73,7 @@ impl VoteRecord {
     }
 }
 
-/// An index or a number of masters, which configurations keep to 64.
+/// An index or a number of masters; configurations limit both to 64.
 fn narrow(node: usize) -> u8 {
     u8::try_from(node).unwrap_or(u8::MAX)
 }

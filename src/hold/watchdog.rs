@@ -1,8 +1,8 @@
-//! The watchdog at work: renews the holds of a process, cleans up those that are lost, and lets others go ahead of
-//! waiters whose tasks are not polled.
+//! The watchdog: renews the holds of a process, and cleans up lost ones. If the task of a waiter is not
+//! polled, it lets others overtake that waiter.
 //!
-//! One task for all holds. Those that are due together travel in one script call per master; a
-//! master that is slow or gone delays nobody: a hold is prolonged when the quorum-th answer is in.
+//! One task serves all holds. Holds that are due together go in one script call to each master. A slow or
+//! missing master delays no hold: a hold is prolonged when the quorum-th answer has come.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,10 +22,11 @@ use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
 
-/// More than two clocks that run differ by in that time.
+/// Difference of two clocks that shows a suspension. Without one, clocks with different rates differ by less
+/// between two looks.
 const SUSPENSION: Duration = Duration::from_millis(50);
 
-/// Looks after the holds of a client for as long as there is one.
+/// Serves the holds of a client for as long as the client exists.
 pub(crate) fn start(client: &Arc<ClientCore>) {
     client.pool.keep(run(Arc::downgrade(client)));
 }
@@ -50,7 +51,7 @@ async fn run(client: Weak<ClientCore>) {
                 schedule.look_again();
             }
             let (due, next) = schedule.take_due();
-            // Holds under one policy travel together: whose votes count depends on it.
+            // Holds under one policy travel together, because it decides on the masters with a vote.
             let mut due = sort_out(&client, due);
             due.sort_by_key(|(hold, _)| hold.grant.needed);
             for policy in due.chunk_by(|(one, _), (other, _)| one.grant.needed == other.grant.needed) {
@@ -60,7 +61,7 @@ async fn run(client: Weak<ClientCore>) {
             }
             next
         };
-        // In this order: each branch ends after finitely many turns, and what is due is looked for first
+        // The order matters. Each branch ends after finitely many turns, and the due grants are taken first
         // in every turn.
         tokio::select! {
             biased;
@@ -77,12 +78,12 @@ async fn run(client: Weak<ClientCore>) {
     }
 }
 
-/// Whether the clock of leases has gone on between two looks while timers stood still.
+/// Whether the clock of leases has advanced between two looks while timers stood still.
 fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
     now.0.since(before.0).saturating_sub(now.1 - before.1) > SUSPENSION
 }
 
-/// Cleans up what is lost, puts back what is not due yet; what remains is to be renewed.
+/// Cleans up lost grants, puts back those that are not due yet, and returns those to be renewed.
 fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
     for grant in due {
@@ -120,7 +121,7 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
     extension.outcome().map(told).collect()
 }
 
-/// What was lost is released wherever something of it may be left, and passes its turn on.
+/// Releases a lost grant on every master that may store a part of it, and drops its turn.
 fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     let is_mine = grant.is_to_release();
     if is_mine {

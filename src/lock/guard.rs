@@ -1,4 +1,4 @@
-//! The proof of a hold.
+//! Guards: proof of a hold.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,18 +16,18 @@ use crate::values::holder::Holder;
 use crate::values::token::FencingToken;
 use crate::values::votes::Votes;
 
-/// Proof of a hold, valid for as long as [`validity`](Self::validity) says.
+/// Guard of a lock under either policy, RedLock or MultiLock: proof of a hold, for as long as
+/// [`validity`](Self::validity) is left.
 ///
-/// A process that is paused *after* it looked at the validity goes on unaware; only a resource that
-/// checks for itself who comes first can catch that.
+/// A process may be paused *after* it checked the validity, and then goes on without the lock. Only a
+/// resource that checks [fencing tokens](Self::fencing_token) itself can reject its writes.
 ///
-/// A guard has to be bound to a name: `let _ = lock.lock().await?;` drops it at once, and neither the compiler nor clippy
-/// warns. Write `let _guard = …` where nothing is asked of it.
+/// Bind a guard to a name. `let _ = lock.lock().await?;` drops it at once, and neither the compiler nor
+/// clippy warns. Write `let _guard = …` if the guard is not used.
 ///
-/// Dropping the guard gives the hold up in the background: the drop does not block and works outside
-/// a runtime, but it does not wait either, so the name may still be held for a moment afterwards.
-/// Call [`unlock`](Self::unlock) to know that it is free, or handed on. If the runtime is gone by then, the lease
-/// frees the name.
+/// Dropping the guard gives the hold up in the background. The drop does not block and works outside of a
+/// runtime. It does not wait either, so the name may stay locked for a moment. Call [`unlock`](Self::unlock)
+/// to know that the name is free or handed on. If the runtime is gone by then, the lease frees the name.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -55,7 +55,7 @@ pub struct MultiLockGuard<M = Exclusive> {
 }
 
 impl<M: Mode> MultiLockGuard<M> {
-    /// For who has entered.
+    /// Wraps the guard of a hold that has been entered.
     pub(crate) fn of(inner: HoldGuard) -> Self {
         Self {
             inner,
@@ -71,8 +71,8 @@ impl<M: Mode> MultiLockGuard<M> {
         &self.hold().grant
     }
 
-    /// Time for which no other guard of these names can be valid, from the clock at this call; zero
-    /// when the hold is lost. For a [`Shared`] guard: no [`Exclusive`] one.
+    /// Time for which no other guard of these names can be valid, from the clock at this call; zero when the
+    /// hold is lost. While a [`Shared`] guard is valid, other shared ones may be, but no [`Exclusive`] one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -90,12 +90,12 @@ impl<M: Mode> MultiLockGuard<M> {
         self.hold().remaining()
     }
 
-    /// Whether any validity is left.
+    /// Whether the validity has not ended.
     pub fn is_valid(&self) -> bool {
         !self.validity().is_zero()
     }
 
-    /// For one line before a side effect: `guard.ensure_valid()?`.
+    /// Checks the validity, in one line before a side effect: `guard.ensure_valid()?`.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl<M: Mode> MultiLockGuard<M> {
         if self.is_valid() { Ok(()) } else { Err(Lost) }
     }
 
-    /// When the validity ends by the wall clock, for people and logs. To decide, ask
-    /// [`validity`](Self::validity), which no step of the wall clock can mislead.
+    /// End of the validity by the wall clock, for people and logs. Base decisions on
+    /// [`validity`](Self::validity): a step of the wall clock does not change it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -121,12 +121,12 @@ impl<M: Mode> MultiLockGuard<M> {
         now.checked_add(self.validity()).unwrap_or(now)
     }
 
-    /// The number that tells this hold from every earlier and later one of its names: hand it to the
-    /// resource with every write, for the resource to reject a smaller one than it has seen. A hold that was handed on
-    /// inside its process has one of its own, above that of the hold before. Those who [`read`](crate::MultiLock::read)
-    /// share one: not smaller than that of any writer that was complete before they began, and smaller than that of any who
-    /// begins after.
-    /// [`FencingToken::NONE`] for a lock that is not [`fenced`](crate::MultiLock::fenced).
+    /// Number that orders this hold among all holds of its names. Hand it to the resource with every write,
+    /// so that the resource can reject a smaller number than it has seen.
+    /// - A hold that was handed on inside its process has a token of its own, above that of the hold before.
+    /// - [Readers](crate::MultiLock::read) share a token: at least that of every writer that was complete
+    ///   before they began, and smaller than that of every writer that begins later.
+    /// - A lock that is not [`fenced`](crate::MultiLock::fenced) has [`FencingToken::NONE`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -144,9 +144,10 @@ impl<M: Mode> MultiLockGuard<M> {
         self.hold().token()
     }
 
-    /// How many others waited for the names when they were granted: the most that any master told of those that had
-    /// granted by then. Of each line of a process only the front one counts. A hold that was handed on inside its
-    /// process tells the same as the first one did. For a job that may end early where somebody waits.
+    /// Number of other waiters when the names were granted, for a job that may end early if others wait. It
+    /// is the highest number that a master reported, of the masters that had granted by then. Each line of a
+    /// process counts as one waiter. A hold that was handed on inside its process has the number of the first
+    /// hold.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -162,12 +163,12 @@ impl<M: Mode> MultiLockGuard<M> {
         usize::try_from(self.grant().behind.waiting).unwrap_or(usize::MAX)
     }
 
-    /// How many guards of its owner are in this hold, this one included.
+    /// Number of guards of its owner in this hold, this guard included.
     pub fn hold_count(&self) -> u64 {
         self.hold().count()
     }
 
-    /// The owner, to enter again with.
+    /// Owner of the hold, to enter it again with.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -183,8 +184,8 @@ impl<M: Mode> MultiLockGuard<M> {
         self.inner.owner()
     }
 
-    /// What every master answered last, to the acquisition or an extension. A minority that failed
-    /// shows here and nowhere else.
+    /// Last answer of each master, to the acquisition or an extension. This is the only place that shows the
+    /// failure of a minority.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -200,9 +201,10 @@ impl<M: Mode> MultiLockGuard<M> {
         self.inner.votes()
     }
 
-    /// Resolves when the hold is lost: at the end of its validity at the latest, whatever any renewal
-    /// is doing, and before it once so many masters have forgotten the hold or serve somebody else that
-    /// no quorum keeps it. Masters that are merely silent never end it early. No validity is left when it resolves.
+    /// Resolves when the hold is lost. That is at the end of its validity at the latest, whatever state a
+    /// renewal is in. It is earlier if no quorum has the hold any more, because too many masters have
+    /// forgotten it or have granted the names to others. Masters that are merely silent never end it early.
+    /// When it resolves, no validity is left.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -221,21 +223,21 @@ impl<M: Mode> MultiLockGuard<M> {
     ///
     /// # Cancel safety
     ///
-    /// It only looks, so it can be dropped and called again at any point.
+    /// The call only observes the hold, so the future can be dropped and made again at any point.
     pub async fn lost(&self) -> Loss {
         match self.hold().ended().await {
             Some(cause) => Loss {
                 cause,
                 votes: self.votes(),
             },
-            // Given up, and so never lost.
+            // A hold that was given up is never lost.
             None => std::future::pending().await,
         }
     }
 
-    /// A token that is cancelled when the hold is [`lost`](Self::lost), to be handed to the tasks that
-    /// work under it. Giving the hold up is no loss and does not cancel it. Every call gives a child
-    /// token: cancelling it ends the work under it, and tells nobody else anything.
+    /// Returns a token that is cancelled when the hold is [`lost`](Self::lost), for the tasks that work under
+    /// the hold. Giving the hold up is no loss and does not cancel it. Every call returns a child token:
+    /// cancelling it ends the work under it, and has no other effect.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -264,7 +266,7 @@ impl<M: Mode> MultiLockGuard<M> {
         token.child_token()
     }
 
-    /// Who holds, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
+    /// Holder, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
     pub fn holder(&self) -> Holder {
         Holder::new(
             self.grant().field.text(),
@@ -272,7 +274,7 @@ impl<M: Mode> MultiLockGuard<M> {
         )
     }
 
-    /// Makes the hold last for `lease` from now. What is left is only ever raised.
+    /// Extends the hold to `lease` from now. Never shortens it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -292,23 +294,26 @@ impl<M: Mode> MultiLockGuard<M> {
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Invalid`] for a lease out of range, [`ExtendError::Lost`] when the validity
-    /// ended before a quorum confirmed, [`ExtendError::NotExtended`] when no quorum did; the hold
-    /// then keeps the validity that it had.
-    /// Outside of a tokio runtime none does.
+    /// - [`ExtendError::Invalid`] for a lease out of range.
+    /// - [`ExtendError::Lost`] when the validity ended before a quorum confirmed.
+    /// - [`ExtendError::NotExtended`] when no quorum confirmed, as always outside of a tokio runtime. The
+    ///   hold then has the validity that it had.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the hold keeps the validity that it had.
+    /// If the future is dropped before its end, the hold has the validity that it had.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let client = &self.inner.client;
         let lease = client.pool.config.checked_lease(lease)?;
         extend::extend(client, self.hold(), lease).await
     }
 
-    /// Leaves the hold. The last guard of a hold passes it on to the next task of this process that waits for the
-    /// same, for a bounded time, and sends nothing; or it releases the names on every master and wakes who waits for
-    /// them. An inner one sends nothing and leaves the outer hold whole.
+    /// Leaves the hold. The last guard of a hold does one of two things:
+    /// - It hands the hold on to the next task of this process that waits for the same names with the same
+    ///   options. That is possible for a bounded time, and sends nothing.
+    /// - It releases the names on every master and wakes their waiters.
+    ///
+    /// An inner guard sends nothing, and the outer hold goes on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -327,20 +332,21 @@ impl<M: Mode> MultiLockGuard<M> {
     ///
     /// # Errors
     ///
-    /// [`UnlockError::WasLost`] when the hold had ended before, [`UnlockError::Unconfirmed`] when
-    /// too few masters answered, or none could be waited for outside of a tokio runtime. The hold is given
-    /// up in each case.
+    /// The hold is given up in each case.
+    /// - [`UnlockError::WasLost`] when the hold had ended before.
+    /// - [`UnlockError::Unconfirmed`] when too few masters answered, or none could be waited for outside of a
+    ///   tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the release is carried on in the background.
+    /// If the future is dropped before its end, the release goes on in the background.
     pub fn unlock(self) -> impl Future<Output = Result<Unlocked, UnlockError>> + Send {
         self.inner.unlock()
     }
 
-    /// Gives the guard up and keeps the hold until its lease ends. Once all other guards of the hold
-    /// have left or were leaked too, it is renewed no longer, and its owner is shut out like anybody
-    /// else until then.
+    /// Gives the guard up, and leaves the names locked until the lease ends. Once all guards of the hold have
+    /// left or were leaked, it is no longer renewed. From then until the end of the lease its owner is
+    /// refused like everybody else.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -360,16 +366,19 @@ impl<M: Mode> MultiLockGuard<M> {
 }
 
 impl MultiLockGuard<Exclusive> {
-    /// Goes on holding only to read, and lets others in that read: the guard of a [`write`](crate::MultiLock::write) lock
-    /// gives up what it has for itself before anything is sent, so no writer comes in between. It cannot fail: a master that
-    /// is not told keeps readers out until the hold is renewed there. Where the owner has other guards of it that write, the hold
-    /// is shared when the last of these goes. The token and the validity stay as they are; a hold that was lost stays lost.
+    /// Turns a write guard into a read guard, and admits other readers. The guard gives up its exclusive hold
+    /// before anything is sent, so no writer gets in between.
+    /// - It cannot fail. A master that the message does not reach keeps readers out until the hold is renewed
+    ///   there.
+    /// - If the owner has other write guards of the hold, the hold is shared when the last of these is given
+    ///   up.
+    /// - The token and the validity stay the same, and a hold that was lost stays lost.
     ///
-    /// The guard of a lock that is not read/write stays the only one: it just does not say so any more.
+    /// The guard of a lock that is not read/write stays exclusive; only its type changes.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the guard is dropped too, and leaves the hold.
+    /// If the future is dropped before its end, the guard is dropped too, and leaves the hold.
     pub async fn downgrade(mut self) -> MultiLockGuard<Shared> {
         self.inner.downgrade().await;
         MultiLockGuard::of(self.inner)
@@ -377,7 +386,7 @@ impl MultiLockGuard<Exclusive> {
 }
 
 impl MultiLockGuard<Either> {
-    /// As what it is, of the locks of a set: the guard that nobody else has beside it, or one that reads.
+    /// Turns a guard of a set into one with its real mode: exclusive or shared.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -393,7 +402,7 @@ impl MultiLockGuard<Either> {
     ///
     /// # Errors
     ///
-    /// The guard that reads, if it is one.
+    /// The guard with mode [`Shared`], if it is a read guard.
     pub fn exclusive(self) -> Result<MultiLockGuard<Exclusive>, MultiLockGuard<Shared>> {
         if self.inner.is_shared() {
             Err(MultiLockGuard::of(self.inner))

@@ -1,4 +1,4 @@
-//! One guard's entry in a hold: how it comes in, and how it leaves.
+//! A guard's entry in a hold: how it enters, and how it leaves.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,45 +17,47 @@ use crate::protocol::release_tally::{Ended, ReleaseTally};
 use crate::queue::QueueEntry;
 use crate::values::votes::{Vote, Votes};
 
-/// What a successful [`unlock`](crate::MultiLockGuard::unlock) left.
+/// Result of a successful [`unlock`](crate::MultiLockGuard::unlock).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlocked {
     /// The names are free: enough masters have confirmed.
     Released,
-    /// The next task of this process that waited for the same on the same terms has the names now, and no master was
-    /// asked. A process keeps them so for a bounded time, as [`MultiLock::fair`](crate::MultiLock::fair) tells.
+    /// The next task of this process that waited for the same names with the same options has the hold now.
+    /// No message was sent. [`MultiLock::fair`](crate::MultiLock::fair) describes for how long a process may
+    /// do so.
     HandedOn,
-    /// The masters keep the names for so much longer, as [`MultiLock::at_least`](crate::MultiLock::at_least) asks, and
-    /// then free them by themselves. Nobody holds them meanwhile. A quorum has confirmed it; a master that has not heard
-    /// of it keeps them until the lease ends.
+    /// A quorum has confirmed that the names stay locked for this rest of
+    /// [`MultiLock::at_least`](crate::MultiLock::at_least). Nobody holds them meanwhile, and the masters free
+    /// them afterwards. A master that the message did not reach locks them until the lease ends.
     KeptFor(Duration),
-    /// The owner is still in to read, and others that read may come in beside it.
+    /// The owner still holds to read, and other readers may enter.
     Downgraded,
-    /// The owner entered more often than it has left; so many guards still hold.
+    /// The owner still has this number of guards in the hold.
     StillHeld(u64),
 }
 
-/// A guard without its mode. Dropped, it leaves the hold; the last guard to leave hands the grant on, or releases it in the
-/// background.
+/// A guard without its mode. When it is dropped, it leaves the hold. The last guard to leave hands the grant
+/// on, or releases it in the background.
 #[derive(Debug)]
 pub(crate) struct HoldGuard {
     pub(crate) client: Arc<ClientCore>,
     hold: Hold,
-    /// Whether it wants the hold renewed.
+    /// Whether the guard wants the hold renewed.
     renew: bool,
-    /// Whether it lets readers in beside it.
+    /// Whether the guard admits readers beside it.
     is_shared: bool,
-    /// Whether it still counts in its hold.
+    /// Whether the guard still counts in its hold.
     inside: bool,
     /// The owner that the call site named.
     owner: Option<Owner>,
-    /// Made on demand where the call site named none: few ask, and a process may hold very many locks.
+    /// Owner that is made on demand, if the call site named none: few callers need it, and a process may have
+    /// very many holds.
     made: OnceLock<Owner>,
 }
 
 impl HoldGuard {
-    /// A guard that counts in its hold already.
+    /// Makes a guard that its hold counts already.
     pub(crate) fn entered(
         client: &Arc<ClientCore>,
         hold: Hold,
@@ -74,7 +76,8 @@ impl HoldGuard {
         }
     }
 
-    /// The guard of a hold that was handed on, and counts it already; `None` if the hold was taken back meanwhile.
+    /// Makes the guard of a hold that was handed on, and counts it already. Returns `None` if the hold was
+    /// taken back meanwhile.
     pub(crate) fn passed(
         client: &Arc<ClientCore>,
         hold: Hold,
@@ -85,7 +88,7 @@ impl HoldGuard {
             return None;
         }
         if renew {
-            // It is not renewed before it is taken.
+            // The hold is not renewed before it is taken.
             client.schedule.watch(&hold.grant);
         }
         Some(Self::entered(client, hold, renew, HoldKind::Plain, owner))
@@ -99,7 +102,7 @@ impl HoldGuard {
         self.is_shared
     }
 
-    /// The owner, to enter again with.
+    /// Owner of the hold, to enter it again with.
     pub(crate) fn owner(&self) -> &Owner {
         let make = || {
             let owner = Owner::new();
@@ -113,7 +116,7 @@ impl HoldGuard {
         self.client.pool.evidence(&self.hold.grant.votes())
     }
 
-    /// Lets others in beside it that read, and waits until a quorum does.
+    /// Admits readers beside the guard, and waits until a quorum does.
     pub(crate) async fn downgrade(&mut self) {
         let was_shared = std::mem::replace(&mut self.is_shared, true);
         if !was_shared && self.hold.give_up_exclusive() {
@@ -121,7 +124,7 @@ impl HoldGuard {
         }
     }
 
-    /// Leaves the hold, and waits for what the masters say where it is released.
+    /// Leaves the hold. If that releases it, waits for the answers of the masters.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = !self.hold.remaining().is_zero();
         let (kept, release) = match self.leave(was_valid) {
@@ -166,7 +169,7 @@ impl HoldGuard {
         self.ended(if was_valid { tally.ended() } else { Ended::Gone }, &votes, kept)
     }
 
-    /// What became of a release, by what the masters said.
+    /// Returns the result of a release, according to the answers of the masters.
     fn ended(&self, ended: Ended, votes: &[Vote], kept: Duration) -> Result<Unlocked, UnlockError> {
         let evidence = || self.client.pool.evidence(votes);
         let (outcome, unlocked) = match ended {
@@ -190,22 +193,22 @@ impl HoldGuard {
         self.client.pool.events.unlocked(outcome);
     }
 
-    /// Stays in for good.
+    /// Stays in the hold for good.
     pub(crate) fn leak(mut self) {
         if std::mem::take(&mut self.inside) && self.hold.leak(self.renew) {
             self.abandon();
         }
     }
 
-    /// Gives the hold back at once for a waiter, which stands in the queues in its place from then on.
+    /// Gives the hold back at once for a waiter, which takes its place in the queues.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
-        // It was won a moment ago.
+        // The hold was won a moment ago.
         if let Leave::Release(release) = self.leave(true) {
             release.give_back(waiter);
         }
     }
 
-    /// Leaves the hold, once; `is_valid` by a look at the clock just before, where there was one.
+    /// Leaves the hold, once. `is_valid` comes from a look at the clock just before, if there was one.
     fn leave(&mut self, is_valid: bool) -> Leave {
         if !std::mem::take(&mut self.inside) {
             return Leave::NotInside;
@@ -232,8 +235,8 @@ impl HoldGuard {
         leave
     }
 
-    /// The hold is shared now. The writers of this process ask the masters for themselves from here on: others would
-    /// overtake them for as long as it is read.
+    /// Downgrades the hold at the masters. From here on the writers of this process ask the masters
+    /// themselves. Otherwise other processes would overtake them while the hold is read.
     fn send_downgrade(&self) -> Downgrade {
         let grant = &self.hold.grant;
         let downgrade = Downgrade::begin(&self.client.pool, grant);
@@ -241,7 +244,7 @@ impl HoldGuard {
         downgrade
     }
 
-    /// Nobody looks after a hold in which only leaked guards are left.
+    /// Ends the care for a hold in which only leaked guards are left.
     fn abandon(&self) {
         if let Some(trace) = self.hold.grant.trace.take() {
             trace.end(HoldEnd::Leaked);

@@ -1,4 +1,4 @@
-//! Standing for the lead: waiting for a lock, through everything that time may cure.
+//! Candidacy for the lead: waits for a lock in spite of all errors that time may cure.
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -9,14 +9,14 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::lock::options::LockOptions;
 use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
 
-/// One of many that stand for the lead.
+/// Candidate for the lead, one of many.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     options: LockOptions,
 }
 
 impl Candidate {
-    /// By the options of a call site, which must leave the hold to be renewed.
+    /// Makes a candidate from the options of a call site. The hold has to be renewed, so a lease is refused.
     pub(crate) fn new(options: &LockOptions) -> Result<Self, InvalidInput> {
         if let Some(lease) = options.lease {
             let allowed = "none with lead, whose hold is renewed: MastersBuilder::lease sets that lease, and max_hold the \
@@ -35,9 +35,10 @@ impl Candidate {
         })
     }
 
-    /// Waits for the next term. Goes on after an error that time may cure, with pauses that grow.
+    /// Waits for the next term. After an error that time may cure, it tries again, with growing pauses.
     ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    /// If the future is dropped at any point, all that the masters may have granted is released in the
+    /// background.
     pub(crate) async fn elected(&self) -> Result<HoldGuard, LockError> {
         let pool = &self.options.masters.client.pool;
         let mut delays = slow_delays(&pool.random);
@@ -50,12 +51,12 @@ impl Candidate {
                 }
                 Err(error) => error,
             };
-            // Outside of a runtime nothing can be waited for.
+            // Outside of a runtime waiting is impossible.
             if error.is_permanent() || Handle::try_current().is_err() {
                 return Err(error);
             }
             if error.is_contended() {
-                // It has waited for its turn already, and is to have its place again soon.
+                // The candidate has waited for its turn already, and should have its place again soon.
                 delays = slow_delays(&pool.random);
             } else {
                 pool.log_throttle.cannot_lead(&self.options.names, &error);

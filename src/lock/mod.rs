@@ -27,10 +27,11 @@ use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
 
-/// A lock on one or more names under one policy: set options by value, then await one verb.
+/// Handle to a lock on one or more names, under either policy, RedLock or MultiLock. Set options by value,
+/// then await one verb.
 ///
-/// Making one asks nobody anything; it can be kept and used any number of times. What it gives is an [`Exclusive`] guard,
-/// or, after [`read`](Self::read), a [`Shared`] one.
+/// Making a handle sends nothing to the masters. It can be stored and used any number of times. It gives an
+/// [`Exclusive`] guard or, after [`read`](Self::read), a [`Shared`] one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -54,9 +55,9 @@ pub struct MultiLock<M = Exclusive> {
 }
 
 impl Masters {
-    /// A lock that a majority of the masters must grant ([`Policy::RedLock`]).
+    /// Returns a lock that a majority of the masters must grant ([`Policy::RedLock`]).
     ///
-    /// Takes one name, or several that are taken together or not at all.
+    /// Takes one name, or several that are locked together or not at all.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -70,7 +71,7 @@ impl Masters {
         self.lock(names, Policy::RedLock)
     }
 
-    /// A lock that every master must grant ([`Policy::MultiLock`]).
+    /// Returns a lock that every master must grant ([`Policy::MultiLock`]).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -90,7 +91,7 @@ impl Masters {
         self.lock(names, Policy::MultiLock)
     }
 
-    /// A lock under any policy.
+    /// Returns a lock under any policy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -111,13 +112,16 @@ impl Masters {
 }
 
 impl MultiLock {
-    /// To read: any number of owners hold the names at once, while nobody writes them.
+    /// Makes this a read lock: any number of owners read the names at once, while nobody writes them.
     ///
-    /// Redisson's locks of these names are kept out, those that only read as well, and keep this one out. Everybody is served in order of arrival: a writer is not overtaken by readers that come later,
-    /// nor a reader by later writers, and readers that stand together go in together. A lease ends by itself, however long
-    /// others go on reading. Readers share a fencing token that is not smaller than that of any writer before them, and
-    /// smaller than that of any writer after them, as long as fewer masters lose their fence keys, or are set back to
-    /// older ones, than two quorums have in common.
+    /// - Waiters are served in order of arrival. Later readers do not overtake a writer, and later writers do
+    ///   not overtake a reader. Readers next to each other in the queue get the lock together.
+    /// - A reader's lease ends by itself, however long other readers hold the lock.
+    /// - Redisson's locks of these names, its read locks too, and this lock exclude each other.
+    ///
+    /// Readers share a fencing token. It is at least that of every writer before them, and smaller than that
+    /// of every writer after them. This holds as long as fewer masters lose their fence keys, or are set back
+    /// to older ones, than two quorums have in common.
     ///
     /// ```no_run
     /// # async fn job(masters: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {
@@ -139,23 +143,27 @@ impl MultiLock {
         }
     }
 
-    /// To write: one owner alone holds the names, and nobody reads them. Use it where others [`read`](Self::read) the
-    /// names, here or by Redisson's `RReadWriteLock`; a lock that is neither does not
-    /// keep that one's clients out.
+    /// Makes this a write lock: one owner holds the names alone, and nobody reads them. Use it if others
+    /// [`read`](Self::read) the names, here or by Redisson's `RReadWriteLock`. A plain lock does not exclude
+    /// the clients of an `RReadWriteLock`.
     ///
-    /// Its owner may enter again to read. Who reads and asks to write gets [`LockError::Upgrade`].
+    /// The owner of a write lock may enter it again to read. An owner that reads and then wants to write gets
+    /// [`LockError::Upgrade`].
     pub fn write(mut self) -> Self {
         self.options.kind = HoldKind::Write;
         self
     }
 
-    /// Keeps the names for so long after they were granted, also where the job is done and the guard given up before:
-    /// for jobs that are started at about the same time on several hosts, and must run on one of them only. It has to
-    /// be longer than the time by which they may start apart, and not longer than the lease. Zero by default.
+    /// Sets the least time for which the names stay locked after the grant, also if the guard is given up
+    /// before. Zero by default. For jobs that start at about the same time on several hosts, and must run on
+    /// one of them only. The time has to be longer than the difference between their starts, and not longer
+    /// than the lease.
     ///
-    /// Who leaves before gets [`Unlocked::KeptFor`](crate::Unlocked::KeptFor), and holds no longer: nobody does until the rest
-    /// is over, its owner and its process included. Whoever crashes before leaves the names to the lease, which counts from before the
-    /// masters were asked. [`force_release`](Self::force_release) ends it at once.
+    /// If the guard is given up earlier, [`unlock`](MultiLockGuard::unlock) returns
+    /// [`Unlocked::KeptFor`](crate::Unlocked::KeptFor) with the rest of the time. Nobody can take the names
+    /// until the rest is over, its owner and its process included. If the process crashes first, the names
+    /// stay locked until the lease ends, which counts from before the request was sent.
+    /// [`force_release`](Self::force_release) ends it at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -176,11 +184,15 @@ impl MultiLock {
         self
     }
 
-    /// Waits strictly in order of arrival: nobody who begins to wait later is let in before, but for rounds that are
-    /// under way when it has got its place in the queues. Without it, tasks of the process that holds may go first:
-    /// where others waited when it was granted the names, those that stood in line by then, for 20 ms and the hold of
-    /// the last one; else any, for 30 ms and one hold. With it, of these only those that are older than all who waited.
-    /// Call sites may differ in it.
+    /// Serves waiters strictly in order of arrival. Without it, the process that holds the lock may first
+    /// hand it to tasks of its own:
+    /// - If other processes waited at the grant: to the tasks that stood in line by then, for 20 ms and the
+    ///   hold of the last one.
+    /// - If none waited: to any task, for 30 ms and one hold.
+    ///
+    /// With it, the process hands the lock only to those of its tasks that have waited longer than all other
+    /// processes. Later waiters can then overtake only by rounds that are under way when this waiter gets its
+    /// place in the queues. Call sites may differ in the option.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -195,14 +207,15 @@ impl MultiLock {
         self
     }
 
-    /// Has one process of many do a job that never ends, and another one as soon as that one fails: acquires as
-    /// [`lock`](Self::lock) does and runs the body, as [`run`](Self::run) does; whenever the hold is lost, it drops the body at
-    /// its next await, and waits for the lock again. Ends when the body does, with what that returns.
+    /// Runs a job that never ends in one process of many, and in another one as soon as that one fails.
     ///
-    /// At any instant at most one leader's guard is valid, and every term has a larger fencing token than those before,
-    /// unless the lock is not [`fenced`](Self::fenced).
-    /// It is not promised that a leader which was paused has noticed before the next one begins: what it writes meanwhile
-    /// only a resource that checks the tokens can reject.
+    /// Acquires as [`lock`](Self::lock) does, and runs the body as [`run`](Self::run) does. Whenever the hold
+    /// is lost, it drops the body at its next await and waits for the lock again. Ends when the body does,
+    /// and returns its output.
+    ///
+    /// At any instant at most one leader's guard is valid. Every term has a larger fencing token than the
+    /// terms before, unless the lock is not [`fenced`](Self::fenced). A leader that was paused may not notice
+    /// its loss before the next term begins. Only a resource that checks the tokens can reject its writes.
     ///
     /// ```no_run
     /// # async fn serve(token: multilock::FencingToken) {}
@@ -214,22 +227,24 @@ impl MultiLock {
     /// Work that the body has spawned goes on when the term ends, unless it takes the
     /// [`cancellation_token`](MultiLockGuard::cancellation_token), as at [`run`](Self::run).
     ///
-    /// A lock that cannot be had yet does not end the candidacy: masters that are out of reach, in quarantine, misconfigured or
-    /// without a permission, and a [`wait`](Self::wait) that is over. The next attempt follows after a pause, which grows from
-    /// 0.1 s to 10 s. The log tells the error once in 10 s (`cannot lead yet`). To give up, drop the future.
+    /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a
+    /// permission, and the end of a [`wait`](Self::wait). The next attempt follows after a pause, which grows
+    /// from 0.1 s to 10 s. The log shows the error once in 10 s (`cannot lead yet`). To give up, drop the
+    /// future.
     ///
-    /// In a task that is spawned the body has to be `async move` and to own what it uses, without references: otherwise the
-    /// compiler cannot tell that it may go from thread to thread.
+    /// In a spawned task the body has to be `async move` and to own what it uses, without references.
+    /// Otherwise the compiler cannot prove that the body is `Send`.
     ///
     /// # Errors
     ///
-    /// [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is not allowed, such as
-    /// a [`lease`](Self::lease), which is not renewed; an owner that reads the names; masters that were closed. Outside of a tokio runtime any
-    /// error. [`RunError::Overlapped`] as for [`run`](Self::run).
+    /// - [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is
+    ///   not allowed, an owner that reads the names, or masters that were closed. A [`lease`](Self::lease) is
+    ///   such an option, because it is not renewed. Outside of a tokio runtime: with any error.
+    /// - [`RunError::Overlapped`] as for [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, the body is dropped and the lock released in the background.
+    /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
     pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
         let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
         loop {
@@ -245,9 +260,9 @@ impl MultiLock {
 }
 
 impl<M: Mode> MultiLock<M> {
-    /// Fixes how long the masters keep the hold, and turns renewal off. Where it is not set, the hold
-    /// has the builder's `lease` (30 s) and is renewed every third of it for as long as its guard
-    /// lives. Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
+    /// Sets the lease of the hold, and turns renewal off. Without it, the hold has the builder's `lease` (by
+    /// default 30 s). It is then renewed after every third of the lease for as long as its guard lives.
+    /// Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -267,8 +282,9 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// The longest that [`lock`](Self::lock) may take. Without it, or with more than 365 days, it waits for as long as it
-    /// takes. Zero is one try that may take as long as [`try_lock`](Self::try_lock) does.
+    /// Sets the longest time that [`lock`](Self::lock) may take. Without it, or with more than 365 days,
+    /// `lock` waits without limit. Zero is one try that may take as long as [`try_lock`](Self::try_lock)
+    /// does.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -304,10 +320,14 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// The longest that the hold is renewed; it then lasts for what is left of its lease. By default as long as
-    /// [`MastersBuilder::max_hold`](crate::MastersBuilder::max_hold) says, or, without that, for as long as its guard lives.
-    /// More than 365 days are for ever, whatever the builder says. It belongs to the hold: an owner that enters it again shares
-    /// what it began with.
+    /// Sets the longest time for which the hold is renewed. After it, the hold lasts for the rest of its
+    /// lease.
+    /// - By default [`MastersBuilder::max_hold`](crate::MastersBuilder::max_hold) applies. If that is not
+    ///   set, the hold is renewed for as long as its guard lives.
+    /// - More than 365 days mean no limit, also if the builder sets one.
+    ///
+    /// The limit belongs to the hold: if an owner enters its hold again, the limit of the first entry still
+    /// applies.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -325,9 +345,10 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// Whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
-    /// masters one key per name. Every lock on a name has it on, or none: where others took the name with tokens in the last ten
-    /// minutes, one without is refused as [`LockError::Misconfigured`](crate::LockError::Misconfigured).
+    /// Sets whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
+    /// masters one key per name. All locks on a name must agree: if others took the name with tokens in the
+    /// last ten minutes, a lock without tokens is refused as
+    /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -344,8 +365,9 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// The `label` under which this call site is counted in the metrics (feature `metrics`): all others are `default`. It
-    /// stands for a kind of work, never for one name, as every label makes series of its own. Nothing else depends on it.
+    /// Sets the `label` of this call site in the metrics (feature `metrics`); `default` without it. A label
+    /// stands for a kind of work, never for one name, because every label makes series of its own. Nothing
+    /// else depends on it.
     ///
     /// ```no_run
     /// # async fn job(masters: multilock::Masters, number: u64) -> Result<(), Box<dyn std::error::Error>> {
@@ -358,9 +380,9 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// Who is to hold. Whoever holds already enters again: at once, without asking the masters, unless a
-    /// longer lease is asked for or little validity is left; then the hold is extended first. What is left
-    /// is never shortened.
+    /// Sets the owner of the hold. An owner that holds the lock already enters it again at once, without a
+    /// request to the masters. If the new lease is longer or little validity remains, the hold is extended
+    /// first. Its remaining time is never shortened.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -382,8 +404,8 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// Tries once, without waiting for whoever holds: one round; a second one where a master has seen a larger
-    /// fencing token or tells of longer leases.
+    /// Tries once, without waiting for other holders. Takes one round, or two if a master has seen a larger
+    /// fencing token.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -402,19 +424,21 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Contended`] when others hold it or wait for it, [`LockError::Unreachable`] when too few masters
-    /// had a vote; the two are never confused. [`LockError::TooLate`], [`LockError::Unfenced`],
-    /// [`LockError::Misconfigured`], [`LockError::Upgrade`], [`LockError::Closed`] and
-    /// [`LockError::Invalid`] as they say. Awaited outside of a tokio runtime: [`LockError::Unreachable`], whose votes say so.
+    /// - [`LockError::Contended`] when others hold the lock or wait for it.
+    /// - [`LockError::Unreachable`] when too few masters had a vote; the two are never confused. Outside of a
+    ///   tokio runtime always, and the votes show that.
+    /// - [`LockError::TooLate`], [`LockError::Unfenced`], [`LockError::Misconfigured`],
+    ///   [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`] as documented there.
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    /// If the future is dropped at any point, all that the masters may have granted is released in the
+    /// background.
     pub async fn try_lock(&self) -> Result<MultiLockGuard<M>, LockError> {
         self.options.try_lock().await.map(MultiLockGuard::of)
     }
 
-    /// Waits until it has the lock, at most the time set by [`wait`](Self::wait).
+    /// Waits until the lock is acquired, at most for the time set by [`wait`](Self::wait).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -435,23 +459,25 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// [`LockError::TimedOut`], which always says what stood in the way; [`LockError::Misconfigured`],
-    /// [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`], which no waiting would cure. Awaited outside of a
-    /// tokio runtime it does not wait, and answers as [`try_lock`](Self::try_lock) does.
+    /// - [`LockError::TimedOut`], which always contains the last obstacle.
+    /// - [`LockError::Misconfigured`], [`LockError::Upgrade`], [`LockError::Closed`] and
+    ///   [`LockError::Invalid`], which no waiting would cure.
+    /// - Outside of a tokio runtime it does not wait, and returns the same as [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    /// If the future is dropped at any point, all that the masters may have granted is released in the
+    /// background.
     ///
-    /// A future that has been polled and is not polled any more, as in a pinned branch of a `select!`, waits on. Once it is
-    /// its turn, it keeps the others waiting for four node timeouts, at least 1 s. Then the next waiter has the turn, and
-    /// this one comes again with its ticket when it is polled.
+    /// A future that is no longer polled, as in a pinned branch of a `select!`, stays a waiter. Once it has
+    /// the turn, it keeps the others waiting for four node timeouts, at least 1 s. Then the next waiter has
+    /// the turn. The future competes again with its ticket when it is polled.
     pub async fn lock(&self) -> Result<MultiLockGuard<M>, LockError> {
         self.options.lock().await.map(MultiLockGuard::of)
     }
 
-    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If the hold is lost
-    /// meanwhile, the body is dropped at its next await.
+    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If the hold is lost meanwhile, the
+    /// body is dropped at its next await.
     ///
     /// ```no_run
     /// # async fn charge() -> u32 { 7 }
@@ -460,8 +486,8 @@ impl<M: Mode> MultiLock<M> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Work that the body has spawned goes on when the body is dropped: tasks, and closures of `spawn_blocking`. It takes the
-    /// token that tells of the loss.
+    /// Spawned tasks and closures of `spawn_blocking` go on when the body is dropped. Pass them the token
+    /// that is cancelled at the loss:
     ///
     /// ```
     /// # async fn copy_rows() {}
@@ -477,17 +503,20 @@ impl<M: Mode> MultiLock<M> {
     /// # Ok(()) }
     /// ```
     ///
-    /// The output of a body that came to its end is never lost by the release. A release that too few masters confirm is told by
-    /// the log and by `multilock_unlocks_total`; the masters are told again, and the lease frees the names at the latest.
+    /// The release never loses the output of a body that came to its end. If too few masters confirm the
+    /// release, the log and `multilock_unlocks_total` show it. The client sends the release again, and the
+    /// lease frees the names at the latest.
     ///
     /// # Errors
     ///
-    /// [`RunError::Lock`] when the body never began, as always outside of a tokio runtime, [`RunError::Lost`] when it was dropped,
-    /// [`RunError::Overlapped`] with its output when it came to its end but the lock did not last.
+    /// - [`RunError::Lock`] when the body never began, as always outside of a tokio runtime.
+    /// - [`RunError::Lost`] when the body was dropped.
+    /// - [`RunError::Overlapped`] with the output of the body, when it came to its end but the lock did not
+    ///   last.
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, the body is dropped and the lock released in the background.
+    /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
     pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T) -> Result<T, RunError<T>> {
         let guard = self.lock().await?;
         self.run_under(guard, body).await
@@ -499,7 +528,7 @@ impl<M: Mode> MultiLock<M> {
         body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T,
     ) -> Result<T, RunError<T>> {
         let output = tokio::select! {
-            // The loss first: no step of the body is taken after it.
+            // Check for the loss first: no step of the body is taken after it.
             biased;
             loss = guard.lost() => return Err(RunError::Lost(loss)),
             output = body(&guard) => output,
@@ -514,7 +543,7 @@ impl<M: Mode> MultiLock<M> {
         }
     }
 
-    /// What every master keeps under each of the names, and whether enough of them agree.
+    /// Returns the state of each of the names on every master, and whether enough masters agree.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -537,20 +566,22 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Invalid`] and [`LockError::Closed`] only: a master that does not answer is part of the
-    /// report, and outside of a tokio runtime that is each of them.
+    /// [`LockError::Invalid`] and [`LockError::Closed`] only. A master that does not answer is part of the
+    /// report. Outside of a tokio runtime that is each of them.
     ///
     /// # Cancel safety
     ///
-    /// It changes nothing, so it can be dropped at any point.
+    /// The call changes nothing, so the future can be dropped at any point.
     pub async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
         self.options.inspect().await
     }
 
-    /// An operator's verb: looks who holds the names, takes them away from these, and wakes who
-    /// waits. Who was seen on any master is kept out on every one that answers until its lease has
-    /// ended, whatever of it arrives late, and learns of it at its next extension. Whoever is granted the
-    /// names after the look is left alone; so is a key that is no lock, as [`Forced::spared`] tells.
+    /// Takes the names away from their holders and wakes waiters. For operators.
+    ///
+    /// The call first looks up the holders. A holder that was seen on any master is then excluded on every
+    /// master that answers, until its lease has ended. Late requests of that holder have no effect. It learns
+    /// of the loss at its next extension. A hold that is granted after the look is left alone. So is a key
+    /// that is no lock: see [`Forced::spared`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -566,25 +597,27 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Unreachable`] when fewer masters with a vote answered than the policy needs: at the
-    /// look, and nothing was asked for, or after it, and those that did have taken the names away all
-    /// the same. What of it is still on its way does nothing once two node timeouts have passed. It can
-    /// be called again. The same outside of a tokio runtime. [`LockError::Closed`] and
-    /// [`LockError::Invalid`] as they say.
+    /// - [`LockError::Unreachable`] when fewer masters with a vote answered than the policy needs. Either too
+    ///   few answered the look, and nothing was changed. Or too few confirmed afterwards, and the masters
+    ///   that did have taken the names away all the same. Calling it again is safe. Requests still in flight
+    ///   have no effect after two node timeouts. Outside of a tokio runtime always.
+    /// - [`LockError::Closed`] and [`LockError::Invalid`] as documented there.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, some masters may have taken the names away and others not. Call it again.
+    /// If the future is dropped before its end, some masters may have taken the names away and others not.
+    /// Call it again.
     pub async fn force_release(&self) -> Result<Forced, LockError> {
         self.options.force_release(|_| true).await
     }
 
-    /// Takes the names away from chosen holders alone: by the label of their client ([`Holder::client_label`]), or by the hold
-    /// ([`Holder::redacted_owner`]).
+    /// Takes the names away from chosen holders alone: by the label of their client
+    /// ([`Holder::client_label`]) or by the hold ([`Holder::redacted_owner`]).
     ///
-    /// Other holders keep the names. So does a hold that begins after the look, also one of the same client: each hold has an owner
-    /// field of its own, which every master compares in the script that deletes it. A hold that was handed on inside of a process
-    /// has the field of the hold before it. Otherwise as [`force_release`](Self::force_release).
+    /// Other holders are left alone. So is a hold that begins after the look, also one of the same client:
+    /// each grant has an owner field of its own, and the deleting script compares it on every master. A hold
+    /// that was handed on inside a process has the field of the hold before it. Otherwise as
+    /// [`force_release`](Self::force_release).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -615,7 +648,7 @@ impl<M: Mode> MultiLock<M> {
         self.options.force_release(is_meant).await
     }
 
-    /// As one lock of a set, whatever it gives.
+    /// Turns the handle into its options, as one lock of a set in any mode.
     pub(crate) fn into_options(self) -> LockOptions {
         self.options
     }

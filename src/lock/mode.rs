@@ -1,9 +1,9 @@
-//! What a guard proves, as a type: that nobody else holds, or that nobody writes.
+//! Modes of a guard, as types: no other holder, or no writer.
 
 use std::fmt::Debug;
 
-/// What a [`MultiLock`](crate::MultiLock) gives and a [`MultiLockGuard`](crate::MultiLockGuard) proves: [`Exclusive`],
-/// [`Shared`], or [`Either`] of them.
+/// Mode of a [`MultiLock`](crate::MultiLock) and of its [`MultiLockGuard`](crate::MultiLockGuard):
+/// [`Exclusive`], [`Shared`], or [`Either`] of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -29,15 +29,15 @@ use std::fmt::Debug;
 /// ```
 pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + Unpin + 'static {}
 
-/// Nobody else holds the names.
+/// Mode without any other holder of the names.
 #[derive(Clone, Copy, Debug)]
 pub enum Exclusive {}
 
-/// Others may hold the names at the same time, all of them to read.
+/// Mode in which others may hold the names at the same time, all of them to read.
 #[derive(Clone, Copy, Debug)]
 pub enum Shared {}
 
-/// One of the two: the locks of a [`LockSet`](crate::LockSet) may be of both kinds.
+/// Either of the two modes: the locks of a [`LockSet`](crate::LockSet) may be of both.
 #[derive(Clone, Copy, Debug)]
 pub enum Either {}
 

@@ -1,4 +1,4 @@
-//! The options of a call site, and what its verbs come to.
+//! Options of a call site, and the implementation of its verbs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::votes::Votes;
 
-/// What a call site asks for, unchecked.
+/// Options of a call site, unchecked.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) masters: Masters,
@@ -36,7 +36,7 @@ pub(crate) struct LockOptions {
     pub(crate) fair: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
-    /// Under which it is counted.
+    /// Label of the call site in the metrics.
     pub(crate) label: Label,
 }
 
@@ -68,7 +68,7 @@ impl LockOptions {
         only(call::lock(&mut [self.request()?], self.wait).await)
     }
 
-    /// The hold of a body that has ended was released, and too few masters have confirmed it.
+    /// Warns that too few masters have confirmed the release after a body has ended.
     pub(crate) fn warn_of_unconfirmed(&self, free_within: Duration, votes: &Votes) {
         let log_throttle = &self.masters.client.pool.log_throttle;
         log_throttle.release_unconfirmed(&self.names, free_within, votes);
@@ -87,7 +87,7 @@ impl LockOptions {
         force::force(pool, &self.names, request.needed, is_meant).await
     }
 
-    /// The options of a lock that is taken together with others, checked.
+    /// Checks the options of a lock in a set.
     pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<AcquireRequest, LockError> {
         let allowed = |what: &str| format!("none on a lock of a set: {what}");
         if let Some(wait) = self.wait {
@@ -110,7 +110,7 @@ impl LockOptions {
         })
     }
 
-    /// What a read/write lock leaves to be chosen.
+    /// Refuses the options that a read/write lock excludes.
     fn check_kind(&self) -> Result<(), InvalidInput> {
         let kind = self.kind;
         if self.fair {
@@ -125,13 +125,13 @@ impl LockOptions {
         Ok(())
     }
 
-    /// The options, checked. No master has been asked yet.
+    /// Checks the options. No master has been asked yet.
     pub(crate) fn request(&self) -> Result<AcquireRequest, LockError> {
         self.names.check()?;
         let config = &self.masters.client.pool.config;
         let lease = match self.lease {
             Some(lease) => config.checked_lease(lease)?,
-            // Checked when the masters were connected.
+            // The default was checked when the masters were connected.
             None => config.default_lease(),
         };
         if !self.min_validity.is_zero() {
@@ -139,7 +139,7 @@ impl LockOptions {
         }
         let max_hold = match self.max_hold {
             Some(max) => checked_max_hold(max, lease)?,
-            // Checked with the builder's lease, which may be shorter.
+            // The builder's limit was checked with the builder's lease, which may be shorter.
             None => config.max_hold.and_then(bounded).map(|max| max.max(lease)),
         };
         if !self.at_least.is_zero() {
@@ -171,7 +171,7 @@ impl LockOptions {
     }
 }
 
-/// The outcome of a call for one lock.
+/// Outcome of a call for one lock.
 fn only(acquired: Result<Guards, MemberError<LockError>>) -> Result<HoldGuard, LockError> {
     acquired
         .map(|mut guards| guards.swap_remove(0))

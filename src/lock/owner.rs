@@ -1,4 +1,4 @@
-//! Owners: who may enter a hold again, by which of its holds.
+//! Owners: identities that may enter their holds again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,14 +13,14 @@ use crate::hold::grant::{Grant, Hold};
 use crate::time::clock::Moment;
 use crate::values::names::Names;
 
-/// An actor of this process that may hold locks: a request, a job, a session.
+/// Actor of this process that may hold locks: a request, a job, a session.
 ///
-/// Without one, every acquisition has an owner of its own and nothing is ever entered twice by
-/// accident. To enter a lock again, make one `Owner` per actor and pass it down. Clones are the same
-/// owner; two different owners exclude each other inside one process as well.
+/// Without one, every acquisition has an owner of its own, and no lock is entered twice by accident. To enter
+/// a lock again, make one `Owner` per actor and pass it down. Clones are the same owner. Two different owners
+/// exclude each other inside one process as well.
 ///
-/// The masters never see an `Owner`: what they store is a fresh field for every grant, so that
-/// nothing late can touch a newer hold.
+/// The masters never see an `Owner`. They store a fresh field for every grant, so that a late message cannot
+/// touch a newer hold.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -44,35 +44,37 @@ pub struct Owner {
 #[derive(Default)]
 struct Actor {
     holds: Mutex<Holds>,
-    /// Rings when it has got another hold.
+    /// Notified when the owner has entered another hold.
     entered: Notify,
 }
 
-/// Nearly every owner has one hold at a time. They are weak, so that an owner that outlives its guards keeps nothing alive.
+/// Nearly every owner has one hold at a time. The references are weak, so that an owner that outlives its
+/// guards retains no grant.
 type Holds = SmallVec<[(Weak<Grant>, u32); 1]>;
 
-/// What an owner already has of the names it asks for.
+/// Relation of an owner's holds to the names that it asks for.
 #[derive(Debug)]
 pub(crate) enum OwnerStanding {
-    /// None of them.
+    /// It holds none of them.
     Outside,
-    /// All of them, in one hold that is good for so long.
+    /// It holds all of them, in one hold, with the time that this hold has left.
     Inside(Hold, HoldView),
-    /// Some, or all but in several holds.
+    /// It holds some of them, or all but in several holds.
     Overlapping(Names),
 }
 
 impl Owner {
-    /// A new owner, different from every other.
+    /// Makes a new owner, different from every other.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where this owner stands now with `names` on the masters of `client`. Lapsed holds do not count.
+    /// Relation of this owner's holds to `names` on the masters of `client`. Holds without validity do not
+    /// count.
     pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> OwnerStanding {
         let mut part = None;
         let holds = self.holds();
-        // One that reads may have several.
+        // An owner that reads may have several such holds.
         for (grant, number) in holds.iter() {
             let Some(grant) = grant.upgrade() else { continue };
             if grant.field.client != client || !grant.names.overlaps(names) {
@@ -95,7 +97,8 @@ impl Owner {
 
     pub(crate) fn remember(&self, hold: &Hold) {
         let mut holds = self.holds();
-        // Those of guards that were leaked. All are looked through only when there is no room for another, so seldom.
+        // Drops the holds of leaked guards. The scan runs only when there is no room for another hold, so
+        // seldom.
         if holds.len() == holds.capacity() {
             holds.retain(|(grant, _)| grant.strong_count() > 0);
         }
@@ -104,7 +107,7 @@ impl Owner {
         self.actor.entered.notify_waiters();
     }
 
-    /// A hold has been given up.
+    /// Forgets a hold that has been given up.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.holds().retain(|(grant, number)| {
             *number != hold.number || !std::ptr::eq(grant.as_ptr(), Arc::as_ptr(&hold.grant))
@@ -115,7 +118,7 @@ impl Owner {
         self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resolves when a task of this owner gets another hold, from the moment it is enabled.
+    /// Resolves when this owner enters another hold, from the moment it is enabled.
     pub(crate) fn entered(&self) -> Notified<'_> {
         self.actor.entered.notified()
     }
@@ -144,7 +147,7 @@ mod tests {
     use crate::protocol::kind::HoldKind;
     use crate::time::clock::Clock;
 
-    /// A hold with a guard.
+    /// Makes a hold with a guard.
     fn hold(names: impl Into<Names>) -> Hold {
         let hold = hold_on(names.into(), Duration::from_secs(30));
         let entered = hold.enter(Clock::Host.now(), Duration::ZERO, true, HoldKind::Plain);

@@ -17,8 +17,8 @@ use crate::lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 
 /// Several locks that are taken together or not at all, each with its own masters, names, policy and lease.
 ///
-/// Names on the same masters under one policy are better one lock, `masters.red_lock(["a", "b"])`: that is one round, and
-/// each master takes all of them or none.
+/// For names on the same masters under one policy, one lock is better: `masters.red_lock(["a", "b"])`. That
+/// is one round, and each master grants all of them or none.
 ///
 /// ```no_run
 /// # async fn transfer(here: multilock::Masters, there: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,18 +36,18 @@ pub struct LockSet {
     owner: Option<Owner>,
 }
 
-/// What taking a [`LockSet`] may answer: why one of its locks was not to be had. None of them is held then.
+/// Error of taking a [`LockSet`]: the refusal of one of its locks. None of the locks is held then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lock {} of the set: {error}", .index + 1)]
 #[non_exhaustive]
 pub struct LockSetError {
-    /// Which one, from 0, in the order in which they were put together.
+    /// Index of the refused lock, from 0, in the order in which the set was put together.
     pub index: usize,
-    /// Why.
+    /// Reason of the refusal.
     pub error: LockError,
 }
 
-/// What [`LockSet::run`] may answer: the fate of the locks, apart from what the body returned.
+/// Error of [`LockSet::run`]: the fate of the locks, apart from the output of the body.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunSetError<T> {
@@ -57,13 +57,13 @@ pub enum RunSetError<T> {
     /// One of the holds was lost, and the body was dropped at its next await.
     #[error(transparent)]
     Lost(SetLoss),
-    /// The body came to its end, but one of its holds had ended before: another holder may have been at work at the same
-    /// time. The work is done, so a retry does it again.
+    /// The body came to its end, but one of its holds had ended before. Another holder may have worked at the
+    /// same time. The work is done, so a retry does it again.
     #[error("the body has ended, and another holder may have been at work meanwhile: {error}")]
     Overlapped {
-        /// The output of the body; see [`into_output`](Self::into_output).
+        /// Output of the body; see [`into_output`](Self::into_output).
         output: T,
-        /// What became of the locks.
+        /// Result of the unlock.
         error: UnlockSetError,
     },
 }
@@ -96,7 +96,7 @@ impl LockSetError {
 }
 
 impl<T> RunSetError<T> {
-    /// The output of the body, if it came to its end.
+    /// Returns the output of the body, if it came to its end.
     pub fn into_output(self) -> Option<T> {
         match self {
             Self::Overlapped { output, .. } => Some(output),
@@ -138,7 +138,7 @@ impl<T> RunSetError<T> {
 }
 
 impl<T> fmt::Debug for RunSetError<T> {
-    /// Without the output, of any type.
+    /// Leaves out the output, which may be of any type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),
@@ -152,12 +152,12 @@ impl<T> fmt::Debug for RunSetError<T> {
 }
 
 impl<M: Mode> MultiLock<M> {
-    /// This lock and another one, to be taken together or not at all.
+    /// Makes a set of this lock and another one, to be taken together or not at all.
     pub fn and<N: Mode>(self, other: MultiLock<N>) -> LockSet {
         Self::all_of([self]).and(other)
     }
 
-    /// So many locks, to be taken together or not at all.
+    /// Makes a set of these locks, to be taken together or not at all.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -181,27 +181,27 @@ impl<M: Mode> MultiLock<M> {
 }
 
 impl LockSet {
-    /// One more.
+    /// Adds a lock to the set.
     pub fn and<N: Mode>(mut self, other: MultiLock<N>) -> Self {
         self.locks.push(other.into_options());
         self
     }
 
-    /// The longest that [`lock`](Self::lock) may take for all of them. Without it, or with more than 365 days, it waits for as
-    /// long as it takes. Zero is one try.
+    /// Sets the longest time that [`lock`](Self::lock) may take for all locks. Without it, or with more than
+    /// 365 days, `lock` waits without limit. Zero is one try.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Who is to hold all of them. It enters those that it holds already, as with [`MultiLock::owner`].
+    /// Sets the owner of all holds. It enters the holds that it has already, as with [`MultiLock::owner`].
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
     }
 
-    /// Tries once, all of them at the same time: as long as the slowest of their rounds takes. As soon as one is refused, the
-    /// others are given back.
+    /// Tries once, all locks at the same time. That takes as long as the slowest of their rounds. As soon as
+    /// one lock is refused, the others are given back.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -219,40 +219,45 @@ impl LockSet {
     ///
     /// # Errors
     ///
-    /// That of the first lock that was refused, as [`MultiLock::try_lock`] answers; or [`LockError::Invalid`], before any
-    /// master is asked, also where two of them want the same name on the same masters (which
-    /// is known of masters that are connected), or set what is the set's to say:
-    /// `wait`, `owner`, `at_least`.
+    /// - The error of the first lock that was refused, as from [`MultiLock::try_lock`].
+    /// - [`LockError::Invalid`] before any master is asked: if two locks want the same name on the same
+    ///   masters, or a lock sets an option of the set (`wait`, `owner`, `at_least`). Only masters that are
+    ///   connected can be compared.
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    /// If the future is dropped at any point, all that the masters may have granted is released in the
+    /// background.
     pub async fn try_lock(&self) -> Result<LockSetGuard, LockSetError> {
         all_of(call::try_lock(&mut self.request()?).await)
     }
 
-    /// Waits until it has all of them, at most the time set by [`wait`](Self::wait).
+    /// Waits until all locks are granted, at most for the time set by [`wait`](Self::wait).
     ///
-    /// It stands in the queue of each, and holds none meanwhile. While one is in the way, the others are left to it for a
-    /// second at most (or four node timeouts, if that is longer), so that the oldest of several sets over the same locks
-    /// has its turn first; then it stands for that one alone. Where each of its locks is held by others for longer than that
-    /// at a time, one after the other, it gets in when they happen to be free together.
+    /// The set waits in the queue of each lock, and holds none meanwhile. While one lock is in the way, the
+    /// set keeps its places in the other queues for 1 s, or for four node timeouts if they are longer. So the
+    /// oldest of several sets over the same locks has its turn first. After that the set waits in the queue
+    /// of the lock in the way alone. If others hold each of the locks for longer than that, one after the
+    /// other, the set gets the locks when they happen to be free together.
     ///
     /// # Errors
     ///
-    /// As [`MultiLock::lock`], with which lock it was: for [`LockError::TimedOut`] the one that would have been in the way
-    /// for longest. [`LockError::Invalid`] as for [`try_lock`](Self::try_lock), also while it waits: a master that two of
-    /// them share may be connected later.
+    /// The error of [`MultiLock::lock`] with the index of the lock.
+    /// - [`LockError::TimedOut`] has the index of the lock that would have been in the way for longest.
+    /// - [`LockError::Invalid`] as for [`try_lock`](Self::try_lock), and also during the wait: a master that
+    ///   two locks share may be connected later.
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, whatever the masters may have granted is released in the background.
+    /// If the future is dropped at any point, all that the masters may have granted is released in the
+    /// background.
     pub async fn lock(&self) -> Result<LockSetGuard, LockSetError> {
         all_of(call::lock(&mut self.request()?, self.wait).await)
     }
 
-    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost meanwhile, the body is
-    /// dropped at its next await. Work that the body has spawned goes on, as with [`MultiLock::run`].
+    /// Acquires as [`lock`](Self::lock) does, runs the body and releases. If one of the holds is lost
+    /// meanwhile, the body is dropped at its next await. Work that the body has spawned goes on, as with
+    /// [`MultiLock::run`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -273,17 +278,21 @@ impl LockSet {
     ///
     /// # Errors
     ///
-    /// [`RunSetError::Lock`] when the body never began, [`RunSetError::Lost`] when it was dropped, [`RunSetError::Overlapped`]
-    /// with its output when it came to its end but one of the locks did not last. A release that too few masters confirm is no
-    /// error, as with [`MultiLock::run`].
+    /// - [`RunSetError::Lock`] when the body never began.
+    /// - [`RunSetError::Lost`] when the body was dropped.
+    /// - [`RunSetError::Overlapped`] with the output of the body, when it came to its end but one of the
+    ///   locks did not last.
+    ///
+    /// A release that too few masters confirm is no error, as with [`MultiLock::run`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped at any point, the body is dropped and the locks are released in the background.
+    /// If the future is dropped at any point, the body is dropped and the locks are released in the
+    /// background.
     pub async fn run<T>(&self, body: impl AsyncFnOnce(&LockSetGuard) -> T) -> Result<T, RunSetError<T>> {
         let guard = self.lock().await?;
         let output = tokio::select! {
-            // The loss first: no step of the body is taken after it.
+            // Check for the loss first: no step of the body is taken after it.
             biased;
             loss = guard.lost() => return Err(RunSetError::Lost(loss)),
             output = body(&guard) => output,
@@ -303,7 +312,7 @@ impl LockSet {
         Ok(output)
     }
 
-    /// The options of all of them, checked. No master has been asked yet.
+    /// Checks the options of all locks. No master has been asked yet.
     fn request(&self) -> Result<Vec<AcquireRequest>, LockSetError> {
         let of_lock = |index: usize| move |error: LockError| LockSetError { index, error };
         if self.locks.is_empty() {
@@ -320,7 +329,7 @@ impl LockSet {
     }
 }
 
-/// The outcome of a call for all locks.
+/// Outcome of a call for all locks.
 fn all_of(acquired: Result<Guards, MemberError<LockError>>) -> Result<LockSetGuard, LockSetError> {
     acquired
         .map(|guards| LockSetGuard::new(guards.into_iter().map(MultiLockGuard::of).collect()))

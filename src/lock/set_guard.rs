@@ -1,4 +1,4 @@
-//! The proof of several holds at once.
+//! Guards of sets: proof of several holds at once.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::values::token::FencingToken;
 
 /// Proof of several holds, valid for as long as all of them are.
 ///
-/// Dropping it gives all of them up in the background, as with [`MultiLockGuard`].
+/// Dropping it gives all holds up in the background, as with [`MultiLockGuard`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -43,18 +43,18 @@ pub struct LockSetGuard {
 #[error("lock {} of the set: {loss}", .index + 1)]
 #[non_exhaustive]
 pub struct SetLoss {
-    /// Which one, from 0, in the order in which they were put together.
+    /// Index of the lost lock, from 0, in the order in which the set was put together.
     pub index: usize,
-    /// What became of it.
+    /// Loss of its hold.
     pub loss: Loss,
 }
 
-/// What [`LockSetGuard::unlock`] may answer: what became of each lock. All of them were given up.
+/// Error of [`LockSetGuard::unlock`], with the outcome for each lock. All holds were given up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Failed(.outcomes))]
 #[non_exhaustive]
 pub struct UnlockSetError {
-    /// One for each lock, in the order in which they were put together; one of them at least is an error.
+    /// One outcome for each lock, in the order in which the set was put together; at least one is an error.
     pub outcomes: Vec<Result<Unlocked, UnlockError>>,
 }
 
@@ -77,28 +77,29 @@ impl LockSetGuard {
         Self { guards }
     }
 
-    /// One for each lock, in the order in which they were put together.
+    /// Guards of the locks, in the order in which the set was put together.
     pub fn guards(&self) -> &[MultiLockGuard<Either>] {
         &self.guards
     }
 
-    /// Takes them apart, to be given up one by one, in the order in which they were put together.
+    /// Takes the set apart, so that the guards can be given up one by one. In the order in which the set was
+    /// put together.
     pub fn into_guards(self) -> Vec<MultiLockGuard<Either>> {
         self.guards
     }
 
-    /// The shortest validity of all, from the clock at this call; zero when one of the holds is lost.
+    /// Shortest validity of all holds, from the clock at this call; zero when one of the holds is lost.
     pub fn validity(&self) -> Duration {
         let validities = self.guards.iter().map(MultiLockGuard::validity);
         validities.min().unwrap_or_default()
     }
 
-    /// Whether any validity is left.
+    /// Whether the validity of all holds has not ended.
     pub fn is_valid(&self) -> bool {
         !self.validity().is_zero()
     }
 
-    /// For one line before a side effect: `set.ensure_valid()?`.
+    /// Checks the validity, in one line before a side effect: `set.ensure_valid()?`.
     ///
     /// # Errors
     ///
@@ -107,12 +108,14 @@ impl LockSetGuard {
         if self.is_valid() { Ok(()) } else { Err(Lost) }
     }
 
-    /// The token of each lock, for the resource that it guards. There is none for all of them together.
+    /// Tokens of the locks, each for the resource that its lock guards. There is no token for all locks
+    /// together.
     pub fn fencing_tokens(&self) -> Vec<FencingToken> {
         self.guards.iter().map(MultiLockGuard::fencing_token).collect()
     }
 
-    /// Resolves when one of the holds is lost, as [`MultiLockGuard::lost`] does. The others are held until this guard goes.
+    /// Resolves when one of the holds is lost, as [`MultiLockGuard::lost`] does. The other holds last until
+    /// this guard is given up.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -128,22 +131,23 @@ impl LockSetGuard {
     ///
     /// # Cancel safety
     ///
-    /// It only looks, so it can be dropped and called again at any point.
+    /// The call only observes the holds, so the future can be dropped and made again at any point.
     pub async fn lost(&self) -> SetLoss {
         let losses = self.guards.iter().map(|guard| Box::pin(guard.lost()));
         let (loss, index, _) = select_all(losses).await;
         SetLoss { index, loss }
     }
 
-    /// Leaves all of the holds at once; what [`MultiLockGuard::unlock`] answers for each.
+    /// Leaves all holds at once. Returns the result of [`MultiLockGuard::unlock`] for each.
     ///
     /// # Errors
     ///
-    /// [`UnlockSetError`] when one of them had been lost, or its release is not confirmed. All are given up in each case.
+    /// [`UnlockSetError`] when one of the holds had been lost, or its release is not confirmed. All holds are
+    /// given up in each case.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the releases are carried on in the background.
+    /// If the future is dropped before its end, the releases go on in the background.
     pub async fn unlock(self) -> Result<Vec<Unlocked>, UnlockSetError> {
         let outcomes = join_all(self.guards.into_iter().map(MultiLockGuard::unlock)).await;
         let unlocked: Result<Vec<Unlocked>, ()> = outcomes

@@ -1,4 +1,4 @@
-//! What keeps the tasks of a line waiting: what is known of the task in front.
+//! State of the task in front of a line, for the tasks behind it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,27 +7,27 @@ use std::time::Duration;
 use crate::error::LockError;
 use crate::values::votes::Vote;
 
-/// What those behind are told of the task in front of their line, when their time is over before their turn comes.
+/// State of the task in front. A task behind it reports the state when its own time is over before its turn.
 #[derive(Debug)]
 pub(crate) struct Ahead<A>(Mutex<Option<InFront<A>>>);
 
-/// What the task in front has come to.
+/// State of the task in front.
 #[derive(Clone, Debug)]
 pub(crate) enum InFront<A> {
     /// It asks the masters for the first time.
     Asks(A),
-    /// It asks the masters, which refused it last for this reason.
+    /// It asks the masters. This was their last refusal.
     Refused(Arc<LockError>),
     /// It holds, or has held until a moment ago.
     Holds(Weak<dyn Holding>),
 }
 
-/// A hold, as far as those behind it are told of it.
+/// A hold, as the tasks behind it see it.
 pub(crate) trait Holding: fmt::Debug + Send + Sync {
-    /// Validity that is left; zero where it has ended.
+    /// Validity left; zero if it has ended.
     fn left(&self) -> Duration;
 
-    /// What every master answered to it last.
+    /// Last vote of each master.
     fn votes(&self) -> Vec<Vote>;
 }
 
@@ -41,11 +41,11 @@ impl<A: Clone> Ahead<A> {
             &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
             in_front,
         );
-        // What falls may be large.
+        // The old value may be large, so it is dropped outside of the mutex.
         drop(before);
     }
 
-    /// The one in front, while it asks for the first time.
+    /// Task in front, while it asks for the first time.
     pub(super) fn asks(&self) -> Option<A> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(InFront::Asks(first)) => Some(first.clone()),
@@ -53,12 +53,12 @@ impl<A: Clone> Ahead<A> {
         }
     }
 
-    /// The one that asked for the first time is in front no longer.
+    /// Notes that the task that asked for the first time is no longer in front.
     pub(super) fn end_asking(&self) {
         let mut in_front = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let asking = in_front.take_if(|in_front| matches!(in_front, InFront::Asks(_)));
         drop(in_front);
-        // What falls may be large.
+        // The old value may be large, so it is dropped outside of the mutex.
         drop(asking);
     }
 

@@ -11,8 +11,8 @@ use crate::round::{OnNoScript, Round, Trust};
 use crate::values::names::Names;
 
 impl QueueEntry {
-    /// Has the waiter leave the queues again if a request that puts it there is sent once more after its wait. The
-    /// first message that it leaves was sent before that.
+    /// Makes the waiter leave the queues again if `round`, which puts it there, is sent once more after its
+    /// wait. The first message that it leaves was sent before that.
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
@@ -22,14 +22,14 @@ impl QueueEntry {
         })
     }
 
-    /// Takes the waiter out of all queues in which it may be found, in the background.
+    /// Takes the waiter out of all queues in which it may stand, in the background.
     pub(crate) fn leave_all(&self, pool: &Arc<Pool>, names: &Names) {
         let places = self.calls.left();
         self.leave(pool, names, |node| places.contains(node));
     }
 
-    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. A master that could not be
-    /// told is told by its keeper, once the wait is over.
+    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. If a master
+    /// could not be reached, its keeper sends the message once the wait is over.
     pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
         if !(0..pool.slots.len()).any(&asked) {
             return;
@@ -47,7 +47,7 @@ impl QueueEntry {
     }
 }
 
-/// A waiter that a release takes along into the queues.
+/// A waiter that joins the queues with a release.
 pub(crate) struct Next {
     entry: QueueEntry,
     /// Whether it asks at once.
@@ -55,12 +55,12 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// The next of a process's line, which asks right behind the release.
+    /// The next task of a process's line, which asks right behind the release.
     pub(crate) fn asking(entry: QueueEntry) -> Self {
         Self { entry, asks: true }
     }
 
-    /// One that is to keep its place, and asks once it is called.
+    /// A waiter that keeps its place, and asks once it is called.
     pub(crate) fn resting(entry: QueueEntry) -> Self {
         Self { entry, asks: false }
     }
@@ -73,7 +73,8 @@ impl Next {
         self.asks
     }
 
-    /// The release has been sent there. Whoever gave up just before may have left the queues before it came to stand there.
+    /// Notes that the release was sent to `places`. A waiter that gave up just before may have left the
+    /// queues before the release put it there, so it leaves once more.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
         self.entry.calls.stand(places);
         if self.entry.calls.is_over() {

@@ -1,4 +1,4 @@
-//! A line of tasks: who is next, and what the next one gets.
+//! A line of tasks: their order, and the turn or hold that the next one gets.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashSet};
@@ -19,34 +19,34 @@ use crate::protocol::waiter::Waiter;
 use crate::time::clock::Moment;
 use crate::values::names::Names;
 
-/// What those who stand in one line want.
+/// Names and options of all tasks in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) names: Names,
     pub(crate) kind: HoldKind,
-    /// Masters that have to grant.
+    /// Number of masters that have to grant.
     pub(crate) needed: usize,
     pub(crate) lease: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) fenced: bool,
-    /// Strictly by ticket.
+    /// Whether they are served strictly by ticket.
     pub(crate) fair: bool,
 }
 
 impl Hash for Wanted {
-    /// By the names alone: few want the same ones on other terms.
+    /// Hashes the names alone: the same names are rarely wanted with other options.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.names.hash(state);
     }
 }
 
-/// The lines of one process, in which a `T` passes from hand to hand.
+/// Lines of one process, in which a `T` is handed from task to task.
 #[derive(Debug)]
 pub(crate) struct Lines<T> {
     lines: Mutex<HashSet<LineByWanted<T>>>,
 }
 
-/// A line where it is found by what is wanted, which is not kept twice: a process may have very many.
+/// A line that is found by its [`Wanted`], which is not stored twice: a process may have very many lines.
 #[derive(Debug)]
 struct LineByWanted<T>(Arc<Line<T>>);
 
@@ -73,82 +73,82 @@ impl<T> Eq for LineByWanted<T> {}
 #[derive(Debug)]
 struct Line<T> {
     wanted: Wanted,
-    /// Whether its front one has been refused, so that nobody else has to ask.
+    /// Whether its front task has been refused, so that no other task has to ask.
     is_shut: AtomicBool,
-    /// What those behind are told of the one that has the turn.
+    /// State of the task with the turn, for the tasks behind it.
     ahead: Ahead<Asks<T>>,
-    /// Behind the one that has the turn, the next one first.
+    /// Tasks behind the one with the turn, the next one first.
     behind: Mutex<QueuedByOrder<T>>,
 }
 
 type QueuedByOrder<T> = BTreeMap<Order, Queued<T>>;
 
-/// Order of a line: by tickets, and then by numbers. A waiter without a ticket has the ticket of the one ahead of it,
-/// so that it keeps the place in which it came.
+/// Order of a line: by tickets, and then by numbers. A waiter without a ticket has the ticket of the waiter
+/// ahead of it, so that it stays in its order of arrival.
 type Order = (u64, u64);
 
-/// A waiter behind others, and how to give it what it stands for.
+/// A waiter behind others, and the means to give it a turn or a hold.
 #[derive(Debug)]
 struct Queued<T> {
     entry: QueueEntry,
     next_in_line: NextInLine,
     seat: Arc<Seat<T>>,
-    /// Tells that something is in the seat.
+    /// Tells the waiter that something is in the seat.
     notice: oneshot::Sender<()>,
 }
 
-/// Holds what a waiter was given until its task takes it, and its turn until it is let in. Both can be taken back from
-/// here where the task is not polled.
+/// Holds the turn or hold of a waiter until its task takes it, and a turn until the task is admitted. Both
+/// can be taken back from here if the task is not polled.
 #[derive(Debug)]
 pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
 
-/// A waiter, as it stands in the line of its process and in the queues on the masters.
+/// A waiter, with its number and ticket in the line of its process and in the queues on the masters.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) waiter: Waiter,
     pub(crate) calls: Arc<Calls>,
 }
 
-/// One that asks the masters for the first time. Its turn is in its seat.
+/// A task that asks the masters for the first time. Its turn is in its seat.
 #[derive(Debug)]
 pub(crate) struct Asks<T> {
     seat: Weak<Seat<T>>,
     entry: QueueEntry,
 }
 
-/// What one in a line would be as the next holder.
+/// Properties of a task in a line as the next holder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextInLine {
-    /// None where no master has told its clock yet.
+    /// `None` if no master has shown its clock yet.
     pub(crate) ticket: Option<u64>,
-    /// When it began to wait.
+    /// Time at which it began to wait.
     pub(crate) begun: Moment,
-    /// Whether it wants its hold renewed, and for how long at the most.
+    /// Whether it wants its hold renewed, and the longest time for which it is.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// It has to keep the names for so long.
+    /// Time for which the names have to stay locked.
     pub(crate) at_least: Duration,
 }
 
-/// Where one stands that joins a line.
+/// Place of a task that joins a line.
 #[derive(Debug)]
 pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
-    /// Behind others, whose front one may not have been refused yet.
+    /// Behind others. The front task is included if it may not have been refused yet.
     Behind(LineTicket<T>, Option<(Arc<Seat<T>>, QueueEntry)>),
-    /// Beside others that get what they want together, and have not been refused: each asks by itself.
+    /// Beside others that can hold together and have not been refused: each asks by itself.
     Beside,
 }
 
-/// What one in a line gets.
+/// Result of standing in a line.
 #[derive(Debug)]
 pub(crate) enum Given<T> {
     /// The turn to ask.
     Turn(Turn<T>),
-    /// The one ahead was let in, and whoever wants the same may be, too: each asks by itself.
+    /// The task ahead was admitted, and the others may be, too: each asks by itself.
     Open,
-    /// What whoever was ahead had.
+    /// The hold of the task ahead.
     Passed(T),
 }
 
@@ -159,20 +159,20 @@ pub(crate) struct LineTicket<T> {
     order: Order,
     seat: Arc<Seat<T>>,
     notice: oneshot::Receiver<()>,
-    /// It was given something, so it stands in the line no longer.
+    /// Whether it was given a turn or a hold, so that it no longer stands in the line.
     is_served: bool,
 }
 
-/// Where the ticket of one that stands in line is kept.
+/// Access to the ticket of a task that stands in line without one.
 pub(crate) struct LateTicket<T> {
     at: LineRef<T>,
     order: Order,
 }
 
-/// The front of a line. Dropping it passes the turn on.
+/// Front of a line. Dropping it hands the turn on.
 pub(crate) struct Turn<T>(LineRef<T>);
 
-/// A line among the others.
+/// One of the lines.
 #[derive(Debug)]
 pub(crate) struct LineRef<T> {
     lines: Arc<Lines<T>>,
@@ -186,7 +186,7 @@ impl<T> Lines<T> {
         }
     }
 
-    /// Joins the line of those who want the same.
+    /// Joins the line of tasks with the same names and options.
     pub(crate) fn join(
         self: &Arc<Self>,
         wanted: &Wanted,
@@ -240,14 +240,15 @@ impl<T> Lines<T> {
         Joined::Behind(standing, asks)
     }
 
-    /// One that asked beside the front of its line was refused, so those who come stand behind it.
+    /// Notes that a task beside the front of its line was refused, so that later tasks stand behind the
+    /// front.
     pub(crate) fn refused(&self, wanted: &Wanted) {
         if let Some(LineByWanted(line)) = self.lines().get(wanted) {
             line.is_shut.store(true, Ordering::Relaxed);
         }
     }
 
-    /// What is known of the task in front of those who want the same.
+    /// State of the task in front of the tasks with the same names and options.
     pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront<Asks<T>>> {
         let line = self
             .lines()
@@ -268,13 +269,13 @@ impl<T> Line<T> {
 }
 
 impl<T> LineRef<T> {
-    /// The one that has the turn holds.
+    /// Notes that the task with the turn holds.
     pub(crate) fn held_by(&self, holding: Weak<dyn Holding>) {
         self.line.ahead.set(Some(InFront::Holds(holding)));
     }
 
-    /// The next one, to be taken along by the release of these names: one that wants the same, and has a ticket to stand
-    /// in their queues with.
+    /// Next task, to join the queues with the release of these names. It must want the same names, and have a
+    /// ticket for their queues.
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
         let behind = self.line.behind();
         let (_, next) = behind.first_key_value()?;
@@ -282,10 +283,10 @@ impl<T> LineRef<T> {
         is_carried.then(|| next.entry.clone())
     }
 
-    /// Gives the next one what `pass` makes for it, which stands in for the turn; whether there was somebody, and
-    /// something to give.
+    /// Gives the next task a hold that `pass` makes for it; the task then needs no turn. Returns whether
+    /// there was a task, and a hold for it.
     pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &NextInLine) -> Option<T>) -> bool {
-        // Nobody leaves the line meanwhile, so the one that stands there still listens.
+        // No task leaves the line while it is locked, so the next one still listens.
         let mut behind = self.line.behind();
         let passed = behind
             .first_key_value()
@@ -296,7 +297,7 @@ impl<T> LineRef<T> {
         let refused = behind
             .pop_first()
             .map(|(_, next)| next.give(Given::Passed(passed)));
-        // What falls takes locks of its own.
+        // The drop takes other mutexes.
         drop(behind);
         drop(refused);
         true
@@ -304,7 +305,7 @@ impl<T> LineRef<T> {
 }
 
 impl<T> Queued<T> {
-    /// Gives it something, for which it has to come in time; what it was, where nobody listens.
+    /// Gives the waiter a turn or a hold, which it has to take in time. Returns it if no task listens.
     fn give(self, given: Given<T>) -> Option<Given<T>> {
         self.seat.put(given);
         self.entry.calls.woken();
@@ -330,17 +331,17 @@ impl<T> Seat<T> {
         *self.given() = Some(given);
     }
 
-    /// Empties it.
+    /// Takes the turn or hold out.
     pub(crate) fn take(&self) -> Option<Given<T>> {
         self.given().take()
     }
 
-    /// Whether the turn is there.
+    /// Whether the turn is in the seat.
     pub(crate) fn has_turn(&self) -> bool {
         matches!(*self.given(), Some(Given::Turn(_)))
     }
 
-    /// The one that has the turn was refused, so those that come stand behind it, and are told why.
+    /// Notes that the task with the turn was refused. Later tasks then stand behind it, and see the reason.
     pub(crate) fn refused(&self, why: &Arc<LockError>) {
         if let Some(Given::Turn(turn)) = &*self.given() {
             turn.0.line.is_shut.store(true, Ordering::Relaxed);
@@ -363,20 +364,20 @@ impl<T> Clone for LineRef<T> {
 }
 
 impl<T> LineTicket<T> {
-    /// Waits until it was given something, which is in its seat then, unless that was taken back.
+    /// Waits until a turn or a hold is put in the seat. It may have been taken back from there.
     ///
     /// # Cancel safety
     ///
-    /// What is given meanwhile stays in the seat.
+    /// A turn or hold that comes meanwhile stays in the seat.
     pub(crate) async fn given(&mut self) {
         if (&mut self.notice).await.is_err() {
-            // A waiter is taken out of the line only to be given something.
+            // A waiter is taken out of the line only to be given a turn or a hold.
             std::future::pending::<()>().await;
         }
         self.is_served = true;
     }
 
-    /// Its ticket, which it may not have drawn when it came.
+    /// Access to its ticket, which it may not have drawn when it came.
     pub(crate) fn ticket(&self) -> LateTicket<T> {
         LateTicket {
             at: self.at.clone(),
@@ -384,21 +385,22 @@ impl<T> LineTicket<T> {
         }
     }
 
-    /// Leaves the line; what it was given and has not taken.
+    /// Leaves the line. Returns a turn or a hold that was given and not taken.
     #[must_use = "what was given is nobody's else"]
     pub(crate) fn leave(&mut self) -> Option<Given<T>> {
         if self.is_served {
             return None;
         }
         let left = self.at.line.behind().remove(&self.order);
-        // What falls takes locks of its own. One that is not there any more was given something under the same lock.
+        // The drop takes other mutexes. A task that is no longer in the line was given something under the
+        // same mutex.
         drop(left);
         self.seat.take()
     }
 }
 
 impl<T> LateTicket<T> {
-    /// It was drawn. The waiter keeps its place in the line.
+    /// Sets the ticket when it has been drawn. The waiter keeps its place in the line.
     pub(crate) fn set(&self, ticket: u64) {
         if let Some(queued) = self.at.line.behind().get_mut(&self.order) {
             queued.entry.waiter.ticket = ticket;
@@ -412,7 +414,8 @@ impl<T> Turn<T> {
         &self.0
     }
 
-    /// It was let in beside others. The next one has the turn, and those behind that one ask beside it.
+    /// Admits the tasks behind, because this one was admitted beside others. The next one has the turn, and
+    /// the others ask beside it.
     pub(crate) fn open(self) {
         let LineRef { lines, line } = self.0.clone();
         let lines = lines.lines();
@@ -424,7 +427,7 @@ impl<T> Turn<T> {
         let refused: Vec<_> = others.map(|other| other.give(Given::Open)).collect();
         drop(behind);
         drop(lines);
-        // What falls takes locks of its own, and so does the turn where nobody is next.
+        // The drop takes other mutexes. So does that of the turn if there is no next task.
         drop(refused);
         if let Some((_, next)) = next {
             drop(next.give(Given::Turn(self)));
@@ -433,7 +436,7 @@ impl<T> Turn<T> {
 }
 
 impl<T> Drop for Turn<T> {
-    /// Gives the turn to the next one in the line, or ends the line.
+    /// Gives the turn to the next task in the line, or ends the line.
     fn drop(&mut self) {
         let LineRef { lines: all, line } = &self.0;
         let mut lines = all.lines();
@@ -445,7 +448,7 @@ impl<T> Drop for Turn<T> {
         };
         drop(behind);
         drop(lines);
-        // What falls takes locks of its own.
+        // The drop takes other mutexes.
         drop((refused, ended));
     }
 }

@@ -1,16 +1,20 @@
-//! The line of a process: one contender per client, set of names and terms.
+//! The line of a process: one contender for each client, set of names and options.
 //!
-//! Tasks of one process that want the same names on the same terms stand in a line, by their tickets; only its front
-//! one stands in the queues on the masters. The turn stays with whoever holds, so behind a local holder nobody asks
-//! at all. The hold passes to the next in line where it may (`hold::handoff`), and nothing is sent. Else its release
-//! carries the next in line along: the masters put it into their queues with its ticket, and call another process only
-//! if that comes first. The next one asks over the same connections, right behind the release.
+//! Tasks of one process that want the same names with the same options stand in a line, by their tickets.
+//! Only the front task stands in the queues on the masters. The turn stays with the holder, so behind a local
+//! holder no task asks at all.
 //!
-//! Tasks that read get what they want together. So they ask each by itself until one of them is refused; then those who
-//! come stand behind that one, and all of them ask as soon as it is let in.
+//! - If it is allowed, the hold is handed on to the next task in line (`hold::handoff`), and nothing is sent.
+//! - Otherwise the release takes the next task along: the masters put it into their queues with its ticket,
+//!   and call another process only if that comes first. The next task asks over the same connections, right
+//!   behind the release.
 //!
-//! Tasks on different terms have lines of their own: one that cannot win, for want of a master or because it wants
-//! more than there is, is in nobody's way who could; and what passes on was granted on the terms of who gets it.
+//! Readers can hold together. So each of them asks by itself until one is refused. Then later readers stand
+//! behind that one, and all of them ask as soon as it is admitted.
+//!
+//! Tasks with other options have lines of their own. A task may be unable to win because a master is missing
+//! or it needs too much. Such a task must not be in the way of the others. And a hold that is handed on was
+//! granted with the options of its next owner.
 
 pub(crate) mod ahead;
 pub(crate) mod entry;

@@ -1,5 +1,5 @@
-//! Tells whoever watches that something has changed, in the order in which they wait: tokio's `watch`
-//! wakes in a random one, and a run would not repeat itself.
+//! Notifies watchers of changes, in the order in which they wait. Tokio's `watch` wakes them in a random
+//! order, and a run would not repeat itself.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct ChangeNotice {
     notify: Notify,
 }
 
-/// Sees every change that comes after it was made, or after it looked last.
+/// Sees every change since it was made, or since it looked last.
 #[derive(Debug)]
 pub(super) struct Watch {
     told: Arc<ChangeNotice>,

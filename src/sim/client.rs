@@ -1,12 +1,11 @@
-//! What one client of the masters in memory is like.
+//! Clients of the masters in memory.
 
 use std::time::Duration;
 
 use super::network::Network;
 use crate::time::random::Random;
 
-/// A client: which masters it lists, how far from each, what its wall clock shows, and where its chance
-/// comes from.
+/// A client: its list of masters, its distance from each, its wall clock, and its source of randomness.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -26,11 +25,11 @@ pub struct Client {
     pub(super) seed: Option<u64>,
     pub(super) network: Network,
     pub(super) skew: Skew,
-    /// The masters that it lists; all in order where nothing is said.
+    /// Masters that it lists; by default all, in order.
     pub(super) masters: Option<Vec<usize>>,
 }
 
-/// How far a wall clock is off.
+/// Error of a wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Skew {
     Ahead(Duration),
@@ -54,25 +53,25 @@ impl Skew {
 }
 
 impl Client {
-    /// One that is near every master, whose clock is right, and that draws what it draws.
+    /// Makes a client that is near every master and has a correct clock and random jitter.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes every jitter, and the client's half of its owner fields, follow from `seed`.
+    /// Derives all jitter, and the client's half of its owner fields, from `seed`.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Lets it reach the masters by way of this network, which may be cut without other clients
-    /// noticing.
+    /// Connects it over this network, which can be cut without an effect on other clients.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = network.clone();
         self
     }
 
-    /// Makes its requests take so long to each master, in order; zero where none is given.
+    /// Makes its requests take this long to each master, in order. Masters without a value are at distance
+    /// zero.
     pub fn distances(mut self, distances: &[Duration]) -> Self {
         self.network = Network::new(distances.len());
         for (node, distance) in distances.iter().enumerate() {
@@ -81,8 +80,8 @@ impl Client {
         self
     }
 
-    /// Makes it list these masters, counted from 0, in this order, as its configuration may differ from
-    /// that of other clients.
+    /// Makes it list these masters, counted from 0, in this order. Its list may differ from that of other
+    /// clients.
     pub fn masters(mut self, nodes: &[usize]) -> Self {
         self.masters = Some(nodes.to_vec());
         self

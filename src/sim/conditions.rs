@@ -1,8 +1,8 @@
-//! What the network and the process scheduler do to a master.
+//! Effects of the network and the process scheduler on a master.
 
 use std::time::Duration;
 
-/// At the moment.
+/// Current effects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Conditions {
     pub(super) frozen: bool,
@@ -10,7 +10,7 @@ pub(super) struct Conditions {
     pub(super) replies_held: bool,
     pub(super) request_delay: Duration,
     pub(super) reply_delay: Duration,
-    /// Where it differs from that of replies.
+    /// Delay of messages on channels, if it differs from that of replies.
     pub(super) notice_delay: Option<Duration>,
 }
 

@@ -15,7 +15,7 @@ use crate::events::Op;
 use crate::node::{self, By, Listener, ReplyTo};
 use crate::protocol::command::{Request, Script};
 
-/// What a client asks for.
+/// Request of a client.
 pub(super) enum Ask {
     Script {
         script: &'static Script,
@@ -54,7 +54,7 @@ impl Ask {
         }
     }
 
-    /// Whether its answer is waited for until the connection ends.
+    /// Whether its answer is awaited until the connection ends.
     pub(super) fn is_owed(&self) -> bool {
         matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Leave))
     }
@@ -68,13 +68,13 @@ impl Ask {
 pub(super) struct Envelope {
     pub(super) ask: Ask,
     sent: Instant,
-    /// Decided when it is next in line.
+    /// Decided when the request is next in line.
     pub(super) fate: Option<Fate>,
     pub(super) reply: ReplyTo,
 }
 
 impl Envelope {
-    /// When it gets there, if requests take so long.
+    /// Time at which the request arrives, if requests take `delay`.
     fn arrives(&self, delay: Duration) -> Instant {
         let more = match self.fate {
             Some(Fate::RequestDelayed(more)) => more,
@@ -83,7 +83,7 @@ impl Envelope {
         self.sent + delay + more
     }
 
-    /// How much longer its reply takes than others.
+    /// Additional time that its reply takes.
     pub(super) fn reply_delay(&self) -> Duration {
         match self.fate {
             Some(Fate::ReplyDelayed(more)) => more,
@@ -92,15 +92,15 @@ impl Envelope {
     }
 }
 
-/// What is on its way.
+/// Messages on their way.
 pub(super) struct MemoryPipe {
     listener: Listener,
     /// `None` once the connection has ended.
     requests: Mutex<Option<VecDeque<Envelope>>>,
     notices: Mutex<VecDeque<Notice>>,
-    /// Bytes of calls whose answer is still to come.
+    /// Bytes of calls without an answer.
     waiting: AtomicUsize,
-    /// When an answer or a notice came last.
+    /// Time of the last answer or notice.
     heard: Mutex<Option<Instant>>,
     moved: Notify,
 }
@@ -124,7 +124,7 @@ impl MemoryPipe {
         }
     }
 
-    /// A message is on its way to the client, which listens to the channel.
+    /// Sends a message to the client, which listens to the channel.
     pub(super) fn publish(&self, channel: &str, message: &str) {
         lock(&self.notices).push_back(Notice {
             published: Instant::now(),
@@ -134,8 +134,8 @@ impl MemoryPipe {
         self.moved.notify_one();
     }
 
-    /// When the next request gets to the master, if requests take so long; `fate` says what is to become of
-    /// it, the first time.
+    /// Time at which the next request arrives, if requests take `delay`. `fate` decides the request's fate,
+    /// once.
     pub(super) fn next_request(&self, fate: impl FnOnce(&Ask) -> Fate, delay: Duration) -> Option<Instant> {
         let mut requests = lock(&self.requests);
         let next = requests.as_mut()?.front_mut()?;
@@ -145,19 +145,19 @@ impl MemoryPipe {
         Some(next.arrives(delay))
     }
 
-    /// When the next notice was published.
+    /// Time at which the next notice was published.
     pub(super) fn next_notice(&self) -> Option<Instant> {
         lock(&self.notices).front().map(|notice| notice.published)
     }
 
-    /// Whether the connection is to break instead of delivering its next request.
+    /// Whether the connection has to break instead of delivering its next request.
     pub(super) fn breaks_before_next(&self) -> bool {
         let requests = lock(&self.requests);
         let next = requests.as_ref().and_then(VecDeque::front);
         next.is_some_and(|envelope| envelope.fate == Some(Fate::ResetBefore))
     }
 
-    /// Hands the next notice to whoever listens.
+    /// Hands the next notice to the listener.
     pub(super) fn deliver_notice(&self) {
         let next = lock(&self.notices).pop_front();
         if let Some(notice) = next {
@@ -166,7 +166,8 @@ impl MemoryPipe {
         }
     }
 
-    /// Ends the connection; what had not been executed. Whoever waits for an answer learns of it now.
+    /// Ends the connection, which fails the calls without an answer. Returns the requests that were not
+    /// executed.
     pub(super) fn close(&self) -> Option<VecDeque<Ask>> {
         let requests = lock(&self.requests).take()?;
         Some(requests.into_iter().map(|envelope| envelope.ask).collect())
@@ -181,7 +182,7 @@ impl MemoryPipe {
         lock(&self.requests).as_mut()?.pop_front()
     }
 
-    /// No answer to it is to be expected any more.
+    /// Notes that the call will get no answer any more.
     pub(super) fn is_over(&self, ask: &Ask) {
         self.waiting.fetch_sub(ask.size(), Ordering::Relaxed);
     }
@@ -208,7 +209,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The client's end.
+/// Client's end of the connection.
 #[derive(Clone)]
 pub(super) struct MemoryWire(pub(super) Arc<MemoryPipe>);
 

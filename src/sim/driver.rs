@@ -1,4 +1,4 @@
-//! What goes on between a client and a master in memory while they are connected.
+//! Transport between a client and a master in memory while they are connected.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -35,7 +35,8 @@ impl Endpoint for Master {
                 peer,
                 resets,
             } = self.accept(predecessor, channel, listener).await?;
-            // Made before its task is: the end of a connection is told of also where that never ran.
+            // The driver is made before its task, so that it reports the end of the connection even if the
+            // task never ran.
             let driver = ConnectionDriver {
                 master: self.clone(),
                 pipe: Arc::clone(&pipe),
@@ -53,7 +54,8 @@ impl Endpoint for Master {
     }
 }
 
-/// Moves requests, replies and notices until the connection ends, by the master or by dropping this.
+/// Moves requests, replies and notices until the connection ends, by the master or because the task is
+/// dropped.
 async fn drive(mut driver: ConnectionDriver, resets: u64) {
     let mut changed = driver.master.watch();
     loop {
@@ -80,19 +82,19 @@ async fn drive(mut driver: ConnectionDriver, resets: u64) {
     }
 }
 
-/// One connection. However it ends: what has not been executed is left behind, and nothing more comes in.
+/// One connection. However it ends, it hands back the requests that were not executed, and takes in no more.
 struct ConnectionDriver {
     master: Master,
     pipe: Arc<MemoryPipe>,
     client: i64,
-    /// With the moment at which each request was executed.
+    /// Replies, with the time at which each request was executed.
     replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)>,
-    /// Requests whose reply was lost: whoever asked waits for as long as the connection stands.
+    /// Requests without a reply. Their callers wait for as long as the connection exists.
     unanswered: Vec<Envelope>,
 }
 
 impl ConnectionDriver {
-    /// Runs the requests that have arrived; breaks when the connection does.
+    /// Runs the requests that have arrived. Breaks when the connection does.
     fn execute(&mut self, conditions: Conditions, due: &mut Due) -> ControlFlow<()> {
         let fate = |ask: &Ask| self.master.fate(self.client, ask);
         while conditions.requests_pass()
@@ -116,8 +118,8 @@ impl ConnectionDriver {
                     let reply = reply.map_err(|line| Fault::from_line(&line));
                     self.replies.push_back((due.now, envelope, reply));
                 }
-                // No stream goes on behind an answer that it has lost. Other answers may be as good as lost
-                // while it stands, by being late.
+                // A connection cannot go on after it has lost an answer that is awaited until its end. Other
+                // answers may be late until then, which has the effect of a loss.
                 _ if envelope.ask.is_owed() => return ControlFlow::Break(()),
                 _ => {
                     self.pipe.is_over(&envelope.ask);
@@ -158,7 +160,7 @@ impl Drop for ConnectionDriver {
     }
 }
 
-/// What can be done now, and when there is more to do.
+/// Time now, and time of the next work.
 struct Due {
     now: Instant,
     next: Option<Instant>,

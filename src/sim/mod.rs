@@ -1,9 +1,10 @@
-//! Masters in memory, for tests (feature `test-util`). What to test with them, and how: [the guide](crate::guide::testing).
+//! Masters in memory, for tests (feature `test-util`). [The guide](crate::guide::testing) describes tests
+//! with them.
 //!
-//! Each runs the crate's real `lua/` files in an embedded Lua 5.1 over a small store with expiry, and
-//! is reached through connections that keep order, may be slow, and break, as sockets do. Everything
-//! above the connection is the code that talks to real servers. All of it lives in tokio's time, so
-//! with `start_paused = true` a test waits for nothing.
+//! Each master runs the crate's real `lua/` files in an embedded Lua 5.1, over a small store with expiry.
+//! Clients reach it through connections that keep order, may be slow, and break, as sockets do. Everything
+//! above the connection is the code for real servers. All times are tokio's, so with `start_paused = true` a
+//! test does not wait.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -46,8 +47,8 @@ use crate::time::clock::Clock;
 use crate::time::random::Random;
 
 impl Masters {
-    /// Masters in memory, and the handle by which a test makes them fail. More clients of the same
-    /// masters come from [`Cluster::connect`].
+    /// Makes masters in memory, and the handle by which a test makes them fail. [`Cluster::connect`] makes
+    /// more clients of the same masters.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ impl Masters {
     }
 }
 
-/// Connects a client to so many masters that keep nothing and grant everything: for measuring what
-/// the client itself costs.
+/// Connects a client to masters that store nothing and grant everything, to measure the costs of the client
+/// itself.
 ///
 /// # Errors
 ///
@@ -104,10 +105,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// New, empty masters. Needs a tokio runtime, whose clock they live by.
+    /// Makes new, empty masters. They need a tokio runtime, because they use its clock.
     ///
-    /// The first client that connects finds them in a set that was there for long: they have a vote at once. Real masters
-    /// have none until the longest lease has passed; so have these after [`Master::flush_all`].
+    /// The first client finds masters that have long been in its set, so they have a vote at once. Real
+    /// masters have none until the longest lease has passed. The same is true of these after
+    /// [`Master::flush_all`].
     ///
     /// # Panics
     ///
@@ -118,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// One of them, counted from 0.
+    /// Returns one of the masters, counted from 0.
     ///
     /// # Panics
     ///
@@ -127,20 +129,20 @@ impl Cluster {
         &self.masters[node]
     }
 
-    /// All of them.
+    /// Iterates over all masters.
     pub fn iter(&self) -> impl Iterator<Item = &Master> {
         self.masters.iter()
     }
 
-    /// Has every script call to these masters go past `observer`.
+    /// Passes every script call to these masters to `observer`.
     pub fn observe(&self, observer: &Arc<dyn Observer>) {
         for master in &self.masters {
             master.observe(observer);
         }
     }
 
-    /// Connects a client with the builder's options; the builder's nodes are not used. Every call
-    /// makes another client, as another process would be.
+    /// Connects a client with the builder's options, without its list of nodes. Every call makes another
+    /// client, as if in another process.
     ///
     /// # Errors
     ///
@@ -149,8 +151,8 @@ impl Cluster {
         self.connect_as(&Client::new(), builder).await
     }
 
-    /// Connects a client whose requests take so long to each master, in order; zero where none is
-    /// given.
+    /// Connects a client with a distance to each master, in order. Masters without a value are at distance
+    /// zero.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -181,7 +183,7 @@ impl Cluster {
             .await
     }
 
-    /// Connects such a client.
+    /// Connects a client with the given properties.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -203,7 +205,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If the client lists a master that there is not.
+    /// If the client lists a master that does not exist.
     pub async fn connect_as(
         &self,
         client: &Client,
@@ -214,7 +216,7 @@ impl Cluster {
         builder::connect(nodes, config, self.clock(client), client.random()).await
     }
 
-    /// Makes a client whose connections come by themselves, as [`MastersBuilder::connect_lazy`] does.
+    /// Makes a client that connects in the background, as [`MastersBuilder::connect_lazy`] does.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -243,13 +245,13 @@ impl Cluster {
         builder::start_lazily(nodes, config, self.clock(&client), client.random())
     }
 
-    /// The wall clock of a client.
+    /// Wall clock of a client.
     fn clock(&self, client: &Client) -> Clock {
         let wall_us = self.masters.first().map_or(0, Master::wall_us);
         Clock::tokio(client.skew.apply(wall_us))
     }
 
-    /// The masters that a client lists, as seen by that client.
+    /// Masters that a client lists, as seen by that client.
     fn nodes(&self, client: &Client, config: &Config) -> Result<Vec<Box<dyn Endpoint>>, InvalidInput> {
         let all: Vec<_> = (0..self.masters.len()).collect();
         let listed = client.masters.as_ref().unwrap_or(&all);

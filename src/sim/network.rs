@@ -1,4 +1,4 @@
-//! What lies between one client and the masters.
+//! Network between one client and the masters.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::change::Change;
 
-/// One client's lines to the masters, each with a length of its own, and each may be cut. What is on a
-/// cut line is not lost: it arrives after the line has healed, if the connection still stands.
+/// Lines of one client to the masters. Each has a delay of its own, and each may be cut. Messages on a cut
+/// line are not lost: they arrive after the line has healed, if the connection still exists.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -31,7 +31,7 @@ pub struct Network {
     lines: Vec<Arc<NetworkLine>>,
 }
 
-/// Which way a line is cut.
+/// Direction in which a line is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Requests do not arrive.
@@ -43,14 +43,14 @@ pub enum Direction {
 }
 
 impl Network {
-    /// Whole lines of no length to so many masters.
+    /// Makes lines without delay to this number of masters.
     pub fn new(nodes: usize) -> Self {
         Self {
             lines: (0..nodes).map(|_| Arc::default()).collect(),
         }
     }
 
-    /// Makes each request of this client to a master take so much longer.
+    /// Delays each request of this client to a master by `distance`.
     ///
     /// # Panics
     ///
@@ -86,11 +86,11 @@ impl Network {
     }
 }
 
-/// The line to one master.
+/// Line to one master.
 #[derive(Default)]
 pub(super) struct NetworkLine {
     cut: Mutex<Cut>,
-    /// Who moves what is on it.
+    /// Notified when the line changes, to move the messages on it.
     watched_by: Mutex<Vec<Change>>,
 }
 
@@ -106,7 +106,7 @@ impl NetworkLine {
         *lock(&self.cut)
     }
 
-    /// Tells so when the line changes.
+    /// Notifies `changed` when the line changes.
     pub(super) fn watch(&self, changed: &Change) {
         lock(&self.watched_by).push(changed.clone());
     }

@@ -1,4 +1,4 @@
-//! Masters that keep nothing and grant everything, so that what is left is what a client costs.
+//! Masters that store nothing and grant everything, to measure the costs of a client.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
 
-/// One of them.
+/// A master that stores nothing.
 #[derive(Debug)]
 pub(super) struct NullMaster {
     pub(super) node: usize,
@@ -28,7 +28,7 @@ impl NullMaster {
         format!("null_master-{}", self.node)
     }
 
-    /// Of a set that was there for long.
+    /// Record of a set that has long existed.
     fn record(&self) -> Option<Record> {
         Record::parse(&Record::write(self.set, &format!("{}-", self.run_id()), 0))
     }
@@ -72,7 +72,7 @@ impl Endpoint for NullMaster {
     }
 }
 
-/// What its clock shows at first.
+/// First reading of its clock.
 const CLOCK_US: u64 = 1_700_000_000_000_000;
 
 /// Answers as a socket does, by way of the runtime.
@@ -83,14 +83,14 @@ struct NullWire {
 }
 
 impl NullWire {
-    /// Right, or every answer would look like one that was heard late.
+    /// Clock of the master. It must be right: otherwise every answer would look late.
     fn clock(&self) -> Value {
         let elapsed_us = u64::try_from(self.connected.elapsed().as_micros()).unwrap_or_default();
         Value::Int((CLOCK_US + elapsed_us).cast_signed())
     }
 
     fn answer(&self, reply: ReplyTo, value: Value) {
-        // Once the connection has ended, dropping the reply says so.
+        // After the end of the connection, the drop of the reply reports it.
         let _ = self.answers.send((reply, value));
     }
 }

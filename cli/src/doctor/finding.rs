@@ -1,17 +1,17 @@
-//! Something that is wrong, and what to do.
+//! A problem, and its remedy.
 
 use std::fmt;
 
-/// How much it matters; the worst first.
+/// Severity of a problem; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
-    /// Locks are not safe or not granted until somebody changes a configuration.
+    /// Locks are not safe or not granted until a configuration is changed.
     Unfit,
-    /// No lock is granted as long as that lasts.
+    /// No lock is granted while the problem lasts.
     NoQuorum,
-    /// Locks are granted, with fewer masters or promises than there could be.
+    /// Locks are granted, with fewer masters or promises than possible.
     Warning,
-    /// Not an ill, but what cannot be seen or has its cost.
+    /// No problem, but a gap in the facts or a cost.
     Note,
 }
 
@@ -28,13 +28,13 @@ impl Severity {
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// What kind it is, for programs.
+    /// Kind of the finding, for programs.
     pub(super) code: &'static str,
-    /// The master that it is about, if about one.
+    /// Master of the finding, if it is about one.
     pub(super) node: Option<String>,
     pub(super) seen: String,
     pub(super) remedy: String,
-    /// Its entry in the FAQ.
+    /// Entry in the FAQ.
     pub(super) faq: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What was found, for programs.
+//! The report for programs.
 
 use multilock::{ClientConnection, Denial, DeniedCommand, Examination, ServerFacts};
 use serde_json::{Value, json};

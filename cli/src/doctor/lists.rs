@@ -1,4 +1,4 @@
-//! Clients that list other masters, which none of them can see by itself.
+//! Clients that list other masters. No client can see that by itself.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ fn finding(masters: &[Examination], watched: &Watched, id: &str, pool: &Pool) ->
     Some(Finding::unfit("other_list", seen, remedy).faq("other list"))
 }
 
-/// Where it comes from, without the ports, of which it has one for each master.
+/// Hosts of a client, without its ports: it has one for each master.
 fn hosts(pool: &Pool) -> String {
     let host = |address: &String| {
         address
@@ -56,7 +56,7 @@ fn hosts(pool: &Pool) -> String {
     hosts.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// So much of an id as tells it from others in a table.
+/// Beginning of an id, long enough to distinguish it in a table.
 pub(super) fn short(id: &str) -> &str {
     id.split('-').next().unwrap_or(id)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with one master by itself.
+//! Problems of one master by itself.
 
 use multilock::{Denial, DeniedCommand, Examination, NodeError, ServerFacts, Unfit};
 
@@ -19,10 +19,10 @@ pub(super) fn findings(master: &Examination) -> Vec<Finding> {
 
 fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     let denied = facts.denied.iter().map(denied);
-    // What is denied inside of scripts is a refusal, too.
+    // A command that is denied inside of scripts is a refusal, too.
     let is_told_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
-    // Another master is in another set, and that is told of it.
+    // Another master is in another set, and the finding stands there.
     let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
     let refusal = facts
         .refusal
@@ -42,7 +42,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     findings
 }
 
-/// What it remembers, and for how long.
+/// Findings about its memory, and the time for which it reaches back.
 fn memory(facts: &ServerFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !facts.quarantine.is_zero() {
@@ -75,7 +75,7 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
     findings
 }
 
-/// What degrades.
+/// Findings about missing abilities.
 fn abilities(facts: &ServerFacts) -> Vec<Finding> {
     let can = facts.capabilities;
     let is_denied = facts
@@ -122,7 +122,7 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
     missing.map(|(_, finding)| finding).collect()
 }
 
-/// What a client puts up with, because an option says so.
+/// Findings about flaws that an option makes a client accept.
 fn accepted(facts: &ServerFacts) -> Vec<Finding> {
     if matches!(facts.refusal, Some(NodeError::Unfit(_))) {
         return Vec::new();
@@ -172,7 +172,7 @@ fn denied(denied: &DeniedCommand) -> Finding {
     Finding::of(severity, "denied_in_part", format_args!("{seen}: {so}"), remedy).faq("denied")
 }
 
-/// What it is like without a command that can be done without.
+/// Severity and effect of a missing command that is not needed.
 fn without(command: &str) -> (Severity, &'static str) {
     match command {
         "client|setinfo" => (Severity::Note, "CLIENT LIST does not show the library"),

@@ -1,4 +1,4 @@
-//! `multilock doctor`: what is wrong with the masters and with the lists of those who use them, and what to do.
+//! `multilock doctor`: problems of the masters and of the lists of their clients, and the remedies.
 
 mod finding;
 mod json;
@@ -19,7 +19,7 @@ use crate::exit::{self, Failure};
 use crate::inspect::print;
 use crate::say::{LiveLine, Rough, Voice};
 
-/// What was seen, and what of it is worth to be told.
+/// Facts, and the findings in them.
 struct Diagnosis {
     masters: Vec<Examination>,
     watched: Watched,
@@ -46,7 +46,7 @@ async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> R
     let mut findings = together::findings(&masters);
     findings.extend(masters.iter().flat_map(master::findings));
     findings.extend(lists::findings(&masters, &watched));
-    // The worst first; of the same, as they were found.
+    // The worst come first; equal ones stay in their order.
     findings.sort_by_key(|finding| finding.severity);
     Ok(Diagnosis {
         masters,
@@ -55,7 +55,7 @@ async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> R
     })
 }
 
-/// As the other commands answer to the same.
+/// Exit code, as the other commands return for the same problem.
 fn code(findings: &[Finding], strict: bool) -> u8 {
     let has = |severity| findings.iter().any(|finding| finding.severity == severity);
     if has(Severity::Unfit) {

@@ -1,4 +1,4 @@
-//! What to do about a master that a client refuses.
+//! Remedies for a master that a client refuses.
 
 use multilock::{NodeError, Unfit};
 
@@ -18,7 +18,7 @@ pub(super) fn finding(error: &NodeError) -> Finding {
 
 fn of(reason: &Unfit) -> Finding {
     let seen = reason.to_string();
-    // The remedy stands in a line of its own here.
+    // The remedy has a line of its own here.
     let seen = seen.split([';', '(']).next().unwrap_or_default().trim_end();
     let (code, faq, remedy) = remedy(reason);
     match reason {
@@ -26,7 +26,7 @@ fn of(reason: &Unfit) -> Finding {
             let seen = format!("{seen} (maxmemory-policy {policy})");
             Finding::unfit(code, seen, remedy).faq(faq)
         }
-        // The server's words are worth to be told.
+        // The server's error helps the reader.
         Unfit::Denied { error } => {
             Finding::unfit(code, format_args!("it denies access: {error}"), remedy).faq(faq)
         }
@@ -37,7 +37,7 @@ fn of(reason: &Unfit) -> Finding {
     }
 }
 
-/// What kind it is, its entry in the FAQ, and what to do.
+/// Code of the finding, entry in the FAQ, and remedy.
 fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
     match reason {
         Unfit::Replica => (

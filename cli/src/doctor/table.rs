@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! The report for people.
 
 use comfy_table::{Table, presets};
 use multilock::{Capabilities, Examination, ServerFacts};
@@ -31,7 +31,7 @@ pub(super) fn of(diagnosis: &Diagnosis) -> String {
     text + "\n" + &sum(diagnosis)
 }
 
-/// A row for each, in the color of the worst that is said of it.
+/// Table with a row for each master, in the color of its worst finding.
 fn masters(diagnosis: &Diagnosis) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -81,7 +81,7 @@ fn row(master: &Examination) -> Vec<String> {
     ]
 }
 
-/// Against this host's clock.
+/// Offset from this host's clock.
 fn offset(us: i64) -> String {
     let (sign, us) = (if us < 0 { '-' } else { '+' }, us.unsigned_abs());
     format!("{sign}{}.{}ms", us / 1_000, us % 1_000 / 100)
@@ -104,7 +104,7 @@ fn on_disk(facts: &ServerFacts) -> String {
     }
 }
 
-/// What it cannot do, and what the user may not.
+/// Missing abilities of the server, and missing permissions of the user.
 fn lacks(facts: &ServerFacts) -> String {
     let Capabilities {
         resp3,

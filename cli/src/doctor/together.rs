@@ -1,4 +1,4 @@
-//! What is wrong with the masters together: too few of them have a vote, or their clocks are apart.
+//! Problems of the masters together: too few of them have a vote, or their clocks differ.
 
 use std::time::Duration;
 
@@ -7,11 +7,12 @@ use multilock::{Examination, Policy, ServerFacts};
 use super::finding::{Finding, Severity};
 use crate::say::Rough;
 
-/// How far the clock of a master may be from the others'. A constant offset harms no lease; but it is put right some day, and
-/// a step of more than half of what a lease of 30 s gives away to drift (302 ms) costs the master its vote for 30 s.
+/// Accepted difference of a master's clock from the other clocks. A constant offset harms no lease, but it is
+/// corrected some day. A step of more than half of the drift of a 30 s lease (302 ms) costs the master its
+/// vote for 30 s.
 const APART: Duration = Duration::from_millis(151);
 
-/// So far ahead of the others a master has no vote in fenced locks.
+/// Lead of a clock from which the master has no vote in fenced locks.
 const FAR_AHEAD: Duration = Duration::from_secs(300);
 
 pub(super) fn findings(masters: &[Examination]) -> Vec<Finding> {
@@ -19,7 +20,7 @@ pub(super) fn findings(masters: &[Examination]) -> Vec<Finding> {
     quorum.into_iter().chain(clocks(masters)).collect()
 }
 
-/// The facts of a master that a client would use.
+/// Facts of a master that a client would use.
 pub(super) fn usable(master: &Examination) -> Option<&ServerFacts> {
     let facts = master.server.as_ref().ok()?;
     (facts.refusal.is_none() && facts.denied.iter().all(|denied| !denied.is_needed)).then_some(facts)
@@ -59,11 +60,11 @@ fn clocks(masters: &[Examination]) -> Vec<Finding> {
     apart.collect()
 }
 
-/// Of a master's clock beside the one in the middle.
+/// Finding about a master's clock, beside the clock in the middle.
 fn clock(facts: &ServerFacts, middle: &ServerFacts) -> Option<Finding> {
     let ahead_us = facts.clock_offset_us.saturating_sub(middle.clock_offset_us);
     let apart = Duration::from_micros(ahead_us.unsigned_abs());
-    // Each was read somewhere within a round trip.
+    // Each clock was read at some moment of a round trip.
     let certain = apart.saturating_sub((facts.round_trip + middle.round_trip) / 2);
     let way = if ahead_us < 0 { "behind" } else { "ahead of" };
     let seen = format!("its clock is {} {way} the other masters'", Rough(apart));

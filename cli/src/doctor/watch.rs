@@ -1,4 +1,4 @@
-//! Which clients have connections to which masters, over a while.
+//! Connections of clients to masters, over a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,36 +9,36 @@ use tokio::time::{Instant, sleep};
 use super::together::usable;
 use crate::exit::Failure;
 
-/// Between two looks.
+/// Pause between two looks.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// What was seen of the clients.
+/// Clients at all looks.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// By their ids.
+    /// Clients by their ids.
     pub(super) pools: BTreeMap<String, Pool>,
-    /// From the end of the first look to the beginning of the last one.
+    /// Time from the end of the first look to the beginning of the last one.
     pub(super) lasted: Duration,
-    /// Whether each master can be used, and told its clients at every look.
+    /// Whether each master can be used, and reported its clients at every look.
     told: Vec<bool>,
     looks: usize,
 }
 
-/// The connections of one client.
+/// Connections of one client.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// How many masters it lists.
+    /// Number of masters that it lists.
     pub(super) masters: usize,
-    /// Where it comes from.
+    /// Addresses of its connections.
     pub(super) addresses: BTreeSet<String>,
-    /// The masters, by their place in the list, where it was seen at any look.
+    /// Indices of the masters on which it was seen at any look.
     pub(super) seen_on: BTreeSet<usize>,
-    /// Whether it was there at every look.
+    /// Whether it was seen at every look.
     is_lasting: bool,
 }
 
 impl Watched {
-    /// The masters where a client is missing that has been somewhere all the time, by their place in the list.
+    /// Indices of the masters that the client is missing on, if it has been on some master at every look.
     pub(super) fn missing<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = usize> + 'a {
         let told = self.told.iter().enumerate().filter(|(_, told)| **told);
         told.map(|(node, _)| node)
@@ -51,7 +51,7 @@ impl Watched {
             .any(|pool| self.missing(pool).next().is_some())
     }
 
-    /// Takes in what each master told.
+    /// Takes in the reports of the masters.
     fn look<'a>(&mut self, told: impl Iterator<Item = Option<&'a [ClientConnection]>>) {
         let is_first = self.looks == 0;
         self.looks += 1;
@@ -76,8 +76,8 @@ impl Watched {
     }
 }
 
-/// Looks again and again while a client is missing somewhere that is there, for that long at most. The first look was the
-/// masters' examination. `waiting` is told what is left.
+/// Repeats the look while a client is connected to some masters and missing on others, at most for the given
+/// time. The first look was the masters' examination. `waiting` gets the rest of the time.
 pub(super) async fn watch(
     builder: &MastersBuilder,
     masters: &[Examination],

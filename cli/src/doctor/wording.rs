@@ -1,11 +1,11 @@
-//! A finding in words, for people, and in the color of how grave it is.
+//! A finding in words, for people, in the color of its severity.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::finding::{Finding, Severity};
 use crate::translation::{page, translated};
 
-/// How wide the text may be.
+/// Width of the text.
 const WIDTH: u16 = 110;
 
 const RED: &str = "\x1b[31m";
@@ -13,7 +13,7 @@ const YELLOW: &str = "\x1b[33m";
 pub(super) const GREEN: &str = "\x1b[32m";
 pub(super) const PLAIN: &str = "\x1b[0m";
 
-/// Of the worst of them.
+/// Color of the worst finding.
 pub(super) fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static str {
     match findings.map(|finding| finding.severity).min() {
         Some(Severity::Unfit | Severity::NoQuorum) => RED,
@@ -22,14 +22,14 @@ pub(super) fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static
     }
 }
 
-/// Wrapped, so that a terminal does not break words.
+/// Wraps the text, so that a terminal does not break words.
 pub(super) fn told(finding: &Finding) -> String {
     let color = color(std::iter::once(finding));
     let node = finding
         .node
         .as_ref()
         .map_or(String::new(), |node| format!("{node}: "));
-    // In one piece, to be clicked on.
+    // The address stays in one piece, so that it can be clicked.
     let page = finding
         .faq
         .map_or(String::new(), |entry| format!("    {}\n", page(entry)));
@@ -39,7 +39,7 @@ pub(super) fn told(finding: &Finding) -> String {
     format!("{color}{word}{PLAIN}{}{remedy}{page}", &seen[word.len()..])
 }
 
-/// In lines of the width of a text, each with this in front.
+/// Wraps a text, with an indent before each line.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut table = Table::new();
     table

@@ -1,4 +1,4 @@
-//! The program that runs under the lock, and the process group that it is.
+//! The program that runs under the lock, and its process group.
 
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
@@ -19,21 +19,21 @@ use crate::exit::{self, Failure};
 use crate::report::hold_id;
 use crate::terminal::Terminal;
 
-/// Jobs outside of the group are looked for so long before they are killed: what a machine with thousands of processes takes
-/// to list them.
+/// Time before the kill at which jobs outside of the group are looked up. A machine with thousands of
+/// processes takes that long to list them.
 pub(super) const LOOKED_FOR: Duration = Duration::from_millis(50);
 
-/// What signals are sent to.
+/// Target of signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A process group, by its leader.
     Group(Pid),
-    /// One process, in whatever group it is.
+    /// One process, in any group.
     Process(Pid),
 }
 
 impl Target {
-    /// Sends a signal. One that is gone has no use for it.
+    /// Sends a signal, if the target still exists.
     pub(super) fn signal(self, signal: Signal) {
         let _ = match self {
             Self::Group(leader) => kill_process_group(leader, signal),
@@ -41,7 +41,7 @@ impl Target {
         };
     }
 
-    /// Sends a signal that asks to end, also where it is stopped.
+    /// Sends a signal that asks to end, which also reaches a stopped target.
     pub(super) fn ask_to_end(self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::CONT);
@@ -63,7 +63,7 @@ impl Target {
         self.ask_to_end(signal);
     }
 
-    /// Kills the group and its jobs, by what was found of these before.
+    /// Kills the group and its jobs, if these were found before.
     pub(super) fn kill(self, jobs: Option<Vec<Pid>>) {
         let jobs = jobs.unwrap_or_else(|| self.jobs());
         self.signal(Signal::KILL);
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// Whether any process is left of it that runs.
+    /// Whether any running process of it is left.
     pub(super) fn is_there(self) -> bool {
         match self {
             Self::Group(leader) => {
@@ -91,12 +91,12 @@ pub(super) struct Child {
     pub(super) supervisor: Supervisor,
     pub(super) reaper: Reaper,
     pub(super) terminal: Option<Terminal>,
-    /// What asks it to end.
+    /// Signal that asks the program to end.
     pub(super) end_signal: Signal,
 }
 
 impl Child {
-    /// Starts the program, and before it the process that ends it if this one cannot.
+    /// Starts the program. The process that ends it if this process cannot is started first.
     pub(super) fn start(args: &RunArgs, guard: &MultiLockGuard) -> Result<Self, Failure> {
         let reaper = Reaper::start()?;
         let mut supervisor = Supervisor::start().map_err(|error| {
@@ -127,17 +127,17 @@ impl Child {
         })
     }
 
-    /// Hands on a signal that this process was sent.
+    /// Passes on a signal that this process got.
     pub(super) fn pass_on(&self, signal: Signal) {
         match (self.target, signal) {
-            // The terminal has sent it to the program, too.
+            // The terminal has sent this signal to the program, too.
             (Target::Process(_), Signal::INT | Signal::QUIT) if io::stdin().is_terminal() => {}
             (target, Signal::USR1 | Signal::USR2 | Signal::TSTP) => target.signal(signal),
             (target, signal) => target.ask_to_end(signal),
         }
     }
 
-    /// Lets the program have the terminal, if this process has it; whether that is so now.
+    /// Lends the terminal to the program, if this process has it. Returns whether it is lent.
     pub(super) fn lend_terminal(&mut self) -> bool {
         match (&mut self.terminal, self.target) {
             (Some(terminal), Target::Group(leader)) if terminal.is_lent() || terminal.is_ours() => {
@@ -181,7 +181,7 @@ fn command(args: &RunArgs, guard: &MultiLockGuard) -> Command {
     command
 }
 
-/// As RFC 3339 has it, never later than it is.
+/// Time in the form of RFC 3339, never later than `at`.
 fn expires_at(at: SystemTime) -> String {
     let at = at.checked_sub(Duration::from_millis(1)).unwrap_or(at);
     humantime::format_rfc3339_millis(at).to_string()

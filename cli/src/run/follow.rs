@@ -1,7 +1,8 @@
-//! The child for as long as the lock is held: signals are passed on, and it ends with the hold.
+//! The child while the lock is held: signals are passed on, and the child ends with the hold.
 //!
-//! It is asked to end a while before the hold would, so that it can; whatever is left of its group at the end of the hold is
-//! killed a moment earlier. A hold that is taken away leaves it that while, but no more than it had.
+//! The child is asked to end some time before the end of the hold. The rest of its group is killed a moment
+//! before that end. If the hold is taken away, the child has the same notice, but no more time than the hold
+//! had.
 
 use std::time::Duration;
 
@@ -16,23 +17,25 @@ use crate::exit::{End, Failure};
 use crate::say::{Rough, Voice};
 use crate::terminal::Terminal;
 
-/// KILL is sent so long before the end of the hold: what a machine takes to wake this process and to end another.
+/// Time before the end of the hold at which KILL is sent: a machine takes that long to wake this process and
+/// to end another.
 pub(super) const LEAD: Duration = Duration::from_millis(10);
-/// The longest time between two looks at the hold.
+/// Longest time between two looks at the hold.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The shortest one.
+/// Shortest time between two looks at the hold.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// The time between two looks whether something is left of the group, for which all processes are listed.
+/// Time between two checks for the rest of the group. Each check lists all processes.
 const LEFT: Duration = Duration::from_millis(20);
-/// A process that was killed and is still there is none that runs: nobody has asked for its status.
+/// Time after which a killed process that still exists counts as a zombie: its parent has not read its
+/// status.
 const KILLED: Duration = Duration::from_secs(1);
 
-/// How the child ended.
+/// End of the child.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// As the command is to end.
+    /// End of the command.
     pub(super) end: End,
-    /// Why it had to end, where it was made to.
+    /// Reason, if the child was made to end.
     pub(super) made_to: Option<&'static str>,
 }
 
@@ -90,21 +93,21 @@ struct Running<'a> {
     child: Child,
     notice: Duration,
     voice: Voice,
-    /// When the hold ends, or would have before it was lost.
+    /// Time at which the hold ends, or would have ended before it was lost.
     end: Instant,
-    /// When the child was asked to end, or what the program has left of its group.
+    /// Time at which the child, or the rest of its group, was asked to end.
     asked: Option<Instant>,
     killed: Option<Instant>,
-    /// Jobs outside of the group, as they were found shortly before they are killed.
+    /// Jobs outside of the group, looked up shortly before they are killed.
     jobs: Option<Vec<Pid>>,
-    /// What the program was ended for.
+    /// Reason why the program was ended.
     made_to: Option<&'static str>,
-    /// How the program ended.
+    /// Status of the program after its end.
     status: Option<WaitStatus>,
 }
 
 impl Running<'_> {
-    /// Whether nothing is left that could run.
+    /// Whether no process is left that could run.
     fn is_over(&self) -> bool {
         let is_killed = || self.killed.is_some_and(|at| at.elapsed() >= KILLED);
         match self.child.target {
@@ -113,7 +116,7 @@ impl Running<'_> {
         }
     }
 
-    /// Looks at the hold, does what is due, and says when to look again.
+    /// Looks at the hold, and does all that is due. Returns the time until the next look.
     fn look(&mut self) -> Duration {
         let (now, validity) = (Instant::now(), self.guard.validity());
         if !validity.is_zero() {
@@ -153,7 +156,8 @@ impl Running<'_> {
             return LEFT;
         }
         let due = to_ask.unwrap_or(to_kill.saturating_sub(LEAD));
-        // Well before it is due, as the hold may be renewed meanwhile; then, once it is near.
+        // Looks come more often towards the due time, because the hold may be renewed meanwhile. The last one
+        // comes at that time.
         if due <= SHORTEST {
             due
         } else {
@@ -161,10 +165,10 @@ impl Running<'_> {
         }
     }
 
-    /// When what is left of it is killed.
+    /// Time at which the rest of the group is killed.
     fn kill_at(&self) -> Instant {
         match self.asked {
-            // The hold is over or is not needed any more: no longer than it was told to have.
+            // The hold is over or not needed any more, so the group has no more time than its notice.
             Some(asked) if self.status.is_some() || !self.guard.is_valid() => {
                 self.end.min(asked + self.notice)
             }
@@ -180,7 +184,7 @@ impl Running<'_> {
     /// Takes in that a child has ended or was stopped.
     async fn changed(&mut self, pid: Pid, status: WaitStatus, signals: &mut Signals) {
         if pid != self.child.pid {
-            // What the program has left behind, or the supervisor.
+            // The child was a process that the program left behind, or the supervisor.
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
@@ -202,12 +206,12 @@ impl Running<'_> {
         };
         self.child.terminal.iter().for_each(Terminal::restore);
         if had_terminal && self.made_to.is_none() && matches!(signal, Signal::INT | Signal::QUIT) {
-            // Its keys went to the program alone, and are meant for a script around it, too.
+            // The keys reached the program alone, but are meant for a script around it, too.
             let _ = kill_current_process_group(signal);
         }
     }
 
-    /// Lets a program that was stopped have the terminal, or stops with it until a shell continues the job.
+    /// Lends the terminal to a program that was stopped, or stops with it until a shell continues the job.
     async fn stopped(&mut self, signal: Signal, signals: &mut Signals) {
         let wants_terminal = matches!(signal, Signal::TTIN | Signal::TTOU);
         if wants_terminal && self.child.lend_terminal() {
@@ -216,7 +220,7 @@ impl Running<'_> {
         }
         let had_terminal = self.child.has_terminal();
         if self.child.terminal.is_none() || (signal == Signal::STOP && !had_terminal) {
-            // Somebody has stopped the program and nothing else.
+            // The signal stopped the program and nothing else.
             return;
         }
         self.child.take_terminal_back();
@@ -227,7 +231,7 @@ impl Running<'_> {
         let by = if had_terminal { Signal::TSTP } else { signal };
         let was_stopped = signals.stop(by, had_terminal).await;
         if wants_terminal && !was_stopped {
-            // Without a shell it can never have the terminal: the kernel, too, hangs up on such a group.
+            // Without a shell it can never have the terminal. The kernel, too, hangs up on such a group.
             self.child.target.ask_to_end(Signal::HUP);
         } else if self.guard.is_valid() {
             if had_terminal || wants_terminal {
@@ -247,7 +251,7 @@ impl Running<'_> {
     }
 }
 
-/// How the command ends after the program did.
+/// End of the command after that of the program.
 fn end(status: WaitStatus) -> End {
     if let Some(code) = status.exit_status() {
         return End::Code(u8::try_from(code).unwrap_or(u8::MAX));

@@ -27,10 +27,10 @@ use crate::exit::{self, End, Failure};
 use crate::report::hold_id;
 use crate::say::{Rough, Voice};
 
-/// The longest time that a program has by default to end by itself.
+/// Longest time that a program has by default to end by itself.
 const LONGEST_NOTICE: Duration = Duration::from_secs(5);
 
-/// What became of the wait for something.
+/// Result of waiting for something.
 enum Waited<T> {
     Done(T),
     Interrupted(Signal),
@@ -62,12 +62,12 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     let code = with_masters(args, &masters, notice, begun, &mut signals, voice).await;
-    // What is still on its way to masters gets there.
+    // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
     code
 }
 
-/// A shell takes further words for its own arguments, and runs something else than was meant.
+/// Refuses further words: a shell would take them for its own arguments, and run something else.
 fn check_shell(args: &RunArgs) -> Result<(), Failure> {
     let words = args.command.len();
     if args.shell && words > 1 {
@@ -78,7 +78,7 @@ fn check_shell(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long before the end of the hold the child is asked to end.
+/// Time before the end of the hold at which the child is asked to end.
 fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
     let longest = masters.for_tests.unwrap_or(LONGEST_LEASE);
     let lease = args.lease.unwrap_or(longest);
@@ -94,7 +94,7 @@ fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
     }
 }
 
-/// Does some work until a signal ends it. One that stops the job stops it here, too.
+/// Runs some work until a signal ends it. A signal that stops the job stops the work, too.
 async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Waited<T> {
     let mut work = pin!(work);
     loop {
@@ -136,7 +136,7 @@ async fn with_masters(
     let child = match Child::start(args, &guard) {
         Ok(child) => child,
         Err(failure) => {
-            // The names are free before anybody is told.
+            // The names are free before the failure is reported.
             let _ = guard.unlock().await;
             return Err(failure);
         }
@@ -186,7 +186,7 @@ fn refused(args: &RunArgs, error: LockError) -> Result<End, Failure> {
     Err(failure)
 }
 
-/// Gives the lock back, and says what became of the child and of the hold.
+/// Gives the lock back, and reports the end of the child and of the hold.
 async fn give_back(
     args: &RunArgs,
     guard: MultiLockGuard,
@@ -200,7 +200,7 @@ async fn give_back(
     }
     match unlocked {
         Ok(unlocked) => voice.detail(given_back(&unlocked)),
-        // Also after a success of the program: nothing kept another one out.
+        // This applies also if the program succeeded: another program was not kept out.
         Err(UnlockError::WasLost { votes }) => {
             voice.detail(format_args!("the masters answered to the release: {votes}"));
             let message = format_args!("{FOUND_LOST} ({})", ended.end);

@@ -4,7 +4,7 @@ use multilock::{Loss, LossCause, Unlocked, Vote, Votes};
 
 use crate::say::Rough;
 
-/// Why a hold was lost while the program ran.
+/// Reason why a hold was lost while the program ran.
 pub(super) fn lost(loss: &Loss) -> &'static str {
     match loss.cause {
         LossCause::Expired => "the lock was lost: its lease ended before it was renewed",

@@ -1,4 +1,4 @@
-//! The processes of this machine, where `/proc` shows them.
+//! Processes of this machine, if `/proc` shows them.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ struct Process {
     parent: i32,
     group: i32,
     session: i32,
-    /// It has ended, and its parent has not asked how.
+    /// The process has ended, and its parent has not read its status.
     is_zombie: bool,
 }
 
 impl Process {
     fn parse(line: &str) -> Option<Self> {
-        // The name is in parentheses, and may have some in it.
+        // The name is in parentheses, and may contain some.
         let (before, after) = line.rsplit_once(')')?;
         let pid = before.split_once(' ')?.0.parse().ok()?;
         let mut words = after.split_ascii_whitespace();
@@ -33,7 +33,7 @@ impl Process {
     }
 }
 
-/// Empty where there is no `/proc`.
+/// All processes; none without `/proc`.
 fn all() -> Vec<Process> {
     let dirs = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbered = dirs.filter(|dir| dir.file_name().as_encoded_bytes()[0].is_ascii_digit());
@@ -41,7 +41,7 @@ fn all() -> Vec<Process> {
     stats.filter_map(|stat| Process::parse(&stat)).collect()
 }
 
-/// Whether all that is left of a group are zombies, which run no more.
+/// Whether only zombies are left of a group, which no longer run.
 pub(super) fn only_zombies(group: Pid) -> bool {
     let group = group.as_raw_nonzero().get();
     let mut members = all()
@@ -109,14 +109,14 @@ mod tests {
         };
         let all = [
             process(10, 1, 10, 3),
-            // A job of it, a member of the group under that, and a job of that one.
+            // A job of the first process, a member of the job's group, and a job of that member.
             process(11, 10, 11, 3),
             process(12, 11, 11, 3),
             process(13, 12, 13, 3),
             // A daemon, and its child.
             process(14, 10, 14, 14),
             process(15, 14, 15, 14),
-            // Somebody else's.
+            // A process of another program.
             process(16, 1, 16, 3),
         ];
         assert_eq!(jobs_among(&all, 10), [11, 12, 13]);

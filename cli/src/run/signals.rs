@@ -1,4 +1,5 @@
-//! Signals: their names, those that are passed on to the child or end a wait, and those that stop and continue a job.
+//! Signals: their names, signals that are passed on to the child or end a wait, and signals that stop and
+//! continue a job.
 
 use std::fmt;
 use std::fs;
@@ -23,7 +24,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Those that can be asked for by name.
+/// Signals with a name.
 const NAMES: [(&str, Signal); 14] = [
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -41,16 +42,16 @@ const NAMES: [(&str, Signal); 14] = [
     ("URG", Signal::URG),
 ];
 
-/// The longest time from a signal to this process until its handler was run.
+/// Longest time from a signal to this process until its handler has run.
 const HANDLED: Duration = Duration::from_millis(100);
 
-/// A signal by its name without SIG.
+/// Finds a signal by its name without SIG.
 pub(crate) fn named(name: &str) -> Option<Signal> {
     let found = NAMES.iter().find(|(known, _)| *known == name);
     found.map(|(_, signal)| *signal)
 }
 
-/// A signal as people know it.
+/// A signal by its usual name.
 pub(super) struct Name(pub(super) Signal);
 
 impl fmt::Display for Name {
@@ -62,13 +63,13 @@ impl fmt::Display for Name {
     }
 }
 
-/// Blocks TSTP, which [`Signals`] receives instead, and TTOU, so that this process may write to the terminal and hand it
-/// over while it is in the background. Threads inherit the mask, so this comes before the first one.
+/// Blocks TSTP, which [`Signals`] receives instead, and TTOU. Without TTOU, this process may write to the
+/// terminal and hand it over in the background. Threads inherit the mask, so this comes before the first one.
 pub(crate) fn block_stops() -> io::Result<()> {
     Ok(stops().thread_block()?)
 }
 
-/// Starts a program, which inherits the mask as well, without it.
+/// Starts a program without the mask, which it would inherit.
 pub(super) fn unblocked<T>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     stops().thread_unblock()?;
     let started = start();
@@ -85,17 +86,18 @@ fn stops() -> SigSet {
     stops
 }
 
-/// Signals to this process, which arrive here from the first call of [`Signals::listen`] on.
+/// Signals to this process, from the first call of [`Signals::listen`] on.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, Stream)>,
-    /// An item for each TSTP; closed where TSTP was ignored from the start.
+    /// An item for each TSTP; closed if TSTP was ignored from the start.
     stops: UnboundedReceiver<()>,
     continued: Stream,
 }
 
 impl Signals {
-    /// Listens. A signal that was ignored from the start stays ignored, as `nohup` wants it.
+    /// Begins to receive signals. A signal that was ignored from the start stays ignored, because `nohup`
+    /// wants that.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let heard = PASSED_ON
@@ -109,7 +111,7 @@ impl Signals {
         })
     }
 
-    /// The next one. Nothing is lost where this is dropped.
+    /// Next signal. No signal is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.streams {
@@ -125,14 +127,15 @@ impl Signals {
         .await
     }
 
-    /// Stops this process until a shell continues it; before that the other processes of its group, if they are to stop,
-    /// too. False where the kernel does not stop it, because no shell is left that could continue it.
+    /// Stops this process until a shell continues it. With `whole_group`, the other processes of its group
+    /// are stopped first. Returns false if the kernel does not stop it, because no shell is left that could
+    /// continue it.
     ///
-    /// Runs on the main thread, whose mask it changes for a moment.
+    /// Runs on the main thread, and changes its mask for a moment.
     pub(super) async fn stop(&mut self, signal: Signal, whole_group: bool) -> bool {
         if whole_group {
             let _ = kill_current_process_group(Signal::TSTP);
-            // Its own copy, which asks for what is done here.
+            // This process gets a copy of the signal, which needs no other reaction.
             let _ = timeout(HANDLED, self.stops.recv()).await;
         }
         while self.stops.try_recv().is_ok() {}
@@ -145,7 +148,7 @@ impl Signals {
         if is_blocked {
             let _ = set.thread_unblock();
         }
-        // It goes to this very thread, so this process is stopped here.
+        // The signal goes to this thread, so this process is stopped here.
         let _ = raise(kind);
         if is_blocked {
             let _ = set.thread_block();
@@ -154,7 +157,7 @@ impl Signals {
     }
 }
 
-/// Starts a thread that waits for TSTP, which is blocked everywhere. The thread lives as long as the process.
+/// Starts a thread that waits for TSTP, which all threads block. The thread lives as long as the process.
 fn receive_stops() -> io::Result<UnboundedReceiver<()>> {
     let (sender, received) = unbounded_channel();
     let mut set = stops();
@@ -166,7 +169,7 @@ fn receive_stops() -> io::Result<UnboundedReceiver<()>> {
     Ok(received)
 }
 
-/// The set of signals that this process ignores, where the system tells it: signal n is bit n − 1.
+/// Set of signals that this process ignores, if the system shows it: signal n is bit n − 1.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,8 +1,9 @@
-//! A small process that ends the program where the command itself cannot: because it was killed, or stopped.
+//! A small process that ends the program if the command itself cannot, because it was killed or stopped.
 //!
-//! It is this same binary under another first argument, in a process group of its own, and is told over its stdin what to watch
-//! and until when. When its stdin ends without a farewell, the command is gone: nobody renews the hold any more, so the program
-//! is asked to end at once, and killed at the end of the hold. The lease frees the names by itself.
+//! It is this same binary with another first argument, in a process group of its own. Over its stdin it gets
+//! the target and the deadlines. If its stdin ends without a last line, the command is gone, and the hold is
+//! no longer renewed. So the program is asked to end at once, and killed at the end of the hold. The lease
+//! frees the names by itself.
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
@@ -23,18 +24,18 @@ use super::reaper::Reaper;
 use super::signals;
 use crate::terminal;
 
-/// The first argument that makes this process a supervisor.
+/// First argument that makes this process a supervisor.
 const ROLE: &str = "__supervise";
-/// The last word.
+/// Last line.
 const DONE: &str = "done";
-/// A clock that counts the host's sleep is looked at so often.
+/// Interval of the looks at a clock that counts the host's sleep.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Between two looks whether the program is still there, once it was asked to end.
+/// Interval of the checks for the program, once it was asked to end.
 const LEFT: Duration = Duration::from_millis(20);
-/// It ends at once when it is told to.
+/// Time for the supervisor to end after the last line.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The command's side.
+/// Command's end of the supervisor.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pid: Option<Pid>,
@@ -44,7 +45,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) fn start() -> io::Result<Self> {
         let (stdin, its) = UnixStream::pair()?;
-        // It may be stopped; then nothing here waits for it.
+        // The supervisor may be stopped. Then no write here waits for it.
         stdin.set_nonblocking(true)?;
         let mut command = Command::new(program()?);
         command
@@ -70,7 +71,8 @@ impl Supervisor {
         self.write(&format!("watch {kind} {pid} {} {own}", end_signal.as_raw()));
     }
 
-    /// Says when the program is to be asked to end, unless it was, and when to be killed.
+    /// Sends the time at which the program is to be asked to end, unless it was, and the time at which it is
+    /// to be killed.
     pub(super) fn tell(&mut self, ask_in: Option<Duration>, kill_in: Duration) {
         let now = now();
         let ask_at = ask_in.map_or("-".to_owned(), |ask_in| (now + ask_in).as_nanos().to_string());
@@ -78,11 +80,11 @@ impl Supervisor {
     }
 
     fn write(&mut self, line: &str) {
-        // Where it is gone, or stopped for long, the command does all by itself.
+        // If the supervisor is gone, or stopped for long, the command does all by itself.
         let _ = self.stdin.write_all(format!("{line}\n").as_bytes());
     }
 
-    /// Lets it go, and waits until it has gone.
+    /// Ends the supervisor, and waits for its end.
     pub(super) async fn dismiss(mut self, mut reaper: Reaper) {
         self.write(DONE);
         drop(self.stdin);
@@ -91,7 +93,7 @@ impl Supervisor {
     }
 }
 
-/// This binary, also where another one was installed in its place meanwhile.
+/// Path of this binary, even if another one has been installed in its place.
 fn program() -> io::Result<std::path::PathBuf> {
     let own = std::path::Path::new("/proc/self/exe");
     if own.exists() {
@@ -101,7 +103,7 @@ fn program() -> io::Result<std::path::PathBuf> {
     }
 }
 
-/// The time since the machine was started, its sleep included where the system tells it.
+/// Time since the start of the machine, with its sleep if the system counts it.
 fn now() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
@@ -110,7 +112,7 @@ fn now() -> Duration {
     Duration::try_from(clock_gettime(CLOCK)).unwrap_or_default()
 }
 
-/// The supervisor itself, if that is what this process was started as.
+/// Runs the supervisor, if this process was started as one.
 pub(crate) fn main() -> Option<ExitCode> {
     (std::env::args_os().nth(1)? == ROLE).then(|| {
         supervise();
@@ -118,15 +120,15 @@ pub(crate) fn main() -> Option<ExitCode> {
     })
 }
 
-/// What it watches.
+/// Target of the supervisor.
 #[derive(Clone, Debug)]
 struct Watched {
     target: Target,
-    /// What asks to end.
+    /// Signal that asks the target to end.
     end_signal: Signal,
-    /// The group that gets the terminal when the target is gone.
+    /// Group that gets the terminal when the target is gone.
     heir: Option<Pid>,
-    /// Jobs outside of the group, as they were found shortly before they are to be killed.
+    /// Jobs outside of the group, looked up shortly before they are to be killed.
     jobs: Option<Vec<Pid>>,
 }
 
@@ -154,7 +156,7 @@ impl Watched {
     }
 }
 
-/// What it was told.
+/// Instructions of the command.
 #[derive(Debug, Default)]
 struct Orders {
     watched: Option<Watched>,
@@ -163,7 +165,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// Takes a line in; `None` for the last one.
+    /// Takes in a line. Returns `None` for the last one.
     fn take(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -183,7 +185,7 @@ impl Orders {
         Some(())
     }
 
-    /// When jobs outside of the group are looked for.
+    /// Time at which jobs outside of the group are looked up.
     fn jobs_at(&self) -> Option<Duration> {
         self.kill_at.map(|at| at.saturating_sub(LOOKED_FOR))
     }
@@ -191,7 +193,7 @@ impl Orders {
 
 fn supervise() {
     let (sender, lines) = mpsc::channel();
-    // A terminal that stops whoever writes from the background does not stop this process.
+    // A terminal that stops background processes when they write does not stop this process.
     let _ = signals::block_stops();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -221,7 +223,7 @@ fn supervise() {
             if watched.jobs.is_none() && due(jobs_at) {
                 watched.jobs = Some(watched.target.jobs());
             }
-            // All processes are listed for it, which must not be under way when they are to be killed.
+            // The check lists all processes, which must not delay the kill.
             let is_near = due(jobs_at.map(|at| at.saturating_sub(LOOKED_FOR)));
             if is_alone && !is_near && !watched.target.is_there() {
                 watched.leave_terminal();
@@ -252,7 +254,7 @@ fn supervise() {
                 );
                 is_alone = true;
                 orders.ask_at = Some(now);
-                // The lead that the command has while it lives.
+                // The command has the same lead while it lives.
                 orders.kill_at = orders.kill_at.map(|at| at.saturating_sub(LEAD));
             }
         }

@@ -1,6 +1,7 @@
-//! Lines on stderr while the lock is waited for: the holder, and how long its lease lasts.
+//! Lines on stderr during the wait for the lock: the holder, and the rest of its lease.
 //!
-//! One line when a wait begins and one a minute stay, also in a log. In the foreground of a terminal another one is redrawn.
+//! One line at the beginning of a wait and one a minute stay, also in a log. In the foreground of a terminal
+//! another line is redrawn.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use tokio::time::{Instant, sleep};
 use crate::report::{State, describe, hold_id, holders};
 use crate::say::{LiveLine, Rough, Voice};
 
-/// A wait that is shorter is not mentioned.
+/// A shorter wait is not mentioned.
 const AT_FIRST: Duration = Duration::from_millis(300);
-/// The time between two looks.
+/// Time between two looks.
 const EVERY: Duration = Duration::from_millis(500);
-/// The time between two looks that have to agree, and how many looks that may take.
+/// Time between two looks that have to agree, and number of such looks.
 const AGAIN: Duration = Duration::from_millis(50);
 const LOOKS: usize = 5;
-/// The time between two lines that stay.
+/// Time between two lines that stay.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Never ends. Dropped, it clears the line that is redrawn.
+/// Shows the holder. Never ends. When it is dropped, it clears the redrawn line.
 pub(super) async fn show_who_holds(lock: &MultiLock, begun: Instant, voice: Voice) {
     show(lock, begun, voice, |line| voice.warn(line)).await;
 }
@@ -55,10 +56,11 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
     }
 }
 
-/// State of the names, or `None` where none can be told now.
+/// State of the names, or `None` if it is not known now.
 ///
-/// Masters in quarantine grant, though it does not count: so an attempt of this very command may stand on all of them for
-/// some milliseconds, until it is rolled back. A hold that is seen there is told if two looks find the same one.
+/// Masters in quarantine grant, though their grants do not count. So an attempt of this same command may be
+/// stored on all of them for some milliseconds, until it is rolled back. A hold on such masters is shown if
+/// two looks find the same one.
 async fn look(lock: &MultiLock) -> Option<Vec<Inspection>> {
     let mut names = lock.inspect().await.ok()?;
     let held = |names: &[Inspection]| -> Vec<Option<String>> {
@@ -81,12 +83,12 @@ async fn look(lock: &MultiLock) -> Option<Vec<Inspection>> {
     None
 }
 
-/// Part of an inspection whose change is worth a line of a verbose wait.
+/// Part of an inspection; its change is worth a line of a verbose wait.
 fn what_counts(name: &Inspection) -> (State, String) {
     (State::of(name), holders(name))
 }
 
-/// The same while too few masters are connected, which the first line says. Never ends.
+/// Shows the wait while too few masters are connected, which the first line reports. Never ends.
 pub(super) async fn show_that_masters_are_missing(begun: Instant, voice: Voice) {
     show_missing(begun, |line| voice.warn(line)).await;
 }
@@ -109,7 +111,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Lines of a wait, while one client after the other holds the lock for half of the time.
+    /// Lines of a wait, while each of two clients holds the lock for half of the time.
     async fn said(voice: Voice, within: Duration) -> Vec<String> {
         let (_, cluster) = Masters::in_memory(3).await.expect("masters");
         let mut guards = Vec::new();
@@ -162,7 +164,8 @@ mod tests {
         assert_eq!(lines.len(), 4, "{lines:?}");
     }
 
-    /// Its attempts stand on masters in quarantine until they are rolled back, here for half of the time.
+    /// Attempts of the waiter are stored on masters in quarantine until they are rolled back, here for half
+    /// of the time.
     #[tokio::test(start_paused = true)]
     async fn a_wait_for_masters_in_quarantine_does_not_tell_of_itself() {
         let (_, cluster) = Masters::in_memory(3).await.expect("masters");
@@ -211,7 +214,7 @@ mod tests {
         let lines = said(Voice::Verbose, Duration::from_secs(20)).await;
         let states = lines.iter().map(|line| line.split(' ').skip(4).take(3).collect());
         let states: Vec<Vec<&str>> = states.collect();
-        // Between the two it may be seen free, as it may before the first one.
+        // Between the two holds it may be seen free, and before the first one.
         let held: Vec<_> = states.iter().filter(|state| state[0] == "held").collect();
         assert_eq!(
             held,

@@ -294,7 +294,7 @@ fn a_page_is_where_the_library_sends_its_readers() {
     assert!(page("too few").ends_with("#too-few"));
 }
 
-/// Every text between quotes in its sources, so also a new message.
+/// Every text between quotes in the sources is checked, so a new message is checked, too.
 #[test]
 fn no_text_of_the_library_tells_of_it() {
     let files = [
@@ -325,7 +325,7 @@ fn no_text_of_the_library_tells_of_it() {
                 .any(|words| literal.contains(words))
                 || literal == "runtime"
             {
-                // The command takes no sets, and is inside of a runtime.
+                // The command takes no sets, and runs inside of a runtime.
                 continue;
             }
             let told = translated(literal);
@@ -344,7 +344,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The string literals of a file or a folder, without those of tests and comments.
+/// String literals of a file or a folder, without those of tests and comments.
 fn literals(path: &Path) -> Box<dyn Iterator<Item = String>> {
     if path.is_dir() {
         let entries = fs::read_dir(path)
@@ -372,7 +372,7 @@ fn literals(path: &Path) -> Box<dyn Iterator<Item = String>> {
     Box::new(found.into_iter())
 }
 
-/// A literal up to its second quote, and what follows.
+/// Returns a literal up to its second quote, and the text after it.
 fn literal(text: &str) -> (String, &str) {
     let (mut literal, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(['"', '\\']) {
@@ -381,7 +381,7 @@ fn literal(text: &str) -> (String, &str) {
             return (literal, &rest[at + 1..]);
         }
         let escaped = &rest[at + 1..];
-        // The text goes on in the next line, behind its indent; or with a sign.
+        // The text goes on in the next line after its indent, or with a sign.
         rest = escaped.strip_prefix('\n').map_or(escaped, str::trim_start);
         if !escaped.starts_with('\n') {
             literal.extend(rest.chars().next());

@@ -8,7 +8,8 @@ fn at(ms: u64) -> Moment {
     Moment::at(Duration::from_millis(ms))
 }
 
-/// Asks for what a grant gives that began at 1 s and was granted so many ms ago, after a change of what is asked.
+/// Whether a grant that began at 1 s is handed on `later` ms after it was granted, with a change of the
+/// request.
 fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextInLine)) -> bool {
     let mut offer = Handoff {
         number: 1,

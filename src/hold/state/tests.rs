@@ -11,7 +11,7 @@ fn at(seconds: u64) -> Moment {
     Moment::at(Duration::from_secs(seconds))
 }
 
-/// What a round gives that began then, without drift.
+/// Expiry of a round that began at `start`, without drift.
 fn ends(start: u64) -> HoldExpiry {
     let validity = Validity::of_lease(at(start), LEASE + Duration::from_millis(2), 0.0);
     let on = NodeSet::of(&[Vote::Granted], |_| true);

@@ -28,7 +28,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
     QueueEntry { waiter, calls }
 }
 
-/// What passes from hand to hand here: a number.
+/// Result of joining a line, in which numbers are handed on.
 type Hand = Result<Turn<u32>, LineTicket<u32>>;
 
 fn next_in_line(ticket: u64) -> NextInLine {
@@ -79,14 +79,14 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     drop(first);
     let second = turn(given(&mut second).await);
     assert_eq!(next(&second), Some(9));
-    // Given the turn, and dropped before it could take it.
+    // It was given the turn, and is dropped before it could take it.
     drop(second);
     drop(third.leave());
     assert!(lines.lines().is_empty());
     assert!(join(1).is_ok());
 }
 
-/// Those behind the next one are told nothing of the first, and have nobody ask for it.
+/// The tasks behind the next one learn nothing of the first, and no task asks for it.
 #[tokio::test]
 async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
@@ -220,6 +220,6 @@ async fn many_leave_in_any_order_at_once() {
     }
     let last_first = begun.elapsed();
     assert!(first.line().line.behind().is_empty());
-    // Searching the line took them 13 s.
+    // A search through the line took 13 s here.
     assert!(last_first < Duration::from_secs(2), "{last_first:?}");
 }

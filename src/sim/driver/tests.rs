@@ -8,7 +8,7 @@ use crate::node::Inbox;
 
 type Heard = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A connection that listens to `channel`, and what it hears.
+/// Makes a connection that listens to `channel`, and records its messages.
 async fn listen(master: &Master, channel: &str) -> (Connection, Heard) {
     let heard = Heard::default();
     let note = Arc::clone(&heard);
@@ -30,7 +30,7 @@ async fn a_message_of_any_script_reaches_those_who_listen() {
     let master = Master::new(0);
     let (_one, first) = listen(&master, "multilock:7").await;
     let (_other, second) = listen(&master, "multilock:8").await;
-    // A channel that the script makes itself, and bytes that are no text.
+    // The channel is made by the script, and the bytes are no text.
     let script = "return redis.call('publish', 'multilock:' .. 3 + 4, 'go \\255')";
     assert_eq!(master.eval(script, &[], &[]), Ok(vec!["1".to_owned()]));
     assert_eq!(

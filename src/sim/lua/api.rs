@@ -7,7 +7,7 @@ use super::running::Running;
 use super::values::{error_table, field, to_lua};
 use crate::sim::store::{Bytes, CommandReply};
 
-/// The `redis` table, but for its constants.
+/// Makes the `redis` table without its constants.
 pub(super) fn api(lua: &Lua) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
     let format = lua.globals().get::<Table>("string")?.get::<Function>("format")?;
@@ -32,7 +32,7 @@ pub(super) fn api(lua: &Lua) -> mlua::Result<Table> {
             let Some(text) = only_string(&args) else {
                 return misused(lua);
             };
-            // A leading `-` is allowed. A single word is a message, and lacks its code.
+            // A leading `-` is allowed. A single word is a message without its code.
             let text = text
                 .strip_prefix('-')
                 .unwrap_or(&text)
@@ -55,7 +55,7 @@ pub(super) fn api(lua: &Lua) -> mlua::Result<Table> {
             let (Some(text), None) = (args.next(), args.next()) else {
                 return Err(Error::RuntimeError("ERR wrong number of arguments".into()));
             };
-            // What is neither a string nor a number counts as empty.
+            // A value that is neither a string nor a number counts as empty.
             let text = lua.coerce_string(text)?.map(|text| text.as_bytes().to_vec());
             lua.create_string(sha1(&text.unwrap_or_default()))
         })?,
@@ -78,11 +78,12 @@ fn command(lua: &Lua, format: &Function, args: &MultiValue) -> CommandReply {
     store.call(*now_ms, &args)
 }
 
-/// A string as it is, a number in 17 significant digits: `3`, `0.10000000000000001`, `1e+17`.
+/// Turns an argument into bytes: a string unchanged, a number in 17 significant digits: `3`,
+/// `0.10000000000000001`, `1e+17`.
 fn argument(format: &Function, arg: &LuaValue) -> Option<Bytes> {
     let number = match arg {
         LuaValue::String(text) => return Some(text.as_bytes().to_vec()),
-        // Short enough to have no exponent, and by far the most usual number.
+        // Such a number is short enough to have no exponent, and by far the most usual.
         LuaValue::Integer(number) if number.unsigned_abs() < 1 << 53 => {
             return Some(number.to_string().into());
         }
@@ -93,7 +94,7 @@ fn argument(format: &Function, arg: &LuaValue) -> Option<Bytes> {
     Some(text.as_bytes().to_vec())
 }
 
-/// The argument of a function that takes one string and nothing else.
+/// Argument of a function that takes one string and nothing else.
 fn only_string(args: &MultiValue) -> Option<String> {
     match (args.len(), args.front()) {
         (1, Some(LuaValue::String(text))) => Some(text.to_string_lossy()),

@@ -1,11 +1,11 @@
-//! The error lines of scripts that failed, as Redis writes them.
+//! Error lines of scripts that failed, as Redis writes them.
 
 use mlua::{Error, Lua, Value as LuaValue};
 
 use super::running::{CHUNK, Running};
 use crate::sim::store::Bytes;
 
-/// The error line of an error raised by one of the functions here.
+/// Error line of an error raised by one of the functions here.
 pub(super) fn line_of(err: &Error) -> String {
     match err {
         Error::CallbackError { cause, .. } => line_of(cause),
@@ -14,7 +14,7 @@ pub(super) fn line_of(err: &Error) -> String {
     }
 }
 
-/// The error line of a script that failed: the error, then which script, and where in it.
+/// Error line of a script that failed: the error, the script, and the line in it.
 pub(super) fn uncaught(lua: &Lua, err: &LuaValue) -> Bytes {
     let mut line = match err {
         LuaValue::Error(err) => line_of(err).into_bytes(),
@@ -31,7 +31,7 @@ pub(super) fn uncaught(lua: &Lua, err: &LuaValue) -> Bytes {
     line
 }
 
-/// The line the script is at.
+/// Current line of the script.
 fn line_number(lua: &Lua) -> Option<usize> {
     let at = |level| {
         lua.inspect_stack(level, |frame| {
@@ -42,7 +42,7 @@ fn line_number(lua: &Lua) -> Option<usize> {
     (0..).map_while(at).flatten().next()
 }
 
-/// A reply's line has no end but its own.
+/// Removes line ends from the text of a reply.
 pub(super) fn one_line(text: &str) -> String {
     text.trim_end_matches(['\r', '\n']).replace(['\r', '\n'], " ")
 }

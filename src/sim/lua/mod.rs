@@ -1,9 +1,9 @@
-//! The Lua a master in memory runs scripts in: the real Lua 5.1, dressed as Redis 7.0 dresses it.
+//! Lua for the scripts of a master in memory: the real Lua 5.1, prepared as Redis 7.0 prepares it.
 //!
-//! A script sees `KEYS`, `ARGV`, the `redis` table, and of the standard libraries `table`, `string`
-//! and `math` with the base functions that cannot reach outside. `cjson` and its siblings, `bit`,
-//! coroutines, `load` and random numbers are left out: the crate's scripts have no use for them, and a
-//! script that names one fails as it would for any undeclared global.
+//! A script sees `KEYS`, `ARGV` and the `redis` table. Of the standard libraries it sees `table`, `string`
+//! and `math`, with the base functions that cannot reach outside. `cjson` and its siblings, `bit`,
+//! coroutines, `load` and random numbers are left out, because the crate's scripts do not use them. A script
+//! that names one fails as for any undeclared global.
 
 mod api;
 mod failure;
@@ -23,9 +23,9 @@ use self::running::{CHUNK, Running};
 use self::values::{error_table, reply};
 use super::store::{Bytes, CommandReply, Store};
 
-/// Gives each run a set of globals of its own, so that nothing a script does outlives it.
+/// Gives each run a set of globals of its own, so that no effect of a script outlives the run.
 ///
-/// `pcall` differs from Lua's as it does in Redis: a caught error reply is its line, not a table.
+/// As in Redis, `pcall` returns the line of a caught error reply, and not a table as Lua's does.
 const PRELUDE: &str = include_str!("prelude.lua");
 
 /// Runs scripts against any [`Store`], one at a time.
@@ -35,11 +35,12 @@ pub(crate) struct LuaHost(Mutex<Engine>);
 #[derive(Debug)]
 struct Engine {
     lua: Lua,
-    /// What [`PRELUDE`] returns.
+    /// Function that [`PRELUDE`] returns.
     run: Function,
-    /// Makes the error line of an error that nobody caught, while the stack still tells where.
+    /// Makes the error line of an error that was not caught, while the stack still shows its place.
     handler: Function,
-    /// By their text. Ordered, since comparing two texts is cheaper than hashing one.
+    /// Scripts by their text. The map is ordered, because a comparison of two texts is cheaper than a hash of
+    /// one.
     scripts: BTreeMap<String, CompiledScript>,
 }
 
@@ -51,7 +52,7 @@ struct CompiledScript {
 }
 
 impl LuaHost {
-    /// Starts a Lua with everything a script may use.
+    /// Starts a Lua with all that a script may use.
     pub(crate) fn new() -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
@@ -70,8 +71,8 @@ impl LuaHost {
         })))
     }
 
-    /// Runs a script as `EVAL` does. All of it happens at `now_ms`, as in Redis, where a key does
-    /// not expire halfway through a script.
+    /// Runs a script as `EVAL` does. All of it happens at `now_ms`, as in Redis: a key does not expire
+    /// halfway through a script.
     pub(crate) fn eval(
         &self,
         store: &mut Store,

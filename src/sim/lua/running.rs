@@ -1,14 +1,14 @@
-//! What the functions of a script find of the run they are called in.
+//! State of a run, for the functions of its script.
 
 use std::sync::Arc;
 
 use crate::sim::store::Store;
 
-/// The name Redis gives every script; it shows in error lines.
+/// Name that Redis gives every script; error lines show it.
 pub(super) const CHUNK: &str = "@user_script";
 
-/// The run in progress. The store moves in for its length: `redis.call` is created once, for all
-/// runs, and cannot borrow.
+/// The run in progress. It owns the store for its length: `redis.call` is created once for all runs, and
+/// cannot borrow the store.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) store: Store,

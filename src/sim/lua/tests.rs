@@ -2,7 +2,7 @@ use redis::Value;
 
 use super::*;
 
-/// Runs a script on an empty store but for a list `l` and a string `s`.
+/// Runs a script on a store with a list `l` and a string `s` only.
 fn eval(script: &str) -> CommandReply {
     Fixture::new().eval(script)
 }

@@ -6,11 +6,11 @@ use redis::Value;
 use super::failure::{internal, one_line};
 use crate::sim::store::CommandReply;
 
-/// Replies nested deeper than this are refused. Redis refuses where its Lua stack ends; here the
-/// limit keeps a table that contains itself from ending the Rust stack.
+/// Depth from which nested replies are refused. Redis refuses them at the end of its Lua stack. The limit
+/// here prevents an overflow of the Rust stack by a table that contains itself.
 const DEEPEST_REPLY: usize = 128;
 
-/// What a script gets for a reply: nil is `false`, a status is `{ok = ...}`.
+/// Converts a reply to the value that a script gets: nil is `false`, a status is `{ok = ...}`.
 pub(super) fn to_lua(lua: &Lua, value: Value) -> mlua::Result<LuaValue> {
     match value {
         Value::Int(number) => Ok(LuaValue::Integer(number)),
@@ -22,13 +22,13 @@ pub(super) fn to_lua(lua: &Lua, value: Value) -> mlua::Result<LuaValue> {
             lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?
                 .into_lua(lua)
         }
-        // The store answers in nothing else.
+        // The store has no other replies.
         _ => Ok(LuaValue::Boolean(false)),
     }
 }
 
-/// The reply for what a script returned: numbers lose their fraction, `true` is 1, `false` is nil,
-/// and an array ends at its first nil.
+/// Converts the result of a script to a reply. Numbers lose their fraction, `true` is 1, `false` is nil, and
+/// an array ends at its first nil.
 pub(super) fn reply(value: &LuaValue, depth: usize) -> CommandReply {
     match value {
         LuaValue::Boolean(true) => Ok(Value::Int(1)),
@@ -63,12 +63,12 @@ pub(super) fn reply(value: &LuaValue, depth: usize) -> CommandReply {
     }
 }
 
-/// An error within an array. The client's type for it is only made by reading one.
+/// Makes an error within an array. The client's type for it can only be made by parsing one.
 fn server_error(line: &str) -> CommandReply {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).map_err(|err| format!("ERR {err}"))
 }
 
-/// Toward zero; what does not fit is the lowest integer, as x86-64 has it.
+/// Truncates toward zero. A number that does not fit becomes the lowest integer, as on x86-64.
 #[expect(clippy::cast_possible_truncation, reason = "it is what Redis does")]
 fn truncated(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
@@ -83,8 +83,8 @@ pub(super) fn field(lua: &Lua, name: &str, text: &str) -> mlua::Result<LuaValue>
     lua.create_table_from([(name, text)])?.into_lua(lua)
 }
 
-/// An error reply as scripts meet it. The second field is a mark of Redis' own, and scripts that
-/// look through the table see it.
+/// Makes an error reply as scripts see it. The second field is a mark that Redis sets, and a script that
+/// iterates over the table sees it.
 pub(super) fn error_table(lua: &Lua, line: &str) -> mlua::Result<LuaValue> {
     let table = lua.create_table_from([("err", line)])?;
     table.raw_set("ignore_error_stats_update", true)?;

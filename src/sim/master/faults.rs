@@ -1,4 +1,4 @@
-//! What can be done to a master in memory.
+//! Faults of a master in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,13 @@ use crate::error::Unfit;
 use crate::sim::store::Store;
 
 impl Master {
-    /// Stops the process: connections stay open, nothing is executed or answered until [`thaw`](Self::thaw).
+    /// Stops the process. Connections stay open, and no call is executed or answered until
+    /// [`thaw`](Self::thaw).
     pub fn freeze(&self) {
         self.change(|state| state.conditions.frozen = true);
     }
 
-    /// Ends a [`freeze`](Self::freeze); what arrived meanwhile is executed.
+    /// Ends a [`freeze`](Self::freeze). The calls that arrived meanwhile are executed.
     pub fn thaw(&self) {
         self.change(|state| state.conditions.frozen = false);
     }
@@ -26,7 +27,7 @@ impl Master {
         });
     }
 
-    /// Makes messages on channels take this long instead of what replies take; `None` to undo it.
+    /// Makes messages on channels take this time, in place of the time of replies. `None` undoes it.
     pub fn set_notice_delay(&self, delay: Option<Duration>) {
         self.change(|state| state.conditions.notice_delay = delay);
     }
@@ -164,8 +165,8 @@ impl Master {
         });
     }
 
-    /// Has the server behind this address and that behind another one change places, as when a spare takes the place of a
-    /// master. Every connection to either breaks; faults go with the server.
+    /// Swaps the server behind this address with the server behind another one, as when a spare replaces a
+    /// master. Every connection to either breaks. Faults move with the server.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -188,7 +189,7 @@ impl Master {
         for master in [self, other, self] {
             std::mem::swap(&mut *master.state(), &mut away);
         }
-        // No connection of one is taken for one of the other.
+        // A connection of one master must not be taken for a connection of the other.
         let next_client = self.state().next_client.max(other.state().next_client);
         let resets = self.state().resets.max(other.state().resets);
         for master in [self, other] {
@@ -200,7 +201,8 @@ impl Master {
         }
     }
 
-    /// Breaks every connection. What was on its way is lost, or [kept](Self::keep_abandoned).
+    /// Breaks every connection. Messages on their way are lost, or the requests among them are
+    /// [stored](Self::keep_abandoned).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -222,7 +224,8 @@ impl Master {
         self.change(|state| state.reset_at_next = true);
     }
 
-    /// Sets its clock forward. Keys expire by its clock, and it counts by it since when its memory counts.
+    /// Sets its clock forward. Keys expire by this clock, and the master measures by it how long its memory
+    /// counts.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -246,25 +249,25 @@ impl Master {
         self.change(|state| state.ahead -= milliseconds(by));
     }
 
-    /// Removes a key, as a server does that evicts; whether it was there.
+    /// Removes a key, as an evicting server does. Returns whether the key existed.
     pub fn evict(&self, key: &str) -> bool {
         self.command(&["DEL", key]).is_ok_and(|gone| gone == ["1"])
     }
 
-    /// Forgets every key while it goes on running, as `FLUSHALL` does.
+    /// Deletes every key while the master goes on running, as `FLUSHALL` does.
     pub fn flush_all(&self) {
         self.change(|state| state.is_found = true);
         let _ = self.command(&["FLUSHALL"]);
     }
 
-    /// Keeps what was on its way over a connection when it broke or the client gave it up, to be
-    /// executed at [`deliver_abandoned`](Self::deliver_abandoned): so a socket that nobody reads any
-    /// more may still act.
+    /// Stores the requests on a connection when it breaks or the client gives it up, for
+    /// [`deliver_abandoned`](Self::deliver_abandoned). So a socket may still have an effect after its client
+    /// stopped reading.
     pub fn keep_abandoned(&self, keep: bool) {
         self.change(|state| state.keep_abandoned = keep);
     }
 
-    /// Executes what was [kept](Self::keep_abandoned); how many requests that were.
+    /// Executes the [stored](Self::keep_abandoned) requests. Returns their number.
     pub fn deliver_abandoned(&self) -> usize {
         let abandoned = std::mem::take(&mut self.state().abandoned);
         let mut executed = 0;
@@ -277,8 +280,8 @@ impl Master {
         executed
     }
 
-    /// Refuses new connections as a server that cannot be a master, for this reason, until it is undone by `None`.
-    /// Connections that stand are kept: [`reset_connections`](Self::reset_connections) ends them.
+    /// Refuses new connections, as a server that cannot be a master does, for this reason; `None` undoes it.
+    /// Existing connections stay: [`reset_connections`](Self::reset_connections) ends them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -1,4 +1,4 @@
-//! What a test looks at of a master in memory.
+//! Inspection of a master in memory by tests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Master, texts};
 use crate::protocol::keys::{CLIENT, SET};
 
 impl Master {
-    /// Runs one command at once, whatever the faults, such as `["PTTL", "a"]`; its reply as a flat
+    /// Runs one command at once in spite of all faults, such as `["PTTL", "a"]`. Returns its reply as a flat
     /// list of texts.
     ///
     /// ```
@@ -21,7 +21,7 @@ impl Master {
     ///
     /// # Errors
     ///
-    /// The server's error line.
+    /// Error line of the server.
     pub fn command(&self, words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let mut state = self.state();
@@ -31,12 +31,12 @@ impl Master {
         reply.map(texts)
     }
 
-    /// Runs one Lua script at once, whatever the faults, as `EVAL` does; its reply as a flat list of
-    /// texts.
+    /// Runs one Lua script at once in spite of all faults, as `EVAL` does. Returns its reply as a flat list
+    /// of texts.
     ///
     /// # Errors
     ///
-    /// The server's error line.
+    /// Error line of the server.
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&str]) -> Result<Vec<String>, String> {
         let bytes = |words: &[&str]| {
             words
@@ -54,14 +54,14 @@ impl Master {
         reply.map(texts)
     }
 
-    /// The names of all keys but those that belong to the set of masters, its record, or to a client: its label.
+    /// Names of all keys, without the record of the set and the labels of clients.
     pub fn keys(&self) -> Vec<String> {
         let mut keys = self.command(&["KEYS", "*"]).unwrap_or_default();
         keys.retain(|key| key != SET && !key.starts_with(CLIENT));
         keys
     }
 
-    /// The names of all keys but the largest fencing tokens, which are meant to outlast the locks.
+    /// Names of all keys without the fences, which outlast the locks by design.
     pub fn locks(&self) -> Vec<String> {
         self.keys()
             .into_iter()
@@ -69,18 +69,18 @@ impl Master {
             .collect()
     }
 
-    /// The owner fields and hold counts under a lock's name, in turn.
+    /// Owner fields and hold counts under a lock's name, in turn.
     pub fn fields(&self, name: &str) -> Vec<String> {
         self.command(&["HGETALL", name]).unwrap_or_default()
     }
 
-    /// Time left to a key; `None` when it is absent or has no expiry.
+    /// Time left to a key; `None` if it does not exist or has no expiry.
     pub fn time_left(&self, key: &str) -> Option<Duration> {
         let left = self.command(&["PTTL", key]).ok()?.first()?.parse().ok()?;
         Some(Duration::from_millis(left))
     }
 
-    /// The channels that any client listens to, as `PUBSUB CHANNELS` shows them.
+    /// Channels that any client listens to, as `PUBSUB CHANNELS` shows them.
     pub fn channels(&self) -> Vec<String> {
         self.state()
             .store
@@ -90,7 +90,7 @@ impl Master {
             .collect()
     }
 
-    /// How many times each of the crate's scripts was executed.
+    /// Number of executions of each of the crate's scripts.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -1,4 +1,4 @@
-//! One master in memory, and everything that can be done to it.
+//! One master in memory, with its faults and its inspection.
 
 mod faults;
 mod inspection;
@@ -29,27 +29,27 @@ use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
 
-/// The servers' wall clock when a master is made, in ms since 1970.
+/// Wall clock of the servers when a master is made, in ms since 1970.
 const EPOCH_MS: u64 = 1_700_000_000_000;
 
-/// For how long a master has been in its set when it is made.
+/// Time for which a new master has been in its set.
 const LONG_AGO_MS: u64 = 365 * 24 * 3600 * 1000;
 
-/// How many masters were made.
+/// Number of masters that were made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// What a restart finds of what was written before.
+/// Data that a restart finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Everything.
+    /// All data.
     Data,
-    /// What it had at its last [`save`](Master::save), as with a snapshot that was loaded; nothing without one.
+    /// Data of the last [`save`](Master::save), as after the load of a snapshot; none without one.
     Saved,
-    /// Nothing.
+    /// No data.
     Nothing,
 }
 
-/// Is told of every script call to the masters of a cluster.
+/// Observes every script call to the masters of a cluster.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -74,15 +74,15 @@ pub enum Keep {
 /// # Ok(()) }
 /// ```
 pub trait Observer: Send + Sync {
-    /// A call is being sent; what is to become of it?
+    /// Decides the fate of a call that is being sent.
     fn sent(&self, _call: &Call) -> Fate {
         Fate::Delivered
     }
 
-    /// A call has arrived, and is executed next.
+    /// Sees a call that has arrived and is executed next.
     fn executing(&self, _master: &Master, _call: &Call) {}
 
-    /// A call was executed.
+    /// Sees a call that was executed.
     fn executed(&self, _master: &Master, _call: &Call, _reply: &Result<Vec<String>, String>) {}
 }
 
@@ -107,9 +107,9 @@ pub trait Observer: Send + Sync {
 #[derive(Clone)]
 pub struct Master {
     inner: Arc<Inner>,
-    /// What lies between it and the client that connects through this handle.
+    /// Network between the master and the client that connects through this handle.
     line: Arc<NetworkLine>,
-    /// The set that this client lists.
+    /// Set that this client lists.
     set: MasterSet,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct AcceptedConnection {
     pub(super) pipe: Arc<MemoryPipe>,
     pub(super) client_id: i64,
     pub(super) peer: Peer,
-    /// How often the master had broken its connections before.
+    /// Number of times that the master had broken its connections before.
     pub(super) resets: u64,
 }
 
@@ -129,11 +129,11 @@ struct Inner {
     lua: LuaHost,
     state: Mutex<MasterState>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
-    /// Told whenever the state changes what connections may do.
+    /// Notified when a change of the state matters to connections.
     changed: Change,
 }
 
-/// What a connection sees.
+/// The side that connections use.
 impl Master {
     pub(super) fn new(node: usize) -> Self {
         let state = MasterState {
@@ -161,7 +161,7 @@ impl Master {
         }
     }
 
-    /// The same master, seen by a client at the other end of this line.
+    /// Returns the same master, for a client at the other end of this line.
     pub(super) fn seen_over(&self, line: Arc<NetworkLine>, set: MasterSet) -> Self {
         line.watch(&self.inner.changed);
         Self {
@@ -179,7 +179,7 @@ impl Master {
         lock(&self.inner.observer).clone()
     }
 
-    /// What is to become of a request that is being sent.
+    /// Decides the fate of a request that is being sent.
     pub(super) fn fate(&self, client: i64, ask: &Ask) -> Fate {
         let observer = self.observer();
         let fate = observer.and_then(|observer| Some(observer.sent(&self.call(client, ask)?)));
@@ -275,7 +275,7 @@ impl Master {
         })
     }
 
-    /// The first client finds a master that nothing was done to in its set for long.
+    /// Puts a new master into a set of long standing, for its first client.
     fn found(&self, state: &mut MasterState, identity: &Identity) {
         if std::mem::replace(&mut state.is_found, true) {
             return;
@@ -307,12 +307,12 @@ impl Master {
         conditions
     }
 
-    /// Whether a connection made after so many resets still stands.
+    /// Whether a connection made after this number of resets still exists.
     pub(super) fn is_connected(&self, resets: u64) -> bool {
         self.state().resets == resets
     }
 
-    /// Runs one request; `None` when its reply is to be lost.
+    /// Runs one request. Returns `None` if its reply is lost.
     pub(super) fn execute(&self, client: i64, ask: &Ask) -> Option<Result<Value, String>> {
         let observed = self.observer().zip(self.call(client, ask));
         if let Some((observer, call)) = &observed {
@@ -325,7 +325,7 @@ impl Master {
         answered.then_some(reply)
     }
 
-    /// The reply, and whether it is to be sent.
+    /// Returns the reply, and whether it is sent.
     fn run(&self, client: i64, ask: &Ask) -> (Result<Value, String>, bool) {
         let mut state = self.state();
         let now = self.clock_ms(&state);
@@ -337,7 +337,7 @@ impl Master {
                 state.scripts.insert(script.name());
                 return (Ok(Value::Okay), true);
             }
-            // A server that cannot write, or is loading, lets its clients listen all the same.
+            // Even a server that cannot write, or is loading, lets its clients subscribe.
             Ask::Listen { channels, on } => {
                 state.listen(client, channels, *on);
                 return (Ok(Value::Okay), true);
@@ -367,7 +367,7 @@ impl Master {
         (reply, true)
     }
 
-    /// A client's connection has ended; these requests are what it left behind.
+    /// Removes a client after the end of its connection. `requests` were not executed.
     pub(super) fn disconnect(&self, client: i64, requests: VecDeque<Ask>) {
         let mut state = self.state();
         state.pipes.remove(&client);
@@ -377,12 +377,12 @@ impl Master {
         }
     }
 
-    /// Its wall clock, in microseconds since 1970.
+    /// Wall clock of the master, in microseconds since 1970.
     pub(super) fn wall_us(&self) -> u64 {
         self.clock_ms(&self.state()) * 1000
     }
 
-    /// What its clock shows, in ms since 1970.
+    /// Wall clock of the master, in ms since 1970.
     fn clock_ms(&self, state: &MasterState) -> u64 {
         let age = u64::try_from(self.inner.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         EPOCH_MS.saturating_add(age).saturating_add_signed(state.ahead)

@@ -1,4 +1,4 @@
-//! What a master in memory is made of.
+//! State of a master in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Weak;
@@ -15,15 +15,15 @@ use crate::sim::store::Store;
 )]
 pub(super) struct MasterState {
     pub(super) up: bool,
-    /// Of all servers of the process: those of two clusters are different ones.
+    /// Number among all servers of the process: servers of two clusters are different.
     pub(super) number: u64,
-    /// Counts starts; part of the identity.
+    /// Number of starts; part of the identity.
     pub(super) runs: u64,
-    /// Whether its record is no more that of a set that was there before it was made.
+    /// Whether it is too late for the record of an old set, which the first client of a new master finds.
     pub(super) is_found: bool,
-    /// How far its clock is ahead of the others', in ms.
+    /// Time by which its clock is ahead of the other masters', in ms.
     pub(super) ahead: i64,
-    /// Counts the times that all connections were broken.
+    /// Number of times that all connections were broken.
     pub(super) resets: u64,
     pub(super) store: Store,
     /// Its store at the last snapshot.
@@ -33,7 +33,7 @@ pub(super) struct MasterState {
     pub(super) next_client: i64,
     pub(super) conditions: Conditions,
     pub(super) error: Option<String>,
-    /// Why it refuses new connections.
+    /// Reason why it refuses new connections.
     pub(super) unfit: Option<Unfit>,
     pub(super) lost_replies: usize,
     pub(super) reset_at_next: bool,
@@ -41,20 +41,20 @@ pub(super) struct MasterState {
     pub(super) client_kill_denied: bool,
     pub(super) keep_abandoned: bool,
     pub(super) abandoned: Vec<(i64, VecDeque<Ask>)>,
-    /// The connections that stand, by their client's id.
+    /// Existing connections, by their client's id.
     pub(super) pipes: BTreeMap<i64, Weak<MemoryPipe>>,
 }
 
 impl MasterState {
-    /// Every connection ends. The server knows at once, before the tasks at either end have seen it.
+    /// Ends every connection. The server knows it at once, before the tasks at either end see it.
     pub(super) fn break_connections(&mut self) {
         self.resets += 1;
         self.pipes.clear();
         self.store.receivers.clear();
     }
 
-    /// A client listens to these channels, or does no longer. What comes late over a connection that has
-    /// ended is nobody's.
+    /// Makes a client listen to these channels, or not any more. A late request over a connection that has
+    /// ended has no effect.
     pub(super) fn listen(&mut self, client: i64, channels: &[String], on: bool) {
         if !self.pipes.contains_key(&client) {
             return;
@@ -68,7 +68,7 @@ impl MasterState {
         }
     }
 
-    /// Sends what was published on its way to those who listen.
+    /// Sends published messages to the clients that listen.
     pub(super) fn deliver_published(&mut self) {
         let published = std::mem::take(&mut self.store.outbox);
         if self.notices_lost {

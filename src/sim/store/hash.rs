@@ -60,7 +60,7 @@ impl Store {
     }
 }
 
-/// The value of a field, made if it is not there.
+/// Value of a field, made if it does not exist.
 fn slot<'h>(hash: &'h mut Hash, field: &Bytes) -> &'h mut Bytes {
     let found = hash.iter().position(|(name, _)| name == field);
     let index = found.unwrap_or_else(|| {

@@ -44,7 +44,7 @@ impl Store {
                     return int(0);
                 };
                 entry.deadline = Some(deadline);
-                // A time that is not in the future deletes, and counts as done.
+                // A deadline that is not in the future deletes the key, and counts as set.
                 if deadline <= now {
                     self.entries.remove(key);
                 }

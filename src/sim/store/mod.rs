@@ -1,8 +1,8 @@
-//! The keys of one master in memory: the commands the crate's scripts use, answered as Redis 7.0
-//! answers them, down to the error lines.
+//! Keys of one master in memory, with the commands that the crate's scripts use. Answers and error lines are
+//! those of Redis 7.0.
 //!
-//! Nothing here reads a clock. Every call brings the time it happens at, so a test moves time by
-//! naming another number, and two masters may disagree about it.
+//! No function here reads a clock. Every call has its time as an argument, so a test moves time by another
+//! number, and the clocks of two masters may differ.
 
 mod hash;
 mod keyspace;
@@ -18,13 +18,13 @@ use redis::Value;
 pub(crate) use self::reply::{Bytes, CommandReply};
 use self::reply::{bulks, int, unknown_command, unknown_subcommand, wrong_arity};
 
-/// In order of insertion, as Redis keeps a hash of this size: the order shows in `HGETALL`.
+/// Fields in order of insertion, as in a Redis hash of this size: `HGETALL` shows the order.
 type Hash = Vec<(Bytes, Bytes)>;
 type Set = BTreeSet<Bytes>;
-/// In the order of the scores, and of the members where those are equal. As small as it is, it is searched
-/// from the front.
+/// Members in the order of their scores; members with equal scores in the order of their names. The set is
+/// small, so a search begins at the front.
 type SortedSet = Vec<(f64, Bytes)>;
-/// Only the length: a list is here to be a key of another type, and nothing reads its elements.
+/// Length only: a list serves as a key of another type, and no script reads its elements.
 type List = usize;
 
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -40,7 +40,7 @@ enum Data {
     List(List),
 }
 
-/// A type of value: how to find it in a key, and how a key of it begins.
+/// Type of a value: how it is found in a key, and how a new one begins.
 trait ValueKind: Default {
     fn of(data: &mut Data) -> Option<&mut Self>;
     fn into_data(self) -> Data;
@@ -63,24 +63,24 @@ kinds!(Hash => Hash, Bytes => String, Set => Set, SortedSet => SortedSet, List =
 #[derive(Clone, Debug)]
 struct StoredValue {
     data: Data,
-    /// The last millisecond the key is there.
+    /// Last millisecond in which the key exists.
     deadline: Option<i64>,
 }
 
-/// What a command does to memory; it decides what a full master refuses.
+/// Effect of a command on memory. It decides on the commands that a full master refuses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Reads,
     Writes,
-    /// Writes, and is refused when out of memory (Redis' `denyoom`).
+    /// Writes, and is refused when memory is full (Redis' `denyoom`).
     Grows,
 }
 use Effect::{Grows, Reads, Writes};
 
 type Family = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
 
-/// In the order of their names: name, arity as Redis counts it (the name included, negative for "at least"), effect,
-/// family.
+/// Commands in the order of their names: name, arity as Redis counts it (the name included, negative for "at
+/// least"), effect, family.
 const COMMANDS: [(&str, isize, Effect, Family); 42] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
@@ -126,18 +126,18 @@ const COMMANDS: [(&str, isize, Effect, Family); 42] = [
     ("zscore", 3, Reads, Store::sorted_set),
 ];
 
-/// The keys of one master, and what it published.
+/// Keys of one master, and its published messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     entries: BTreeMap<Bytes, StoredValue>,
-    /// The master is at its `maxmemory` and evicts nothing: commands that grow memory are refused.
+    /// Whether the master is at its `maxmemory` and evicts nothing: commands that grow memory are refused.
     pub(crate) oom: bool,
     /// Messages published since the owner last drained them: channel and message, oldest first.
     pub(crate) outbox: Vec<(Bytes, Bytes)>,
-    /// The clients that listen to each channel, in the owner's numbers; none without any. `PUBLISH` and
+    /// Clients that listen to each channel, by the owner's numbers; no entry without any. `PUBLISH` and
     /// `PUBSUB` count them.
     pub(crate) receivers: BTreeMap<Bytes, BTreeSet<i64>>,
-    /// Inside a script: whether it has come to a command that writes.
+    /// Inside a script: whether it has run a command that writes.
     script: Option<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Store {
     pub(crate) fn call(&mut self, now_ms: u64, args: &[Bytes]) -> CommandReply {
         let (name, rest) = args.split_first().ok_or("ERR unknown command")?;
         let find = |name: &[u8]| COMMANDS.binary_search_by(|known| known.0.as_bytes().cmp(name));
-        // Scripts write them so.
+        // Scripts write names in capitals.
         let known = find(name).or_else(|_| find(&name.to_ascii_lowercase()));
         let Ok((name, arity, effect, family)) = known.map(|index| COMMANDS[index]) else {
             return Err(match self.script {
@@ -161,7 +161,7 @@ impl Store {
                 None => wrong_arity(name),
             });
         }
-        // Half of a script is worse than too much memory: once it has written, it may finish.
+        // A script that ends halfway is worse than too much memory, so a script that has written may finish.
         if self.oom && effect == Grows && self.script != Some(true) {
             return Err(OOM.into());
         }
@@ -171,8 +171,8 @@ impl Store {
         family(self, i64::try_from(now_ms).unwrap_or(i64::MAX), name, rest)
     }
 
-    /// Until [`Store::end_script`], commands come from a script: errors in how they are called
-    /// read differently, and memory is refused only before the first write.
+    /// Begins a script. Until [`Store::end_script`], wrong calls of commands have other error lines, and
+    /// commands are refused for memory only before the first write.
     pub(crate) fn begin_script(&mut self) {
         self.script = Some(false);
     }
@@ -195,7 +195,7 @@ impl Store {
         }
     }
 
-    /// The client is gone, and listens to nothing.
+    /// Removes a client that is gone from all channels.
     pub(crate) fn stop_listening(&mut self, client: i64) {
         self.receivers.retain(|_, listening| {
             listening.remove(&client);
@@ -207,8 +207,8 @@ impl Store {
         self.receivers.get(channel).map_or(0, BTreeSet::len)
     }
 
-    /// The key's entry, unless it has expired by `now`. Redis still has a key in the very
-    /// millisecond of its deadline, with a `PTTL` of 0.
+    /// Entry of a key, unless it has expired by `now`. In Redis a key still exists in the millisecond of its
+    /// deadline, with a `PTTL` of 0.
     fn live(&mut self, now: i64, key: &[u8]) -> Option<&mut StoredValue> {
         let deadline = self.entries.get(key)?.deadline;
         if deadline.is_some_and(|deadline| now > deadline) {
@@ -259,7 +259,7 @@ impl Store {
         }
     }
 
-    /// Redis keeps no empty collections: the last element takes the key with it.
+    /// Removes an empty collection with its key, as Redis does.
     fn remove_if_empty(&mut self, key: &[u8], left: usize) {
         if left == 0 {
             self.entries.remove(key);

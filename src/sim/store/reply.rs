@@ -1,11 +1,11 @@
-//! How Redis writes replies and errors, and reads numbers.
+//! Replies, errors and numbers in the form of Redis.
 
 use redis::Value;
 
 /// A binary-safe string: a key, a field, a value or an argument.
 pub(crate) type Bytes = Vec<u8>;
 
-/// What a command answers: a reply, or a whole error line (`WRONGTYPE Operation against ...`).
+/// Answer to a command: a reply, or a whole error line (`WRONGTYPE Operation against ...`).
 pub(crate) type CommandReply = Result<Value, String>;
 
 pub(super) const SYNTAX: &str = "ERR syntax error";
@@ -17,7 +17,7 @@ pub(super) const LIMIT_OF_RANKS: &str =
     "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
 pub(super) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 
-/// Redis reads only the canonical form of an integer: no `+1`, no ` 1`, no `01`.
+/// Parses an integer. Redis accepts only its canonical form: no `+1`, no ` 1`, no `01`.
 pub(super) fn integer(text: &[u8], otherwise: &str) -> Result<i64, String> {
     let parsed = str::from_utf8(text)
         .ok()
@@ -27,13 +27,13 @@ pub(super) fn integer(text: &[u8], otherwise: &str) -> Result<i64, String> {
         .ok_or_else(|| otherwise.into())
 }
 
-/// A number as C's `strtod` reads it, but for one in hexadecimal digits, which nobody sends.
+/// Parses a number as C's `strtod` does, without hexadecimal digits, which no client sends.
 fn float(text: &[u8]) -> Option<f64> {
     let parsed = str::from_utf8(text).ok()?.parse::<f64>().ok();
     parsed.filter(|number| !number.is_nan())
 }
 
-/// A score. One that is too large or too small for its type is none.
+/// Parses a score. A number that is too large or too small for its type is not a score.
 pub(super) fn score(text: &[u8]) -> Result<f64, String> {
     let mut mantissa = text.iter().take_while(|byte| !b"eE".contains(byte));
     let is_zero = !mantissa.any(|byte| (b'1'..=b'9').contains(byte));
@@ -47,8 +47,8 @@ pub(super) fn score(text: &[u8]) -> Result<f64, String> {
     float(text).filter(fits).ok_or_else(|| NOT_A_FLOAT.into())
 }
 
-/// Where a range of scores begins or ends, and whether what has that very score is left out of it. It is read
-/// with less care than a score: nothing is 0, spaces before it are skipped, and it ends with C's strings.
+/// Parses a bound of a range of scores. Returns also whether the bound itself is excluded. Parsing is laxer
+/// than for a score: an empty text is 0, leading spaces are skipped, and a NUL ends the text.
 pub(super) fn bound(text: &[u8]) -> Result<(f64, bool), String> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (text, exclusive) = match text {
@@ -64,8 +64,8 @@ pub(super) fn bound(text: &[u8]) -> Result<(f64, bool), String> {
     Ok((number, exclusive))
 }
 
-/// A score in a reply, as `%.17g` writes it: in 17 digits at most, and with an exponent where those do not
-/// reach, or begin too far behind the point.
+/// Writes a score in a reply as `%.17g` does: with 17 digits at most, and with an exponent for numbers that
+/// need more digits or have too many zeros after the point.
 pub(super) fn decimal(score: f64) -> String {
     if score.is_infinite() {
         return score.to_string();
@@ -121,7 +121,7 @@ pub(super) fn unknown_command(name: &[u8], args: &[Bytes]) -> String {
 }
 
 pub(super) fn unknown_subcommand(name: &str, verb: &[u8]) -> String {
-    // No more of it is repeated.
+    // The error repeats no more of it.
     let verb = String::from_utf8_lossy(&verb[..verb.len().min(128)]).replace(['\r', '\n'], " ");
     format!(
         "ERR unknown subcommand '{verb}'. Try {} HELP.",

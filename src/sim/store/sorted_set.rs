@@ -61,7 +61,7 @@ impl Store {
         }
     }
 
-    /// Of its options only `NX` is known here, by which members that are there stay as they are.
+    /// Adds members. `NX` is the only option here: with it, existing members stay unchanged.
     fn add_scored(&mut self, now: i64, key: &Bytes, pairs: &[Bytes], only_new: bool) -> CommandReply {
         if !pairs.len().is_multiple_of(2) || pairs.is_empty() {
             return Err(SYNTAX.into());
@@ -76,7 +76,7 @@ impl Store {
             }
             set.retain(|(_, other)| other != member);
             let place = set.partition_point(|(other, name)| (*other, name) < (score, member));
-            // Small sets keep integers as such, and 0 has no sign there.
+            // Small sets store integers as such, and their 0 has no sign.
             set.insert(place, (score + 0.0, member.clone()));
         }
         int(set.len() - before)
@@ -115,14 +115,14 @@ impl Range {
     }
 }
 
-/// What may follow a range.
+/// Options after a range.
 struct RangeOptions {
     with_scores: bool,
     offset: i64,
     count: i64,
 }
 
-/// As is any other count that is negative.
+/// Count without a limit, like every other negative count.
 const ALL: i64 = -1;
 
 impl RangeOptions {
@@ -151,14 +151,14 @@ impl RangeOptions {
     }
 
     fn limit<T>(&self, found: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-        // An offset that is negative is counted down past the last one.
+        // Redis counts a negative offset down past the last member.
         let offset = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         found.skip(offset).take(count)
     }
 }
 
-/// From one place to another, both included and, where they are negative, counted from the end.
+/// Members from one rank to another, both included. Negative ranks count from the end.
 fn by_rank(set: &SortedSet, start: i64, stop: i64) -> impl Iterator<Item = &(f64, Bytes)> {
     let length = i64::try_from(set.len()).unwrap_or(i64::MAX);
     let place = |index: i64| if index < 0 { length + index } else { index };

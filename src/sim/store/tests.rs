@@ -138,7 +138,7 @@ fn a_sorted_set_is_read_in_order() {
     for (line, expected) in cases {
         assert_eq!(call(store, 0, line), words(expected), "{line}");
     }
-    // A member that is given twice has its last score, and its place.
+    // A repeated member has its last score, and the place of that score.
     assert_eq!(call(store, 0, "ZADD z 11 a 0 a 3 a"), int(0));
     assert_eq!(call(store, 0, "ZRANGE z 0 -1"), words(&["B", "b", "a", "c"]));
 }
