@@ -12,8 +12,6 @@
 -- the write.
 
 local owner, lease = ARGV[1], tonumber(ARGV[2])
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local names, downgraded = #KEYS / 4, 0
 local reading = readers()
 for n = 1, names do
@@ -22,7 +20,11 @@ for n = 1, names do
   if redis.pcall('hexists', name, owner) == 1 then
     downgraded = downgraded + 1
     reading.turn(name, its_readers, owner, lease)
-    queues().call_head(name, queue, deadlines, now, '', nil, true)
+    if redis.call('exists', deadlines) == 1 then
+      local time = redis.call('time')
+      local now = time[1] * 1000 + math.floor(time[2] / 1000)
+      queues().call_head(name, queue, deadlines, now, '', nil, true)
+    end
   elseif reading.read_until(name) and type(redis.pcall('zscore', its_readers, owner)) == 'string' then
     downgraded = downgraded + 1
   end
