@@ -68,14 +68,18 @@ if recorded then
   stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
 end
 
+-- All keys in one look: a name that was not locked for long has no fence to be read. One reader alone looks otherwise.
+local there = (not shared or names > 1) and call('exists', unpack(KEYS, 1, fences + names))
+
 -- The largest fence, and whether one is absent. A token that was accepted before counts also if it is below the
 -- floor.
 local highest, absent = 0, false
 for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
-  local stored = redis.pcall('get', KEYS[i])
+  local stored = there ~= 0 and redis.pcall('get', KEYS[i])
   local fence = clock - BELOW
   if stored then
+    there = there and there - 1
     fence = type(stored) == 'string' and tonumber(stored)
     if not (fence and fence >= 0 and fence <= clock + ABOVE) and not declared then
       return redis.error_reply(
@@ -92,9 +96,8 @@ local now = math.floor(clock / 1000)
 -- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
 --   pay for them. For a call without a token a fence is in the way, too.
 local found, beside
-local looked_at = token and last or fences + names
-if shared and names == 1 then
-  found = call('exists', unpack(KEYS, 2, looked_at))
+if not there then
+  found = call('exists', unpack(KEYS, 2, token and last or fences + names))
   local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
   beside = type(last) == 'string'
   if beside then
@@ -117,7 +120,7 @@ if shared and names == 1 then
     found = found + call('exists', KEYS[1])
   end
 else
-  found = call('exists', unpack(KEYS, 1, looked_at))
+  found = there
 end
 -- Number of waiters, and their smallest ticket.
 local waiting, first

@@ -60,6 +60,8 @@ pub(crate) struct Round {
     held_back: NodeSet,
     /// Time at which they are asked.
     hedge: Option<Instant>,
+    /// Masters that were held back and asked then, and the moment before.
+    asked_later: Option<(NodeSet, Moment)>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
@@ -170,6 +172,7 @@ impl Round {
             heard: false,
             held_back: NodeSet::default(),
             hedge: None,
+            asked_later: None,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
             trace: RoundTrace::begin(&pool.events, request.script.op, trust.needed()),
@@ -208,13 +211,15 @@ impl Round {
     /// Asks the masters that are held back. They have the deadline of the others, since they are a part of the same
     /// attempt.
     pub(crate) fn ask_others(&mut self) {
+        if self.hedge.take().is_none() {
+            return;
+        }
+        // The alarm is for an earlier time than the deadline.
+        self.alarm = None;
         let others = std::mem::take(&mut self.held_back);
+        self.asked_later = Some((others, self.pool.clock.now()));
         for node in others.iter() {
             self.ask(node);
-        }
-        if self.hedge.take().is_some() {
-            // The alarm is for an earlier time than the deadline.
-            self.alarm = None;
         }
     }
 
@@ -427,7 +432,11 @@ impl Round {
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
-            link.observe(stamp, self.begun, self.pool.clock.now());
+            let begun = match self.asked_later {
+                Some((others, later)) if others.contains(node) => later,
+                _ => self.begun,
+            };
+            link.observe(stamp, begun, self.pool.clock.now());
             let noticed = match self.trust {
                 Trust::Quorum(_) => link.suspected_since(self.sent),
                 _ => None,
