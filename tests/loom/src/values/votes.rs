@@ -4,6 +4,7 @@
 pub(crate) enum Vote {
     Granted,
     Pending,
+    NotAsked,
     NotHeld,
     Revoked,
 }
