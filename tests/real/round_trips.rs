@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::support::{Cluster, Server, all_executed, connect, heard_from_all, held_everywhere, until};
-use multilock::{Masters, Owner, Policy, Unlocked};
+use crate::support::{
+    Cluster, Server, all_executed, connect, heard_from_all, held_everywhere, patient, until, until_free,
+};
+use multilock::{Masters, Owner, Policy, Rounds, Unlocked};
 use tokio::time::sleep;
 
 type Counts = BTreeMap<String, u64>;
@@ -108,6 +110,27 @@ async fn a_fencing_token_costs_no_call() {
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     let again = [BOTH.as_slice(), &[("get", 1), ("set", 1)]].concat();
     assert_counts(&cluster, &again).await;
+}
+
+/// A thrifty pair costs two of five masters nothing. One that lasts is taken on all of them, and released there.
+#[tokio::test]
+async fn a_thrifty_pair_asks_three_of_five() {
+    let cluster = Cluster::start(5).await;
+    let masters = patient(cluster.urls()).rounds(Rounds::Thrifty);
+    let masters = masters.connect().await.expect("masters that can be used");
+    start_counting(&cluster).await;
+    let lock = masters.red_lock("a").fenced(false);
+    let guard = lock.try_lock().await.expect("free");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let mut asked = 0;
+    for server in cluster.servers() {
+        asked += usize::from(counts(server).await.contains_key("hset"));
+    }
+    assert!((3..=5).contains(&asked), "{asked}");
+    let guard = lock.try_lock().await.expect("free");
+    until("it is taken on the others", async || guard.votes().granted() == 5).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    until_free(cluster.servers(), "a").await;
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use multilock::{Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard, Node, Quarantine, Vote, Votes};
+use multilock::{
+    Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard, Node, Quarantine, Rounds, Vote, Votes,
+};
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -82,11 +84,13 @@ pub const PATIENT: Duration = Duration::from_secs(10);
 /// End of every wait for what comes by itself: far above what it takes on a machine with other work.
 pub const WITHIN: Duration = Duration::from_secs(60);
 
-/// A builder on which only a fault makes a node late.
+/// A builder on which only a fault makes a node late, and that asks every master: tests look at each one's vote, also where
+/// many locks at once make the client busy.
 pub fn patient<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> MastersBuilder {
     // The masters of a test have just been started.
     Masters::builder()
         .quarantine(Quarantine::Off)
+        .rounds(Rounds::All)
         .nodes(nodes)
         .node_timeout(PATIENT)
         .connect_timeout(PATIENT)
