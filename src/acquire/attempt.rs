@@ -76,7 +76,7 @@ struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    /// Asks every master.
+    /// Asks every master, or as many as are needed (`thrifty.rs`).
     fn begin(
         request: &'a AcquireRequest,
         precedence: Precedence<&QueueEntry>,

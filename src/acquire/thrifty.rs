@@ -58,7 +58,7 @@ pub(super) fn choose(request: &AcquireRequest, may_ask: impl Fn(usize) -> bool) 
             nodes.insert(node);
             slowest = slowest.max(round_trip);
             if nodes.len() == request.needed {
-                let hedge = (slowest * LATE).max(SOONEST).min(pool.config.node_timeout);
+                let hedge = (slowest * LATE).max(SOONEST).min(pool.config.node_timeout / 4);
                 return Some(FirstAsked { nodes, hedge });
             }
         }

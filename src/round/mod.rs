@@ -208,8 +208,8 @@ impl Round {
         self.held_back
     }
 
-    /// Asks the masters that are held back. They have the deadline of the others, since they are a part of the same
-    /// attempt.
+    /// Asks the masters that are held back. From then on the round has a whole node timeout again, so that they have the
+    /// time that any master has. The validity counts from the first sending all the same.
     pub(crate) fn ask_others(&mut self) {
         if self.hedge.take().is_none() {
             return;
@@ -218,6 +218,7 @@ impl Round {
         self.alarm = None;
         let others = std::mem::take(&mut self.held_back);
         self.asked_later = Some((others, self.pool.clock.now()));
+        self.deadline = Instant::now() + self.pool.config.node_timeout;
         for node in others.iter() {
             self.ask(node);
         }
@@ -471,7 +472,7 @@ impl Round {
         if now < self.hedge.unwrap_or(self.deadline) {
             return Poll::Pending;
         }
-        if self.hedge.is_some() && now < self.deadline {
+        if self.hedge.is_some() {
             self.ask_others();
             return self.poll_arrived(cx);
         }
