@@ -153,7 +153,7 @@ impl<'a> Acquisition<'a> {
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
             if reply.vote != Vote::Granted {
-                self.round.ask_others();
+                self.ask_others();
             }
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
@@ -172,6 +172,18 @@ impl<'a> Acquisition<'a> {
                 self.round.voted(node, &vote);
                 self.rollback.votes[node] = vote;
             }
+        }
+    }
+
+    /// Asks the masters that were held back, if there are any.
+    fn ask_others(&mut self) {
+        if self.round.held_back().len() == 0 {
+            return;
+        }
+        self.round.ask_others();
+        if let Some(waiting) = &self.waiting {
+            // It may have left the queues since the first were asked.
+            waiting.calls.stand(self.round.sent_to());
         }
     }
 
@@ -313,7 +325,6 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
-            is_bare: self.round.held_back().len() > 0,
         };
         Grant::new(pool.clock, facts, first)
     }

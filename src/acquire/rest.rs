@@ -23,8 +23,10 @@ impl Waiting<'_> {
             log_throttle.still_waiting(&request.names, &refusal.error);
         }
         self.refused(refusal);
-        if !self.stood && self.may_stand() {
-            // The attempt had no place in the queues, so no master would call the waiter.
+        let had_place = self.stood && self.entry.calls.stands();
+        if !had_place && self.may_stand() {
+            // The attempt had no place in the queues, or the waiter has left them because its task was not polled. So no
+            // master would call it.
             return Ok(());
         }
         // An owner that is inside and yet refused has too little validity left to enter. Only time helps.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::acquire::request::AcquireRequest;
@@ -11,8 +12,10 @@ use crate::protocol::node_set::NodeSet;
 
 /// Number of attempts under way above which a client counts as busy.
 const BUSY: usize = 12;
-/// An answer later than so many of its master's last round trips is late.
+/// Number of round trips after which an answer is late.
 const LATE: u32 = 2;
+/// A master that answers this much later than twice a quorum is passed over.
+const SLOWER: Duration = Duration::from_millis(5);
 /// Shortest time after which an answer is late.
 const SOONEST: Duration = Duration::from_millis(1);
 
@@ -40,28 +43,31 @@ pub(super) struct FirstAsked {
 }
 
 /// Chooses the masters for a thrifty attempt; `None` for an attempt that asks all. Only masters that are well are chosen:
-/// connected, with a vote, and not late lately. `may_ask` excludes masters for other reasons.
+/// connected, with a vote, neither silent nor behind with releases, and not much slower than a quorum of the others.
+/// `may_ask` excludes masters for other reasons.
 pub(super) fn choose(request: &AcquireRequest, may_ask: impl Fn(usize) -> bool) -> Option<FirstAsked> {
-    let pool = &request.client.pool;
+    let (pool, needed) = (&request.client.pool, request.needed);
     let is_thrifty = match pool.config.rounds {
         Rounds::All => false,
         Rounds::Adaptive => pool.attempts.load(Ordering::Relaxed) > BUSY,
         Rounds::Thrifty => true,
     };
-    if !is_thrifty || request.needed >= pool.slots.len() {
+    if !is_thrifty || needed >= pool.slots.len() {
         return None;
     }
     let now = Instant::now();
-    let (mut nodes, mut slowest) = (NodeSet::default(), Duration::ZERO);
-    for node in pool.preference.of(&request.names).filter(|node| may_ask(*node)) {
-        if let Some(round_trip) = pool.slots[node].link().ok().and_then(|link| link.is_well(now)) {
-            nodes.insert(node);
-            slowest = slowest.max(round_trip);
-            if nodes.len() == request.needed {
-                let hedge = (slowest * LATE).max(SOONEST).min(pool.config.node_timeout / 4);
-                return Some(FirstAsked { nodes, hedge });
-            }
-        }
+    let round_trip = |node: usize| Some((node, pool.slots[node].link().ok()?.is_well(now)?));
+    let preferred = pool.preference.of(&request.names).filter(|node| may_ask(*node));
+    let well: SmallVec<[(usize, Duration); 8]> = preferred.filter_map(round_trip).collect();
+    let mut round_trips: SmallVec<[Duration; 8]> = well.iter().map(|(_, took)| *took).collect();
+    round_trips.sort_unstable();
+    let slowest = *round_trips.get(needed.checked_sub(1)?)? * LATE + SLOWER;
+    let chosen = well.iter().filter(|(_, took)| *took <= slowest).take(needed);
+    let (mut nodes, mut longest) = (NodeSet::default(), Duration::ZERO);
+    for (node, took) in chosen {
+        nodes.insert(*node);
+        longest = longest.max(*took);
     }
-    None
+    let hedge = (longest * LATE).max(SOONEST).min(pool.config.node_timeout / 4);
+    Some(FirstAsked { nodes, hedge })
 }

@@ -30,7 +30,7 @@ pub(crate) trait EventObserver {
     /// For how long the oldest hold of this client is held; zero where there is none.
     fn oldest_hold(&self, held_for: Duration) {}
 
-    /// Number of holds that stand on a bare quorum.
+    /// Number of holds that exactly a quorum of more masters has.
     fn bare_holds(&self, count: usize) {}
 
     /// A round is over; it is won where as many masters assented as were needed.

@@ -207,18 +207,21 @@ impl Grant {
 
     /// Next task of the watchdog for the grant.
     pub(crate) fn upkeep(&self) -> Upkeep {
-        self.look(HoldState::upkeep)
+        self.look(|state, now| state.upkeep(now, now.since(self.begun)))
     }
 
-    /// Masters that have nothing of it, and are to be asked for it; once.
+    /// Masters that are to be asked for the grant now, because they do not have it.
     pub(crate) fn widen(&self) -> NodeSet {
-        let mut state = self.state();
-        state.widened();
-        state.votes.not_asked().without(state.touched)
+        self.state().widen()
     }
 
+    /// Whether exactly its quorum has it, of more masters.
     pub(crate) fn is_bare(&self) -> bool {
-        self.state().is_bare()
+        let (missing, nodes) = {
+            let state = self.state();
+            (state.votes.missing().len(), state.votes.nodes())
+        };
+        missing > 0 && nodes - missing <= self.needed
     }
 
     pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
@@ -517,7 +520,6 @@ pub(crate) mod tests {
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
-            is_bare: false,
         };
         Hold::first(Grant::new(Clock::Host, facts, first))
     }

@@ -83,7 +83,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
         return Leave::HandedOn;
     }
     if !kept.is_zero() {
-        // For as long as the names are kept, it is to have its slack.
+        // The names stay locked for longer than the watchdog looks after the grant.
         retake::widen(pool, grant, grant.lease());
     }
     let is_mine = grant.is_to_release();

@@ -29,8 +29,8 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
     })
 }
 
-/// Takes a grant on the masters that were not asked. From then on it has the slack of any other: more masters have it than
-/// are needed.
+/// Takes a grant of a thrifty round on the masters that do not have it. From then on it may be forgotten by some of its
+/// masters. Its expiry rests on the first ones until a renewal: the others had nothing of it in between.
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
     for node in grant.widen().iter() {
         let Some(round) = begin(pool, grant, lease, node) else {
@@ -40,7 +40,6 @@ pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
         round.leave(OnNoScript::Loaded, move |node, answer| {
             let vote = Reply::acquired(answer).vote;
             let kind = VoteKind::of(&vote);
-            // The lease ends there later than the hold does by its quorum, so the end at the quorum stays as it is.
             grant.note_vote(node, vote);
             kind
         });

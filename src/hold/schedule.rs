@@ -50,7 +50,7 @@ struct ScheduleState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) holds: usize,
-    /// Number of holds that stand on a bare quorum, because the other masters were not asked.
+    /// Number of holds that exactly a quorum of more masters has.
     pub(crate) bare: usize,
     /// Age of the oldest hold that is not to last by design.
     pub(crate) oldest: Duration,

@@ -19,8 +19,10 @@ use crate::values::votes::Vote;
 /// millisecond late. So these tasks are woken no later than the end, and no validity is left then.
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
 
-/// Age at which a grant on a bare quorum is taken on the other masters.
-const BARE: Duration = Duration::from_millis(10);
+/// Age at which a grant of a thrifty round is taken on the other masters. A try that not all of them grant is followed by
+/// another one at twice the age, until a sixth of the lease has passed. A renewal takes the grant on all masters anyway.
+const WIDEN_AFTER: Duration = Duration::from_millis(10);
+const WIDENING_ENDS: u32 = 6;
 
 /// Number of leases after which a hold may have been forgotten by its program.
 const LONG: u32 = 10;
@@ -57,9 +59,8 @@ pub(super) struct HoldState {
     pub(super) votes: VoteRecord,
     /// Masters that may store something of the grant.
     pub(super) touched: NodeSet,
-    /// Whether the grant stands on a bare quorum, and is to be taken on the other masters once it is old enough.
-    is_bare: bool,
-    begun: Moment,
+    /// Age at which the grant is taken on masters that do not have it; `None` for a grant that all masters were asked for.
+    widen_after: Option<Duration>,
     /// Whether its release has begun.
     released: bool,
     /// Token that is cancelled when the hold is lost; made at the first request.
@@ -75,8 +76,6 @@ pub(crate) struct FirstHold {
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
-    /// Whether only as many masters were asked as were needed.
-    pub(crate) is_bare: bool,
 }
 
 /// Phase in the life of a grant. Only a vacant grant can get another hold.
@@ -144,8 +143,8 @@ impl HoldState {
             lease,
             votes,
             max_hold,
-            is_bare,
         } = first;
+        let is_thrifty = votes.contains(&Vote::NotAsked);
         Self {
             phase: Phase::Held,
             kind,
@@ -162,8 +161,7 @@ impl HoldState {
             told_s: 0,
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
-            is_bare,
-            begun: since,
+            widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
             released: false,
             votes: VoteRecord::new(votes),
             cancellation: None,
@@ -396,8 +394,8 @@ impl HoldState {
         !std::mem::replace(&mut self.released, true)
     }
 
-    /// Next task of the watchdog at `now`.
-    pub(super) fn upkeep(&mut self, now: Moment) -> Upkeep {
+    /// Next task of the watchdog at `now`, for a grant of this age.
+    pub(super) fn upkeep(&mut self, now: Moment, age: Duration) -> Upkeep {
         match self.phase {
             // The task that closes the client releases its holds.
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
@@ -405,8 +403,8 @@ impl HoldState {
             Phase::Held | Phase::Vacant => {}
         }
         let left = self.left(now);
-        if self.is_bare {
-            let wait = BARE.saturating_sub(now.since(self.begun));
+        if let Some(after) = self.widen_after {
+            let wait = after.saturating_sub(age);
             return if wait.is_zero() {
                 Upkeep::Widening { lease: self.lease }
             } else {
@@ -424,13 +422,17 @@ impl HoldState {
         }
     }
 
-    pub(super) fn is_bare(&self) -> bool {
-        self.is_bare
-    }
-
-    /// Notes that the grant is being taken on the other masters.
-    pub(super) fn widened(&mut self) {
-        self.is_bare = false;
+    /// Masters that are to be asked for the grant now, because they do not have it. Plans the next try.
+    pub(super) fn widen(&mut self) -> NodeSet {
+        let Some(after) = self.widen_after.take() else {
+            return NodeSet::default();
+        };
+        let missing = self.votes.missing();
+        let again = after * 2;
+        if missing.len() > 0 && again <= self.lease / WIDENING_ENDS {
+            self.widen_after = Some(again);
+        }
+        missing
     }
 
     /// Exempts the hold from reports of its age.

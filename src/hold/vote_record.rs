@@ -46,8 +46,17 @@ impl VoteRecord {
         }
     }
 
-    pub(crate) fn not_asked(&self) -> NodeSet {
-        self.not_asked
+    pub(crate) fn nodes(&self) -> usize {
+        usize::from(self.nodes)
+    }
+
+    /// Masters with another answer than a grant, or that were not asked. An answer that was not awaited may be a grant.
+    pub(crate) fn missing(&self) -> NodeSet {
+        let mut missing = self.not_asked;
+        for (node, _) in self.others.iter().flat_map(|others| others.iter()) {
+            missing.insert(usize::from(*node));
+        }
+        missing
     }
 
     pub(crate) fn to_vec(&self) -> Vec<Vote> {
@@ -106,6 +115,8 @@ mod tests {
                 votes[node] = vote;
                 prop_assert_eq!(&record.to_vec(), &votes);
             }
+            let missing = NodeSet::of(&votes, |vote| !matches!(vote, Vote::Granted | Vote::Pending));
+            prop_assert_eq!(record.missing(), missing);
             let granted = NodeSet::of(&votes, |vote| *vote == Vote::Granted);
             for (node, vote) in votes.iter().enumerate() {
                 prop_assert_eq!(granted.contains(node), *vote == Vote::Granted);

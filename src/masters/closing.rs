@@ -11,6 +11,7 @@ use crate::events::log;
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
 use crate::hold::release::Release;
+use crate::hold::retake;
 use crate::masters::Masters;
 use crate::node::{PendingRelease, label};
 
@@ -76,9 +77,11 @@ impl Masters {
         let pool = &client.pool;
         pool.tracker.close();
         pool.closing.cancel();
-        if holds == Closing::Release {
-            for grant in client.schedule.all() {
-                release(client, &grant);
+        for grant in client.schedule.all() {
+            match holds {
+                Closing::Release => release(client, &grant),
+                // No watchdog looks after it any more.
+                Closing::Leave => retake::widen(pool, &grant, grant.lease()),
             }
         }
         let kept = client.kept.load(Ordering::Relaxed);
@@ -117,8 +120,11 @@ impl Masters {
 }
 
 /// Releases one grant at every master, in batches with others.
-fn release(client: &ClientCore, grant: &Grant) {
+fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let kept = grant.kept();
+    if !kept.is_zero() {
+        retake::widen(&client.pool, grant, grant.lease());
+    }
     if !grant.lose(LossCause::Closed) || !grant.is_to_release() {
         return;
     }

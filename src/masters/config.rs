@@ -101,7 +101,7 @@ pub enum Quarantine {
 /// An attempt that asks only as many masters as are needed costs the others nothing. It is as safe as any: what excludes
 /// is the quorum that granted. Its hold has no slack for a while: one master that forgets without being noticed
 /// (`FLUSHALL` without [`strict`](crate::MastersBuilder::strict), an eviction) may let another holder in. So the hold is
-/// taken on the other masters, too, once it is 10 ms old. If one of the masters refuses or answers late, the others are
+/// taken on the other masters, too, once it is 10 ms old. Until its first renewal a step of one clock may end it early. If one of the masters refuses or answers late, the others are
 /// asked at once.
 ///
 /// ```

@@ -198,14 +198,17 @@ impl Link {
     }
 
     /// Takes in the stamp of an answer that came at `now`, to a request that was not sent before `begun`.
-    pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
+    pub(crate) fn observe(&self, stamp: Stamp<'_>, sent: Instant, begun: Moment, now: Moment) {
         let Recollection {
             record,
             clock_check,
             clock,
             ..
         } = &self.recollection;
-        self.round_trip_ns.store(now.ns_since(begun), Ordering::Relaxed);
+        // Not until now: an answer may be looked at together with a later one.
+        let took = self.heard().saturating_duration_since(sent);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip_ns.store(took, Ordering::Relaxed);
         clock.hear(stamp.clock_us, now);
         clock_check.hear(stamp.clock_us, begun, now);
         if record.as_ref().is_some_and(|record| **record != *stamp.record) {
@@ -277,8 +280,7 @@ impl Link {
         silence.last.is_some_and(|last| self.heard() < last)
     }
 
-    /// Last round trip of a master that is well: it has a vote, and is neither silent nor late lately, nor behind with
-    /// pending releases.
+    /// Last round trip of a master that is well: it has a vote, and is neither silent nor behind with pending releases.
     pub(crate) fn is_well(&self, now: Instant) -> Option<Duration> {
         let is_well = self.quarantine(now).is_zero()
             && !self.is_silent()

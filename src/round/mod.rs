@@ -60,8 +60,8 @@ pub(crate) struct Round {
     held_back: NodeSet,
     /// Time at which they are asked.
     hedge: Option<Instant>,
-    /// Masters that were held back and asked then, and the moment before.
-    asked_later: Option<(NodeSet, Moment)>,
+    /// Masters that were held back and asked then, and the time before.
+    asked_later: Option<(NodeSet, Instant, Moment)>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
@@ -217,8 +217,9 @@ impl Round {
         // The alarm is for an earlier time than the deadline.
         self.alarm = None;
         let others = std::mem::take(&mut self.held_back);
-        self.asked_later = Some((others, self.pool.clock.now()));
-        self.deadline = Instant::now() + self.pool.config.node_timeout;
+        let (begun, sent) = (self.pool.clock.now(), Instant::now());
+        self.asked_later = Some((others, sent, begun));
+        self.deadline = sent + self.pool.config.node_timeout;
         for node in others.iter() {
             self.ask(node);
         }
@@ -433,11 +434,11 @@ impl Round {
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
-            let begun = match self.asked_later {
-                Some((others, later)) if others.contains(node) => later,
-                _ => self.begun,
+            let (sent, begun) = match self.asked_later {
+                Some((others, sent, begun)) if others.contains(node) => (sent, begun),
+                _ => (self.sent, self.begun),
             };
-            link.observe(stamp, begun, self.pool.clock.now());
+            link.observe(stamp, sent, begun, self.pool.clock.now());
             let noticed = match self.trust {
                 Trust::Quorum(_) => link.suspected_since(self.sent),
                 _ => None,

@@ -37,7 +37,7 @@ meters! {
         wakeups: Family<WokenBy, Counter> = "multilock_wakeups_total", Count, "Times that a waiter went on, by cause";
         ready: Family<NamedPolicy, Gauge> = "multilock_ready", Count, "1 while a lock could be granted, else 0, by policy";
         bare_holds: Gauge = "multilock_holds_without_slack", Count,
-            "Holds that only as many masters have as are needed, because the others were not asked";
+            "Holds that exactly a quorum of more masters has";
         oldest_hold: Gauge = "multilock_oldest_hold_seconds", Seconds,
             "Time for which the oldest hold of this client is held";
         margin: Histogram = "multilock_renew_margin_seconds", Seconds,

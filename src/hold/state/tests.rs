@@ -6,6 +6,8 @@ use crate::time::validity::Validity;
 
 const LEASE: Duration = Duration::from_secs(30);
 const AT_ONCE: Duration = Duration::ZERO;
+/// An age that does not matter.
+const OLD: Duration = Duration::from_secs(60);
 
 fn at(seconds: u64) -> Moment {
     Moment::at(Duration::from_secs(seconds))
@@ -28,7 +30,6 @@ fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
         lease: LEASE,
         votes: vec![Vote::Granted],
         max_hold,
-        is_bare: false,
     };
     HoldState::new(kind, at(0), first)
 }
@@ -49,7 +50,7 @@ fn a_lapse_is_terminal() {
     assert!(!state.prolong(0, ends(31), LEASE, at(31)));
     assert_eq!(state.enter(0, at(31), AT_ONCE, true, HoldKind::Plain), None);
     assert_eq!(state.remaining(0, at(31)), Duration::ZERO);
-    assert_eq!(state.upkeep(at(31)), Upkeep::CleanUp);
+    assert_eq!(state.upkeep(at(31), OLD), Upkeep::CleanUp);
 }
 
 #[test]
@@ -69,13 +70,13 @@ fn the_last_to_leave_gives_it_up() {
     );
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
-    assert_eq!(state.upkeep(at(1)), renewal(29));
+    assert_eq!(state.upkeep(at(1), OLD), renewal(29));
     assert_eq!(state.leave(true, false), LeaveOutcome::Inside(1));
-    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert_eq!(state.leave(false, false), LeaveOutcome::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert!(state.is_to_release());
-    assert_eq!(state.upkeep(at(1)), Upkeep::Nothing);
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Nothing);
     assert!(!state.lose(LossCause::Expired), "what was given up is not lost");
 }
 
@@ -107,8 +108,8 @@ fn it_is_released_once() {
 fn renewal_ends_with_the_longest_hold() {
     let mut state = of_kind(HoldKind::Plain, Some(Duration::from_secs(20)));
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
-    assert_eq!(state.upkeep(at(19)), renewal(11));
-    assert_eq!(state.upkeep(at(20)), Upkeep::Look(Duration::from_secs(10)));
+    assert_eq!(state.upkeep(at(19), OLD), renewal(11));
+    assert_eq!(state.upkeep(at(20), OLD), Upkeep::Look(Duration::from_secs(10)));
 }
 
 fn next_in_line(renew: bool) -> NextInLine {
@@ -150,7 +151,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     assert_eq!(state.leave(false, false), LeaveOutcome::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
-    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert_eq!(state.pass(at(1), &next_in_line(true)), Some(1));
     let second = |state: &mut HoldState| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
     assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
@@ -161,11 +162,11 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     assert_eq!(state.enter(0, at(2), AT_ONCE, true, HoldKind::Plain), None);
     assert!(state.take(1, true));
     assert_eq!(
-        state.upkeep(at(20)),
+        state.upkeep(at(20), OLD),
         renewal(10),
         "its longest hold begins with it"
     );
-    assert_eq!(state.upkeep(at(21)), Upkeep::Look(Duration::from_secs(9)));
+    assert_eq!(state.upkeep(at(21), OLD), Upkeep::Look(Duration::from_secs(9)));
     assert!(!state.prolong(0, ends(2), 2 * LEASE, at(2)), "another's lease");
     assert!(state.prolong(0, ends(2), LEASE, at(2)), "the grant's");
 }
@@ -176,9 +177,9 @@ fn what_is_not_taken_is_not_renewed() {
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     state.leave(true, false);
     state.pass(at(1), &next_in_line(true));
-    assert_eq!(state.upkeep(at(1)), Upkeep::Look(Duration::from_secs(29)));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert!(!state.take(0, true) && state.take(1, true));
-    assert_eq!(state.upkeep(at(1)), renewal(29));
+    assert_eq!(state.upkeep(at(1), OLD), renewal(29));
 }
 
 #[test]
@@ -238,4 +239,30 @@ fn a_writer_may_come_to_read_and_never_back() {
     enter(&mut plain, HoldKind::Plain);
     assert!(!plain.give_up_exclusive(), "there is nothing to tell");
     assert_eq!(plain.kind, HoldKind::Plain);
+}
+
+#[test]
+fn a_thrifty_grant_is_widened_until_all_have_it() {
+    let on = NodeSet::of(&[Vote::Granted], |_| true);
+    let validity = Validity::of_lease(at(0), LEASE, 0.0);
+    let first = FirstHold {
+        ends: HoldExpiry::new(validity, on, 1, &Arc::new(Steps::new(3)), 0),
+        lease: LEASE,
+        votes: vec![Vote::Granted, Vote::NotAsked, Vote::NotAsked],
+        max_hold: None,
+    };
+    let mut state = HoldState::new(HoldKind::Plain, at(0), first);
+    let look = |ms: u64| Upkeep::Look(Duration::from_millis(ms));
+    let (young, old) = (Duration::from_millis(4), Duration::from_millis(10));
+    assert_eq!(state.upkeep(at(0), young), look(6));
+    assert_eq!(state.upkeep(at(0), old), Upkeep::Widening { lease: LEASE });
+    assert_eq!(state.widen().len(), 2);
+    state.votes.set(1, Vote::Granted);
+    state.votes.set(2, Vote::Refused { remaining: None });
+    // Again at twice the age, where it was refused.
+    assert_eq!(state.upkeep(at(0), old), look(10));
+    assert_eq!(state.widen().iter().collect::<Vec<_>>(), [2]);
+    state.votes.set(2, Vote::Granted);
+    assert_eq!(state.widen().len(), 0);
+    assert!(matches!(state.upkeep(at(0), old), Upkeep::Look(left) if left > Duration::from_secs(29)));
 }

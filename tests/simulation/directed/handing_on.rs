@@ -455,6 +455,32 @@ async fn who_asks_first_and_is_not_polled_gives_up_its_turn() {
     scene.end().await;
 }
 
+/// The same task, polled again while the name is still held: it joins its line again at once, and does not sleep where nobody
+/// calls it.
+#[tokio::test(start_paused = true)]
+async fn who_has_given_up_its_turn_joins_the_line_again_once_it_is_polled() {
+    let scene = open(near()).await;
+    let rival = scene.lock(1, waiting()).await;
+    let (world, seat) = (Arc::clone(&scene.world), Arc::clone(&scene.seats[0]));
+    let mut first = Box::pin(async move { waiting().of(&world, &seat).await });
+    assert!(
+        futures::poll!(first.as_mut()).is_pending(),
+        "masters are a millisecond away"
+    );
+    let second = scene.locking(0, waiting());
+    sleep(ms(1500)).await;
+    let first = tokio::spawn(first);
+    sleep(ms(20)).await;
+    scene.leave(1, rival).await;
+    let mine = second.await.expect("no panic");
+    let begun = Instant::now();
+    scene.leave(0, mine).await;
+    let mine = first.await.expect("no panic");
+    in_time(begun, ms(100));
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
 /// A process is frozen right after a release that has taken its next one along.
 #[tokio::test(start_paused = true)]
 async fn whom_a_release_takes_along_has_to_come_as_if_it_were_called() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Master, Network};
-use multilock::{Masters, Quarantine, Rounds, Vote};
+use multilock::{Closing, Masters, Quarantine, Rounds, Vote};
 use tokio::time::{Instant, sleep};
 
 use crate::plan::ms;
@@ -68,6 +68,15 @@ impl Stage {
             keys.iter().any(|key| key.contains("queue"))
         };
         (0..5).filter(queued).count()
+    }
+
+    /// The masters that are asked first for the name.
+    async fn first_asked(&self) -> Vec<usize> {
+        let guard = self.masters.red_lock("a").lock().await.expect("free");
+        let first = self.having(true);
+        guard.unlock().await.expect("held");
+        self.nothing_is_left().await;
+        first
     }
 
     async fn nothing_is_left(&self) {
@@ -136,6 +145,55 @@ async fn what_stays_taken_comes_by_its_slack() {
     }
 }
 
+/// A hold with a lease of its own is never renewed, so it is asked for again where the first request for it found no script.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_not_renewed_is_widened_again() {
+    let stage = Stage::new().await;
+    let lock = stage.masters.red_lock("a").lease(LEASE);
+    let guard = lock.lock().await.expect("free");
+    for place in stage.having(false) {
+        stage.cluster.master(place).flush_scripts();
+    }
+    sleep(WIDENED).await;
+    if stage.having(true).len() < 5 {
+        violated("slack", &format!("on {:?} alone", stage.having(true)));
+    }
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_closed_client_leaves_comes_by_its_slack() {
+    let stage = Stage::new().await;
+    let _guard = stage.masters.red_lock("a").lock().await.expect("free");
+    stage.masters.close(Closing::Leave).await;
+    if stage.having(true).len() < 5 {
+        violated("slack", &format!("left, and on {:?} alone", stage.having(true)));
+    }
+    let stage = Stage::new().await;
+    let _guard = stage.masters.red_lock("a").at_least(ms(1000)).lock().await;
+    stage.masters.close(Closing::Release).await;
+    if stage.having(true).len() < 5 {
+        violated("slack", &format!("kept, and on {:?} alone", stage.having(true)));
+    }
+}
+
+/// A master that answers late, and in time all the same, does not slow down the names that prefer it.
+#[tokio::test(start_paused = true)]
+async fn a_slow_master_is_passed_over() {
+    let stage = Stage::new().await;
+    let first = stage.first_asked().await;
+    stage.network.set_distance(first[0], ms(10));
+    // Each answer is measured.
+    let all = stage.masters.multi_lock("b").lock().await.expect("free");
+    all.unlock().await.expect("held");
+    let begun = Instant::now();
+    let guard = stage.masters.red_lock("a").lock().await.expect("free");
+    in_time(begun, ms(5));
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
 /// A request that widens a hold is on its way when the hold is released: the release follows it.
 #[tokio::test(start_paused = true)]
 async fn a_widening_that_crosses_the_release_leaves_nothing() {
@@ -154,10 +212,7 @@ async fn a_widening_that_crosses_the_release_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_master_costs_a_hedge() {
     let stage = Stage::new().await;
-    let guard = stage.masters.red_lock("a").lock().await.expect("free");
-    let first = stage.having(true);
-    guard.unlock().await.expect("held");
-    stage.nothing_is_left().await;
+    let first = stage.first_asked().await;
     stage.cluster.master(first[0]).freeze();
     let begun = Instant::now();
     let guard = stage
@@ -177,10 +232,7 @@ async fn a_silent_master_costs_a_hedge() {
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_after_the_hedge_leaves_nothing() {
     let stage = Stage::new().await;
-    let guard = stage.masters.red_lock("a").lock().await.expect("free");
-    let first = stage.having(true);
-    guard.unlock().await.expect("held");
-    stage.nothing_is_left().await;
+    let first = stage.first_asked().await;
     stage.network.set_distance(first[1], ms(10));
     let guard = stage.masters.red_lock("a").lock().await.expect("free");
     guard.unlock().await.expect("held");

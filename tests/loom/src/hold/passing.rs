@@ -87,7 +87,6 @@ impl Process {
             lease: LEASE,
             votes,
             max_hold: None,
-            is_bare: false,
         };
         let hold = Hold::first(Grant::new(Clock(NOW), facts, first));
         let process = Self {
