@@ -7,11 +7,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::acquire::request::AcquireRequest;
-use crate::masters::config::Rounds;
 use crate::protocol::node_set::NodeSet;
 
-/// Number of attempts under way above which a client counts as busy.
-const BUSY: usize = 12;
 /// Number of round trips after which an answer is late.
 const LATE: u32 = 2;
 /// A master that answers this much later than twice a quorum is passed over.
@@ -47,12 +44,7 @@ pub(super) struct FirstAsked {
 /// `may_ask` excludes masters for other reasons.
 pub(super) fn choose(request: &AcquireRequest, may_ask: impl Fn(usize) -> bool) -> Option<FirstAsked> {
     let (pool, needed) = (&request.client.pool, request.needed);
-    let is_thrifty = match pool.config.rounds {
-        Rounds::All => false,
-        Rounds::Adaptive => pool.attempts.load(Ordering::Relaxed) > BUSY,
-        Rounds::Thrifty => true,
-    };
-    if !is_thrifty || needed >= pool.slots.len() {
+    if !pool.is_thrifty() || needed >= pool.slots.len() {
         return None;
     }
     let now = Instant::now();

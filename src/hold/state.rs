@@ -144,7 +144,7 @@ impl HoldState {
             votes,
             max_hold,
         } = first;
-        let is_thrifty = votes.contains(&Vote::NotAsked);
+        let is_thrifty = votes.iter().any(|vote| matches!(vote, Vote::NotAsked));
         Self {
             phase: Phase::Held,
             kind,

@@ -197,18 +197,25 @@ impl Link {
         remaining.max(forgotten)
     }
 
+    /// Notes a round trip, in nanoseconds.
+    pub(crate) fn took_ns(&self, ns: u64) {
+        self.round_trip_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// Notes a round trip from `sent` to the last message, for an answer that may be looked at long after it came.
+    pub(crate) fn took_until_heard(&self, sent: Instant) {
+        let took = self.heard().saturating_duration_since(sent);
+        self.took_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
     /// Takes in the stamp of an answer that came at `now`, to a request that was not sent before `begun`.
-    pub(crate) fn observe(&self, stamp: Stamp<'_>, sent: Instant, begun: Moment, now: Moment) {
+    pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let Recollection {
             record,
             clock_check,
             clock,
             ..
         } = &self.recollection;
-        // Not until now: an answer may be looked at together with a later one.
-        let took = self.heard().saturating_duration_since(sent);
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.round_trip_ns.store(took, Ordering::Relaxed);
         clock.hear(stamp.clock_us, now);
         clock_check.hear(stamp.clock_us, begun, now);
         if record.as_ref().is_some_and(|record| **record != *stamp.record) {

@@ -52,6 +52,12 @@ impl NodeSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |node| self.contains(*node))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let node = rest.trailing_zeros();
+            // Takes the lowest one out.
+            rest &= rest.checked_sub(1)?;
+            Some(node as usize)
+        })
     }
 }

@@ -56,12 +56,8 @@ pub(crate) struct Round {
     heard: bool,
     /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
-    /// Masters that are asked later, if at all.
-    held_back: NodeSet,
-    /// Time at which they are asked.
-    hedge: Option<Instant>,
-    /// Masters that were held back and asked then, and the time before.
-    asked_later: Option<(NodeSet, Instant, Moment)>,
+    /// Boxed for the same reason as the hooks.
+    others: Option<Box<Others>>,
     deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
@@ -69,6 +65,16 @@ pub(crate) struct Round {
     sent_to: NodeSet,
     /// Boxed, because few rounds have hooks, and a round is moved often.
     hooks: Option<Box<Hooks>>,
+}
+
+/// Masters that are not asked at first.
+struct Others {
+    nodes: NodeSet,
+    /// Time at which they are asked; `None` once they were.
+    hedge: Option<Instant>,
+    /// Time before they were asked.
+    sent: Instant,
+    begun: Moment,
 }
 
 /// Functions that are called with the index of a master.
@@ -170,9 +176,7 @@ impl Round {
             links,
             outstanding: 0,
             heard: false,
-            held_back: NodeSet::default(),
-            hedge: None,
-            asked_later: None,
+            others: None,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
             trace: RoundTrace::begin(&pool.events, request.script.op, trust.needed()),
@@ -198,29 +202,39 @@ impl Round {
 
     /// Holds some masters back that were not asked: they are asked after a while, or by [`ask_others`](Self::ask_others).
     pub(crate) fn hold_back(mut self, nodes: NodeSet, hedge: Duration) -> Self {
-        self.held_back = nodes;
-        self.hedge = Some(self.sent + hedge);
+        self.others = Some(Box::new(Others {
+            nodes,
+            hedge: Some(self.sent + hedge),
+            sent: self.sent,
+            begun: self.begun,
+        }));
         self
+    }
+
+    /// Time at which the masters that are held back are asked.
+    fn hedge(&self) -> Option<Instant> {
+        self.others.as_ref()?.hedge
     }
 
     /// Masters that are held back, and have not been asked yet.
     pub(crate) fn held_back(&self) -> NodeSet {
-        self.held_back
+        let others = self.others.as_ref().filter(|others| others.hedge.is_some());
+        others.map_or(NodeSet::default(), |others| others.nodes)
     }
 
     /// Asks the masters that are held back. From then on the round has a whole node timeout again, so that they have the
     /// time that any master has. The validity counts from the first sending all the same.
     pub(crate) fn ask_others(&mut self) {
-        if self.hedge.take().is_none() {
+        let nodes = self.held_back();
+        let Some(others) = &mut self.others else { return };
+        if others.hedge.take().is_none() {
             return;
         }
+        (others.begun, others.sent) = (self.pool.clock.now(), Instant::now());
+        self.deadline = others.sent + self.pool.config.node_timeout;
         // The alarm is for an earlier time than the deadline.
         self.alarm = None;
-        let others = std::mem::take(&mut self.held_back);
-        let (begun, sent) = (self.pool.clock.now(), Instant::now());
-        self.asked_later = Some((others, sent, begun));
-        self.deadline = sent + self.pool.config.node_timeout;
-        for node in others.iter() {
+        for node in nodes.iter() {
             self.ask(node);
         }
     }
@@ -434,11 +448,18 @@ impl Round {
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
-            let (sent, begun) = match self.asked_later {
-                Some((others, sent, begun)) if others.contains(node) => (sent, begun),
+            let (sent, begun) = match &self.others {
+                Some(others) if others.nodes.contains(node) => (others.sent, others.begun),
                 _ => (self.sent, self.begun),
             };
-            link.observe(stamp, sent, begun, self.pool.clock.now());
+            let now = self.pool.clock.now();
+            // By the clock of the connection if masters are chosen by it: an answer may be looked at long after it came.
+            if self.pool.is_thrifty() {
+                link.took_until_heard(sent);
+            } else {
+                link.took_ns(now.ns_since(begun));
+            }
+            link.observe(stamp, begun, now);
             let noticed = match self.trust {
                 Trust::Quorum(_) => link.suspected_since(self.sent),
                 _ => None,
@@ -462,7 +483,7 @@ impl Round {
             return Poll::Ready(Some(answer));
         }
         if !self.alarm.as_mut().is_some_and(|alarm| alarm.wake(cx)) {
-            let at = self.hedge.unwrap_or(self.deadline);
+            let at = self.hedge().unwrap_or(self.deadline);
             self.alarm = self.pool.deadlines.set(at, cx);
         }
         if self.alarm.is_none() {
@@ -470,10 +491,10 @@ impl Round {
             return self.poll_arrived(cx);
         }
         let now = Instant::now();
-        if now < self.hedge.unwrap_or(self.deadline) {
+        if now < self.hedge().unwrap_or(self.deadline) {
             return Poll::Pending;
         }
-        if self.hedge.is_some() {
+        if self.hedge().is_some() {
             self.ask_others();
             return self.poll_arrived(cx);
         }

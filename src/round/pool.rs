@@ -1,7 +1,7 @@
 //! Connections to all masters, and the data that all rounds share.
 
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
@@ -13,7 +13,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
 use crate::events::{Events, LogThrottle, NodeEvents};
-use crate::masters::config::Config;
+use crate::masters::config::{Config, Rounds};
 use crate::node::channels::Topics;
 use crate::node::label;
 use crate::node::trust::membership::Membership;
@@ -28,6 +28,9 @@ use crate::time::clock::Clock;
 use crate::time::random::Random;
 use crate::time::steps::Steps;
 use crate::values::votes::{Vote, Votes};
+
+/// Number of attempts under way above which a client counts as busy.
+const BUSY: usize = 12;
 
 /// The masters of a client.
 #[derive(Debug)]
@@ -232,6 +235,15 @@ impl Pool {
             Evidence::ClockAndRecord
         } else {
             Evidence::Clock
+        }
+    }
+
+    /// Whether first attempts ask only as many masters as are needed.
+    pub(crate) fn is_thrifty(&self) -> bool {
+        match self.config.rounds {
+            Rounds::All => false,
+            Rounds::Adaptive => self.attempts.load(Ordering::Relaxed) > BUSY,
+            Rounds::Thrifty => true,
         }
     }
 
