@@ -6,7 +6,7 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_FOR_TESTS",
     "MULTILOCK_NODE_TIMEOUT",
