@@ -4,18 +4,19 @@
 -- KEYS  for each name: the name, its queue, its deadlines; if it leaves a token, for each name: its fence; and for a
 --       read/write lock, for each name: its readers
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 to leave
---       none), a channel for each name; and to put a waiter into the queues: waiter, ticket, and 1 if it asks next over
---       the same connection
+--       none); to announce the release to clients of Redisson's: the word announce and a channel for each name; and to
+--       put a waiter into the queues: waiter, ticket, and 1 if it asks next over the same connection
 --       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
 --       back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
---   2                      the same, and clients of other libraries listen for that
+--   2                      the same, and clients of Redisson's listen for the announcement
 --   {names}                the owner held this number of the names and has given them up
 --
 -- Many holds, of owners that do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, then for each hold: owner field, the last token, number of names, rw or an empty word, channels
+-- ARGV  0, then for each hold: owner field, the last token, number of names, rw or an empty word; to announce it: the
+--       word announce and its channels
 -- Returns an array: for each hold its own answer, or its error.
 --
 -- Atomic, because another owner may take the name between the look and the delete. The script deletes first, so it
@@ -25,7 +26,8 @@
 -- token is so old that the floor is above it (see acquire.lua). A hold needs no fence here if its token was not
 -- raised: the acquire stored it together with the field.
 --
--- Clients of Redisson's wait on the channels. A name of a read/write lock is given up as it is found here, read or
+-- Clients of Redisson's wait on the channels. They are given only by clients with the option `beside_redisson`. A name
+-- of a read/write lock is given up as it is found here, read or
 -- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only
 -- leaves the set of readers: nothing else depends on it then.
 
@@ -51,7 +53,12 @@ local function leave_readers(name, its_readers, owner)
   return still and 1 or 0, still, is_less
 end
 
--- Releases one hold: its first key, its number of names, and the index before its first channel.
+-- The index before the first channel, if channels are given from `at` on.
+local function channels_from(at)
+  return ARGV[at] == 'announce' and at
+end
+
+-- Releases one hold: its first key, its number of names, and the index before its first channel, if it has channels.
 local function release(key, names, channels, owner, top, is_rw, waiter, ticket, asks)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
@@ -87,7 +94,7 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket, 
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
-      if still == 0 then
+      if channels and still == 0 then
         -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
         local listeners = redis.pcall('publish', ARGV[channels + n], notice)
         if type(listeners) == 'number' and listeners > 0 then
@@ -123,15 +130,17 @@ if ARGV[1] ~= '0' then
   local is_rw = ARGV[1] == 'rw'
   local at = is_rw and 2 or 1
   local names = #KEYS / ((ARGV[at + 1] == '0' and 3 or 4) + (is_rw and 1 or 0))
-  local behind = at + 1 + names
-  return release(1, names, at + 1, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
+  local channels = channels_from(at + 2)
+  local behind = channels and channels + names or at + 1
+  return release(1, names, channels, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
 end
 
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
   local top, names, is_rw = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == 'rw'
-  answers[#answers + 1] = release(key, names, at + 3, ARGV[at], top, is_rw)
+  local channels = channels_from(at + 4)
+  answers[#answers + 1] = release(key, names, channels, ARGV[at], top, is_rw)
   key = key + names * ((top == '0' and 3 or 4) + (is_rw and 1 or 0))
-  at = at + 4 + names
+  at = (channels and channels + names or at + 3) + 1
 end
 return answers

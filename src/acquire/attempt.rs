@@ -102,6 +102,7 @@ impl<'a> Acquisition<'a> {
             field,
             kind: request.kind,
             fence: FencingToken::NONE,
+            is_announced: pool.config.beside_redisson,
         };
         let mut rollback = Rollback::new(pool, claim, waiting.clone());
         for (node, vote) in proposal.objections() {
@@ -316,6 +317,7 @@ impl<'a> Acquisition<'a> {
             token: self.proposal.token,
             raised: self.proposal.raised,
             granted: request.kind,
+            is_announced: pool.config.beside_redisson,
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),

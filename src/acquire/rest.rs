@@ -49,7 +49,7 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            listens: self.beside.listens(),
+            may_listen: request.client.pool.config.beside_redisson && !self.beside.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };

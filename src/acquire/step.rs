@@ -44,8 +44,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter stands in the queues.
     pub(super) could_win: bool,
-    /// Whether it listens to the releases of another library already.
-    pub(super) listens: bool,
+    /// Whether it is to listen to the releases of another library, and does not yet.
+    pub(super) may_listen: bool,
     /// Time for which the waiter may still block its other names.
     pub(super) may_keep_shut: Option<Duration>,
     pub(super) waited: Duration,
@@ -56,7 +56,7 @@ impl Refused<'_> {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
         // A few masters may still report a waiter ahead that is just leaving.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
-        if is_first && blockers.foreign_field && !self.listens {
+        if is_first && blockers.foreign_field && self.may_listen {
             return NextStep::Listen;
         }
         let at_most = match reason {
@@ -144,7 +144,7 @@ mod tests {
             refusal,
             blocking: 2,
             could_win: true,
-            listens: false,
+            may_listen: true,
             may_keep_shut: None,
             waited: Duration::ZERO,
         };
@@ -193,7 +193,7 @@ mod tests {
         };
         let first = refusal(LossReason::Held, vec![HELD; 3], foreign(0));
         assert_eq!(next(&first, |_| {}), NextStep::Listen);
-        let listens = next(&first, |refused| refused.listens = true);
+        let listens = next(&first, |refused| refused.may_listen = false);
         assert_eq!(
             listens,
             NextStep::AwaitCalls {
@@ -202,7 +202,7 @@ mod tests {
             }
         );
         let some_granted = refusal(LossReason::Held, vec![Vote::Granted, HELD, HELD], foreign(0));
-        assert!(at_most(next(&some_granted, |refused| refused.listens = true)) <= SOON + SPREAD);
+        assert!(at_most(next(&some_granted, |refused| refused.may_listen = false)) <= SOON + SPREAD);
         let second = refusal(LossReason::Held, vec![HELD; 3], foreign(2));
         assert!(matches!(
             next(&second, |_| {}),

@@ -58,6 +58,8 @@ pub(crate) struct GrantFacts {
     pub(crate) raised: bool,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
+    /// Whether its release is announced to clients of Redisson's.
+    pub(crate) is_announced: bool,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
     /// Time before the acquire was sent.
@@ -150,6 +152,7 @@ impl Grant {
             } else {
                 FencingToken::NONE
             },
+            is_announced: self.is_announced,
         }
     }
 
@@ -511,6 +514,7 @@ pub(crate) mod tests {
             token: FencingToken::NONE,
             raised: false,
             granted: HoldKind::Plain,
+            is_announced: false,
             behind: WaitersBehind::default(),
             begun: now,
             took: Duration::ZERO,

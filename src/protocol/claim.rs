@@ -14,4 +14,6 @@ pub(crate) struct Claim {
     /// Token that the release leaves at the fences. None if every master that has the field has the token,
     /// too.
     pub(crate) fence: FencingToken,
+    /// Whether its release is announced to clients of Redisson's.
+    pub(crate) is_announced: bool,
 }

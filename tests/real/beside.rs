@@ -14,9 +14,10 @@ use crate::support::foreign::multi_lock::{self, LockList};
 use crate::support::foreign::rlock::{self, Pace};
 use crate::support::foreign::{Lock, node_redlock, redsync};
 use crate::support::{
-    Cluster, Direction, Proxy, Server, WITHIN, called_before, connect, held_everywhere, patient, until,
-    until_free, within,
+    Cluster, Direction, Proxy, Server, WITHIN, called_before, connect, connect_beside, held_everywhere,
+    patient, until, until_free, within,
 };
+use futures::StreamExt;
 use futures::future::join_all;
 use multilock::{Masters, MultiLock};
 
@@ -77,7 +78,7 @@ fn often(pace: Pace) -> usize {
 
 async fn beside_rlock(least: Duration, pace: Pace) -> [Tally; 2] {
     let servers = quick_masters(1).await;
-    let ours = connect(urls(&servers)).await;
+    let ours = connect_beside(urls(&servers)).await;
     let theirs = rlock::Client::with_pace(servers[0].url(), pace).await;
     let contest = Contest::four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
     contest.run(least, &[Side::Ours, Side::Theirs], often(pace)).await
@@ -90,7 +91,7 @@ async fn beside_list(
     theirs: fn(&multi_lock::Client) -> LockList,
 ) -> [Tally; 2] {
     let servers = quick_masters(5).await;
-    let masters = connect(urls(&servers)).await;
+    let masters = connect_beside(urls(&servers)).await;
     let client = multi_lock::Client::with_pace(urls(&servers), pace).await;
     let contest = Contest::four_and_four(&ours(&masters), || theirs(&client));
     contest.run(least, &[Side::Ours, Side::Theirs], often(pace)).await
@@ -135,7 +136,7 @@ async fn four_multi_locks_of_each() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_at_once() {
     let servers = quick_masters(5).await;
-    let ours = connect(urls(&servers)).await;
+    let ours = connect_beside(urls(&servers)).await;
     let redisson = multi_lock::Client::connect(urls(&servers)).await;
     let redsync = redsync::Client::connect(urls(&servers)).await;
     let node_redlock = node_redlock::Client::connect(urls(&servers)).await;
@@ -147,6 +148,77 @@ async fn everybody_at_once() {
     contest.enter(Side::Theirs, redsync.lock("a"));
     contest.enter(Side::Theirs, node_redlock.lock("a"));
     contest.run(SHORT, &[Side::Ours, Side::Theirs], 1).await;
+}
+
+/// Exclusion does not depend on the option.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_option_neither_side_gets_in_beside_the_other() {
+    let servers = quick_masters(3).await;
+    let masters = connect(urls(&servers)).await;
+    let (client, lists) = (
+        rlock::Client::connect(servers[0].url()).await,
+        multi_lock::Client::connect(urls(&servers)).await,
+    );
+    // Each has the first master, and no majority can be without it or the list.
+    let contest = Contest::four_and_four(&masters.multi_lock("a"), || client.lock("a"));
+    contest.run(SHORT, &[], 0).await;
+    let contest = Contest::four_and_four(&masters.red_lock("b"), || lists.red_lock("b"));
+    contest.run(SHORT, &[], 0).await;
+    let lock = client.lock("c");
+    let held = lock.lock(None).await.expect("free");
+    masters.multi_lock("c").try_lock().await.expect_err("theirs");
+    until("it is rolled back", async || !servers[1].exists("c").await).await;
+    assert!(lock.unlock(held).await, "held");
+    let ours = held_everywhere(&masters.multi_lock("c")).await;
+    assert!(lock.lock(Some(Duration::ZERO)).await.is_none(), "ours");
+    ours.unlock().await.expect("held");
+}
+
+/// Listens to all channels of Redisson's.
+async fn all_channels(server: &Server) -> redis::aio::PubSub {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut listener = client.get_async_pubsub().await.expect("a connection");
+    listener.psubscribe("redisson_*").await.expect("subscribed");
+    listener
+}
+
+/// Without the option a client says nothing to Redisson's, and listens to nothing of theirs.
+#[tokio::test]
+async fn without_the_option_no_release_is_announced() {
+    let cluster = Cluster::start(1).await;
+    let server = cluster.server(0);
+    let mut listener = all_channels(server).await;
+    let masters = connect(cluster.urls()).await;
+    server.reset_stats().await;
+    let lock = masters.red_lock(["a", "b"]);
+    lock.lock().await.expect("free").unlock().await.expect("held");
+    let written = masters.red_lock("a").write().lock().await.expect("free");
+    written.downgrade().await.unlock().await.expect("held");
+    // One that is forced, one that is rolled back, and one of many that are dropped.
+    let held = lock.lock().await.expect("free");
+    lock.force_release().await.expect("forced");
+    drop(held);
+    let theirs = rlock::Client::connect(server.url()).await.lock("b");
+    let held = theirs.lock(None).await.expect("free");
+    let waits = masters
+        .red_lock("b")
+        .wait(Duration::from_millis(200))
+        .lock()
+        .await;
+    waits.expect_err("theirs");
+    let channels = server.command(&["PUBSUB", "CHANNELS", "redisson_*"]).await;
+    assert_eq!(channels, redis::Value::Array(Vec::new()), "nobody listens");
+    masters.close(multilock::Closing::Release).await;
+    let stats = server.commandstats().await;
+    assert!(
+        !stats.contains_key("publish") && !stats.contains_key("pubsub|numsub"),
+        "{stats:?}"
+    );
+    assert!(theirs.unlock(held).await, "held");
+    let first = within("a message", listener.on_message().next())
+        .await
+        .expect("a connection");
+    assert_eq!(first.get_channel_name(), "redisson_lock__channel:{b}", "theirs");
 }
 
 fn print(what: &str, tally: &Tally) {
@@ -226,7 +298,7 @@ async fn assert_woken<L: Lock + 'static>(cluster: &Cluster, ours: &MultiLock, th
 #[tokio::test]
 async fn our_release_wakes_an_rlock() {
     let cluster = Cluster::start(1).await;
-    let ours = connect(cluster.urls()).await;
+    let ours = connect_beside(cluster.urls()).await;
     let client = rlock::Client::connect(cluster.server(0).url()).await;
     assert_woken(&cluster, &ours.red_lock("a"), || client.lock("a")).await;
 }
@@ -234,7 +306,7 @@ async fn our_release_wakes_an_rlock() {
 #[tokio::test]
 async fn our_release_wakes_a_list() {
     let cluster = Cluster::start(5).await;
-    let ours = connect(cluster.urls()).await;
+    let ours = connect_beside(cluster.urls()).await;
     let client = multi_lock::Client::connect(cluster.urls()).await;
     assert_woken(&cluster, &ours.red_lock("a"), || client.red_lock("a")).await;
     assert_woken(&cluster, &ours.multi_lock("a"), || client.multi_lock("a")).await;
@@ -254,7 +326,8 @@ async fn assert_woken_by_rollback(refusing: usize, ours: fn(&Masters) -> MultiLo
         .iter()
         .map(Proxy::url)
         .chain(granting.iter().map(Server::url));
-    let masters = patient(urls).connect().await.expect("masters");
+    let masters = patient(urls).beside_redisson(true);
+    let masters = masters.connect().await.expect("masters");
     let _holds = take(refusing).await;
     let theirs = rlock::Client::connect(last.url()).await;
     called_before(WOKEN_BEFORE, async || {

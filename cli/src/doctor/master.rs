@@ -32,6 +32,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
     findings.extend(accepted(facts));
+    findings.extend(redisson(facts));
     if facts.clients.is_none() {
         findings.push(Finding::note(
             "clients_not_told",
@@ -40,6 +41,17 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Finding about clients of Redisson's that clients of this crate do not wake.
+fn redisson(facts: &ServerFacts) -> Option<Finding> {
+    let channels = facts.redisson_channels.filter(|channels| *channels > 0)?;
+    let seen = format!(
+        "clients of Redisson's listen to {channels} of its channels, and MULTILOCK_BESIDE_REDISSON is off: if they wait for the \
+         same names, a release does not wake them"
+    );
+    let remedy = "MULTILOCK_BESIDE_REDISSON=true in every client that locks the same names";
+    Some(Finding::warning("redisson", seen, remedy))
 }
 
 /// Findings about its memory, and the time for which it reaches back.

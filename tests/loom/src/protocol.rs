@@ -37,6 +37,7 @@ pub(crate) mod claim {
         pub(crate) field: Field,
         pub(crate) kind: HoldKind,
         pub(crate) fence: FencingToken,
+        pub(crate) is_announced: bool,
     }
 }
 

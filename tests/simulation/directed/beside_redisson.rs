@@ -45,6 +45,42 @@ fn writing(masters: &Masters) -> MultiLock {
     masters.red_lock(NAME).write().lease(LEASE)
 }
 
+/// When a waiter is in that comes behind an `RLock` with this lease, which is released after `held`.
+async fn gets_in_after(beside: bool, lease: Duration, held: Duration) -> Duration {
+    let cluster = Cluster::new(1);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .beside_redisson(beside);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let (master, theirs) = (cluster.master(0), Theirs::new(&RLOCK, 1));
+    assert!(theirs.lock(master, lease).await, "free");
+    let begun = Instant::now();
+    let lock = masters.red_lock(NAME);
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(held).await;
+    theirs.unlock(master).await;
+    let _ = master.command(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
+    waits.await.expect("no panic").expect("granted");
+    begun.elapsed()
+}
+
+/// Without the option a waiter asks again when the lease ends that it was told, and after 5 s at the latest.
+#[tokio::test(start_paused = true)]
+async fn without_the_option_a_waiter_wakes_by_its_timer() {
+    let second = Duration::from_secs(1);
+    let margin = Duration::from_millis(20);
+    let near = |took: Duration, ms: u64| {
+        let expected = Duration::from_millis(ms);
+        assert!(
+            took >= expected && took < expected + margin,
+            "{took:?} for {expected:?}"
+        );
+    };
+    near(gets_in_after(false, LEASE, second).await, 5_000);
+    near(gets_in_after(false, 3 * second, second).await, 3_002);
+    near(gets_in_after(true, LEASE, second).await, 1_000);
+}
+
 /// Somebody of theirs forces the lock: the name goes, and nothing of what stands beside it.
 fn delete(cluster: &Cluster) {
     for master in cluster.iter() {

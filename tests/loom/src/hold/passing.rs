@@ -78,6 +78,7 @@ impl Process {
             token: FencingToken(100),
             raised: false,
             granted: HoldKind::Plain,
+            is_announced: false,
             behind: WaitersBehind::default(),
             begun: NOW,
             took: Duration::ZERO,

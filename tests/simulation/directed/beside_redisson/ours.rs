@@ -72,7 +72,12 @@ impl Message {
 
     pub(crate) fn release(owner: &str) -> Self {
         let keys = [NAME, QUEUE, DEADLINES, READERS];
-        Self::new(RELEASE, owner, &keys, &["rw", owner, "0", "redisson_rwlock:{a}"])
+        Self::new(
+            RELEASE,
+            owner,
+            &keys,
+            &["rw", owner, "0", "announce", "redisson_rwlock:{a}"],
+        )
     }
 
     pub(crate) fn downgrade(owner: &str, lease: Duration) -> Self {
