@@ -50,7 +50,7 @@ for i = 1, names do
     if mode and not reading.read_until(key) and call('hlen', key) == 1 then call('del', key) end
     local queues, left = queues(), call('pttl', key)
     if left == -2 then
-      if announced then redis.pcall('publish', ARGV[2 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0') end
+      if announced then announce(ARGV[2 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0') end
       queues.call_head(key, queue, deadlines, now, '')
     elseif left >= 0 then
       queues.tell_head(key, queue, deadlines, now, left)

@@ -94,14 +94,7 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket, 
           if left > 0 then redis.pcall('set', fence, top, 'px', left) end
         end
       end
-      if channels and still == 0 then
-        -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
-        local listeners = redis.pcall('publish', ARGV[channels + n], notice)
-        if type(listeners) == 'number' and listeners > 0 then
-          listeners = redis.pcall('pubsub', 'numsub', ARGV[channels + n])[2] or 0
-          others = others or listeners > 0
-        end
-      end
+      if channels and still == 0 then others = announce(ARGV[channels + n], notice) or others end
       if waiter or (still == 0 or is_less) and redis.call('exists', KEYS[at + 2]) == 1 then
         time, queue = time or redis.call('time'), queue or queues()
         local now, here = time[1] * 1000 + math.floor(time[2] / 1000), ''

@@ -55,7 +55,7 @@ impl MastersBuilder {
         let mut examined = join_all(
             servers
                 .iter()
-                .map(|server| server.examine(!config.beside_redisson)),
+                .map(|server| server.examine(config.beside_redisson)),
         )
         .await;
         judge_together(&servers, &mut examined, &config);

@@ -292,10 +292,11 @@ impl MastersBuilder {
     }
 
     /// Makes waiters of this client and of Redisson's wake each other, for names that both lock. Off by default. Costs each
-    /// master two commands a release.
+    /// master up to three commands a release.
     ///
     /// Locks of both exclude each other with and without it: only the time that a waiter loses depends on it. With it:
-    /// - A release and a [force](crate::MultiLock::force_release) are announced on Redisson's channels.
+    /// - A release and a [force](crate::MultiLock::force_release) are announced on Redisson's channels, also to the first waiter
+    ///   for a fair lock (`RFairLock`).
     /// - The first waiter behind a lock of Redisson's listens to these channels.
     /// - Where clients of Redisson's listen, the next waiter of this crate asks 1 to 2 ms later, so that they have a turn.
     ///

@@ -32,12 +32,12 @@ macro_rules! script {
 
 script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers");
 script!(EXTEND, Extend, "extend", behind "queue", behind "readers");
-script!(RELEASE, Release, "release", behind "queue", behind "readers");
+script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
 script!(LEAVE, Leave, "leave", behind "queue", behind "readers");
 script!(INSPECT, Inspect, "inspect", behind "labels");
-script!(FORCE, Force, "force", behind "queue", behind "readers");
+script!(FORCE, Force, "force", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 

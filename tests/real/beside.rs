@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::support::contest::{Contest, Ours, Side, Tally};
 use crate::support::foreign::multi_lock::{self, LockList};
 use crate::support::foreign::rlock::{self, Pace};
-use crate::support::foreign::{Lock, node_redlock, redsync};
+use crate::support::foreign::{Lock, fair, node_redlock, redsync};
 use crate::support::{
     Cluster, Direction, Proxy, Server, WITHIN, called_before, connect, connect_beside, held_everywhere,
     patient, until, until_free, within,
@@ -84,6 +84,14 @@ async fn beside_rlock(least: Duration, pace: Pace) -> [Tally; 2] {
     contest.run(least, &[Side::Ours, Side::Theirs], often(pace)).await
 }
 
+async fn beside_fair_lock(least: Duration) -> [Tally; 2] {
+    let servers = quick_masters(1).await;
+    let ours = connect_beside(urls(&servers)).await;
+    let theirs = fair::Client::connect(servers[0].url()).await;
+    let contest = Contest::four_and_four(&ours.red_lock("a"), || theirs.lock("a"));
+    contest.run(least, &[Side::Ours, Side::Theirs], OFTEN).await
+}
+
 async fn beside_list(
     least: Duration,
     pace: Pace,
@@ -130,6 +138,12 @@ async fn four_red_locks_of_each() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_multi_locks_of_each() {
     beside_multi_lock(SHORT, Pace::Java).await;
+}
+
+/// Both sides get in beside `RFairLock`, whose waiters listen to channels of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_of_ours_and_four_fair_locks() {
+    beside_fair_lock(SHORT).await;
 }
 
 /// No matter which of them meet.
@@ -253,6 +267,9 @@ async fn for_long() {
         let [ours, theirs] = beside_rlock(LONG, pace).await;
         print("one master, ours", &ours);
         print("one master, theirs", &theirs);
+        let [ours, theirs] = beside_fair_lock(LONG).await;
+        print("one master, ours beside fair locks", &ours);
+        print("one master, fair locks", &theirs);
         let [ours, theirs] = beside_red_lock(LONG, pace).await;
         print("RedLock, ours", &ours);
         print("RedLock, theirs", &theirs);
@@ -301,6 +318,95 @@ async fn our_release_wakes_an_rlock() {
     let ours = connect_beside(cluster.urls()).await;
     let client = rlock::Client::connect(cluster.server(0).url()).await;
     assert_woken(&cluster, &ours.red_lock("a"), || client.lock("a")).await;
+}
+
+#[tokio::test]
+async fn our_release_wakes_a_fair_lock() {
+    let cluster = Cluster::start(1).await;
+    let ours = connect_beside(cluster.urls()).await;
+    let client = fair::Client::connect(cluster.server(0).url()).await;
+    assert_woken(&cluster, &ours.red_lock("a"), || client.lock("a")).await;
+    // One of a name that has a brace, by force.
+    let lock = ours.red_lock("b:{x}*");
+    called_before(WOKEN_BEFORE, async || {
+        let guard = held_everywhere(&lock).await;
+        cluster.server(0).reset_stats().await;
+        let free = async {
+            lock.force_release().await.expect("forced");
+        };
+        let theirs = client.lock("b:{x}*");
+        let time = woken_after(theirs, cluster.server(0), free).await;
+        drop(guard);
+        until_free(cluster.servers(), "b:{x}*").await;
+        time
+    })
+    .await;
+}
+
+/// A waiter of theirs that has died stands at the front of the list: the next one hears of the release.
+#[tokio::test]
+async fn a_dead_waiter_of_a_fair_lock_costs_no_wake_up() {
+    let cluster = Cluster::start(1).await;
+    let (server, ours) = (cluster.server(0), connect_beside(cluster.urls()).await);
+    let guard = held_everywhere(&ours.red_lock("a")).await;
+    server
+        .command(&["RPUSH", "redisson_lock_queue:{a}", "dead:1"])
+        .await;
+    let soon = ["ZADD", "redisson_lock_timeout:{a}", "1", "dead:1"];
+    server.command(&soon).await;
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let mut listener = client.get_async_pubsub().await.expect("a connection");
+    let second = "redisson_lock__channel:{a}:live:1";
+    listener.subscribe(second).await.expect("subscribed");
+    server
+        .command(&["RPUSH", "redisson_lock_queue:{a}", "live:1"])
+        .await;
+    guard.unlock().await.expect("held");
+    let message = within("a message", listener.on_message().next()).await;
+    assert_eq!(message.expect("a connection").get_channel_name(), second);
+}
+
+/// Our waiter hears of the release of a fair lock that others of theirs wait for: it is announced to the first of these alone.
+#[tokio::test]
+async fn a_fair_lock_wakes_us() {
+    let cluster = Cluster::start(1).await;
+    let (server, ours) = (cluster.server(0), connect_beside(cluster.urls()).await);
+    let client = fair::Client::connect(server.url()).await;
+    // Letters of a pattern in the name.
+    for name in ["a", "b[1]*"] {
+        called_before(Duration::from_secs(4), async || {
+            let lock = client.lock(name);
+            let held = lock.lock(None).await.expect("free");
+            let queue = format!("redisson_lock_queue:{{{name}}}");
+            server.command(&["RPUSH", &queue, "another:1"]).await;
+            let times = format!("redisson_lock_timeout:{{{name}}}");
+            server
+                .command(&["ZADD", &times, "9000000000000", "another:1"])
+                .await;
+            server.reset_stats().await;
+            let waits = tokio::spawn({
+                let lock = ours.red_lock(name);
+                async move { lock.lock().await.map(|_| Instant::now()) }
+            });
+            until("it listens", async || {
+                let patterns = server.command(&["PUBSUB", "NUMPAT"]).await;
+                let asked = server.commandstats().await.get("evalsha").copied();
+                patterns == redis::Value::Int(1) && asked >= Some(2)
+            })
+            .await;
+            let begun = Instant::now();
+            assert!(lock.unlock(held).await, "held");
+            let inside = within("it is woken", waits).await.expect("no panic");
+            server.command(&["DEL", &queue, &times]).await;
+            until_free([server], name).await;
+            inside.expect("granted").saturating_duration_since(begun)
+        })
+        .await;
+    }
+    until("nobody listens", async || {
+        server.command(&["PUBSUB", "NUMPAT"]).await == redis::Value::Int(0)
+    })
+    .await;
 }
 
 #[tokio::test]

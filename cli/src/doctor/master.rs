@@ -164,6 +164,11 @@ fn denied(denied: &DeniedCommand) -> Finding {
             format!("the user may not use the keys that {name} needs"),
             "ACL SETUSER … ~multilock_* there".to_owned(),
         ),
+        // A pattern is allowed by all channels, or by the same pattern.
+        Denial::Channel if name == "psubscribe" => (
+            "the user may not psubscribe to the channels of Redisson's fair locks".to_owned(),
+            "ACL SETUSER … allchannels there".to_owned(),
+        ),
         Denial::Channel => (
             format!("the user may not {name} to the channels of clients"),
             "ACL SETUSER … &multilock:* there".to_owned(),
@@ -199,6 +204,10 @@ fn without(command: &str) -> (Severity, &'static str) {
         "subscribe" | "unsubscribe" | "publish" => {
             (Severity::Warning, "waiters wake by their timers, in no order")
         }
+        "psubscribe" | "punsubscribe" | "lrange" => (
+            Severity::Note,
+            "waiters of this client and of Redisson's fair locks do not wake each other",
+        ),
         "pubsub" => (
             Severity::Warning,
             "waiters that are gone hold up those behind them for some seconds",

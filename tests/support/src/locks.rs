@@ -22,6 +22,7 @@ const EXTEND: &str = concat!(
     include_str!("../../../lua/extend.lua")
 );
 pub const RELEASE: &str = concat!(
+    include_str!("../../../lua/announce.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/release.lua")

@@ -17,6 +17,7 @@ pub(crate) const EXTEND: &str = concat!(
     include_str!("../../../../lua/extend.lua")
 );
 const RELEASE: &str = concat!(
+    include_str!("../../../../lua/announce.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
     include_str!("../../../../lua/release.lua")

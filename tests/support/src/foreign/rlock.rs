@@ -131,12 +131,16 @@ enum Answer {
     Failed,
 }
 
+/// A thread sleeps, since the runtime's own timer goes by milliseconds.
+pub(super) async fn handed_over() {
+    let sleeping = spawn_blocking(|| thread::sleep(HANDED_OVER));
+    sleeping.await.expect("no panic");
+}
+
 impl Process {
-    /// A thread sleeps, since the runtime's own timer goes by milliseconds.
     async fn handed_over(&self) {
         if self.pace == Pace::Java {
-            let sleeping = spawn_blocking(|| thread::sleep(HANDED_OVER));
-            sleeping.await.expect("no panic");
+            handed_over().await;
         }
     }
 }
