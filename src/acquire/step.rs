@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::acquire::pauses::{OUTAGE, Pauses, SPLIT};
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::error::LockError;
 use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;
@@ -54,6 +54,10 @@ pub(super) struct Refused<'a> {
 impl Refused<'_> {
     pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
+        if self.refusal.asked == Asked::FirstAndOthers {
+            // It has no place in the queues of those that refused.
+            return NextStep::Sleep(pauses.next(SPLIT));
+        }
         // A few masters may still report a waiter ahead that is just leaving.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
         if is_first && blockers.foreign_field && self.may_listen {
@@ -132,6 +136,7 @@ mod tests {
             error,
             reason,
             votes,
+            asked: Asked::AllAtOnce,
             blockers: Box::new(blockers),
             deferred: None,
         }

@@ -416,6 +416,7 @@ mod tests {
             comes_within: Duration::from_secs(1),
             only: None,
             reads: false,
+            at_first: false,
         }
     }
 

@@ -135,9 +135,19 @@ async fn four_red_locks_of_each() {
     beside_red_lock(SHORT, Pace::Java).await;
 }
 
+/// Ours, which keep nothing while they wait, get about as often in as theirs: a quarter of that if they ask all masters at
+/// once. The machine may be busy, so a few tries are allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_multi_locks_of_each() {
-    beside_multi_lock(SHORT, Pace::Java).await;
+    let mut grants = Vec::new();
+    for _ in 0..3 {
+        let [ours, theirs] = beside_multi_lock(SHORT, Pace::Java).await;
+        if 4 * ours.grants > ours.grants + theirs.grants {
+            return;
+        }
+        grants.push((ours.grants, theirs.grants));
+    }
+    panic!("ours had less than half of an equal share: {grants:?}");
 }
 
 /// Both sides get in beside `RFairLock`, whose waiters listen to channels of their own.

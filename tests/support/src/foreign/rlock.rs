@@ -151,6 +151,11 @@ impl RLock {
         &self.owner
     }
 
+    /// Time that its thread takes from one call to the next.
+    pub(super) async fn handed_over(&self) {
+        self.process.handed_over().await;
+    }
+
     async fn run(&self, command: Cmd) -> RedisResult<Option<i64>> {
         let answer = command.query_async(&mut self.process.commands.clone()).await;
         self.process.handed_over().await;
