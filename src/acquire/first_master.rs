@@ -1,10 +1,10 @@
 //! The first master first: attempts at a lock on all masters beside Redisson's MultiLock.
 //!
-//! That lock takes one master after the other, and keeps what it has while it waits for the next. A client that wants all
+//! That lock takes one master after the other, and keeps its grants while it waits for the next. A client that wants all
 //! masters at once, and keeps nothing, hardly ever finds all of them free. So a waiter that has met a field of Redisson's
-//! asks the first master alone, and stands in its queue alone. Once it is granted there, it asks all others. Whoever has
-//! the first master has the others, or is just giving them up. So the waiter asks those that refuse again for a while,
-//! keeps what it has meanwhile, and gives everything back after that.
+//! asks the first master alone, and stands in its queue alone. Once it is granted there, it asks all others. The holder of
+//! the first master holds the others, or is just giving them up. So the waiter keeps its grants for a while, asks the
+//! masters that refuse again, and gives everything back after that.
 //!
 //! All of this is one attempt: its validity counts from the first question, and its rollback goes to every master that was
 //! asked.

@@ -55,7 +55,7 @@ impl Refused<'_> {
     pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
         if self.refusal.asked == Asked::FirstAndOthers {
-            // It has no place in the queues of those that refused.
+            // It has no place in the queues of the masters that refused.
             return NextStep::Sleep(pauses.next(SPLIT));
         }
         // A few masters may still report a waiter ahead that is just leaving.

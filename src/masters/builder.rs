@@ -300,7 +300,7 @@ impl MastersBuilder {
     /// - The first waiter behind a lock of Redisson's listens to these channels.
     /// - A waiter for all masters ([`Policy::MultiLock`]) that has met a lock of Redisson's asks the first master alone, keeps it,
     ///   and then asks the others for at most 50 ms. List the masters in the order of Redisson's list.
-    /// - Where clients of Redisson's listen, the next waiter of this crate asks 1 to 2 ms later, so that they have a turn.
+    /// - If clients of Redisson's listen, the next waiter of this crate asks 1 to 2 ms later, so that they have a turn.
     ///
     /// Without it, a waiter behind a lock that was released early finds that out by its timer:
     ///

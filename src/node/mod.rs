@@ -65,7 +65,7 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
 
-/// Form in which a client names what it listens to.
+/// Form in which a client names the channels that it listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ChannelForm {
     /// One channel.

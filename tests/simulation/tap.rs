@@ -235,7 +235,7 @@ fn pairs(words: Vec<String>) -> impl Iterator<Item = (String, u64)> {
 }
 
 /// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, its
-/// layout, and where it is announced a word for that and as many channels.
+/// layout; and if it is announced, a word for that and as many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
     let mut rest = &args[1..];

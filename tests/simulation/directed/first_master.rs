@@ -72,7 +72,7 @@ async fn granted(within: Duration, waiter: JoinHandle<Option<Mine>>) -> Option<M
 }
 
 /// The next list of theirs is on its way: it has the first master, and the others are free. A waiter that asked them would
-/// take what the list wants next.
+/// take the masters that the list wants next.
 #[tokio::test(start_paused = true)]
 async fn it_asks_the_first_master_first() {
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;
@@ -140,7 +140,7 @@ async fn the_first_master_is_kept_for_a_while_only() {
     let begun = Instant::now();
     held.unlock(scene.master(0)).await;
     settle().await;
-    // It comes by itself, and stays away from what it does not get.
+    // It comes by itself, and asks for no other master.
     while !other.lock(scene.master(0)).await {
         sleep(ms(1)).await;
         if begun.elapsed() > ms(120) {

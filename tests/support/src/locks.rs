@@ -102,7 +102,7 @@ pub async fn connect<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> Maste
     patient(nodes).connect().await.expect("masters that can be used")
 }
 
-/// The same, with what progress beside Redisson's locks needs.
+/// The same, with the option for progress beside Redisson's locks.
 pub async fn connect_beside<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> Masters {
     let builder = patient(nodes).beside_redisson(true);
     builder.connect().await.expect("masters that can be used")

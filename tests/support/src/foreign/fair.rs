@@ -25,7 +25,7 @@ const PLACE: Duration = Duration::from_secs(300);
 /// Wait that nothing else ends.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Takes waiters from the front of the list whose time has come.
+/// Takes waiters with an outdated time from the front of the list.
 const DROP_LATE: &str = "
     local name, queue, times, now = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[1])
     local head = redis.call('LINDEX', queue, 0)
