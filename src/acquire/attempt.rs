@@ -197,6 +197,9 @@ impl<'a> Acquisition<'a> {
                 break;
             }
         }
+        if self.may_miss_redisson() {
+            self.look_for_redisson().await;
+        }
         if self.tally.loss_reason() == Some(LossReason::Unreachable) {
             // Nothing more is awaited. The answers that are here already show which masters were silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
@@ -205,6 +208,37 @@ impl<'a> Acquisition<'a> {
                 self.rollback.votes[node] = vote;
             }
         }
+    }
+
+    /// Whether a field of Redisson's may be in the way on masters that have not answered. Such a field calls nobody. So few
+    /// refusals decide against the attempt that they may all come from holds and attempts of this crate.
+    fn may_miss_redisson(&self) -> bool {
+        let pool = &self.request.client.pool;
+        pool.config.beside_redisson
+            && self.waiting.is_some()
+            && self.asked == Asked::AllAtOnce
+            && 2 * self.request.blocking() <= pool.slots.len()
+            && self.tally.loss_reason() == Some(LossReason::Held)
+            && !self.blockers.foreign_field
+    }
+
+    /// Takes in the imminent answers of a lost round, until one tells of a field of Redisson's.
+    async fn look_for_redisson(&mut self) {
+        let patience = self.round.elapsed().max(SHORTEST_PATIENCE);
+        let looking = async {
+            while !self.blockers.foreign_field
+                && let Some((node, answer)) = self.round.next_as_sent().await
+            {
+                let mut reply = Reply::acquired(answer);
+                self.proposal.saw(&reply);
+                self.tally.count(&reply);
+                let causes = reply.causes.as_deref().unwrap_or_default();
+                self.blockers.add(causes, reply.holder.take());
+                self.round.voted(node, &reply.vote);
+                self.rollback.votes[node] = reply.vote;
+            }
+        };
+        let _ = timeout(patience, looking).await;
     }
 
     /// Takes in the vote of the first master, which was asked alone. Returns whether the outcome is certain. If its answer

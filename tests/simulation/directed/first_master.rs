@@ -1,9 +1,12 @@
 //! Beside Redisson's MultiLock, which takes one master after the other, a waiter for all masters asks the first one first.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use multilock::Policy;
-use multilock::sim::{Keep, Master};
+use multilock::sim::{Cluster, Keep, Master};
+use multilock::{Masters, Policy, Quarantine};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -318,5 +321,85 @@ async fn one_that_is_dropped_leaves_nothing() {
             assert!(master.evict(NAME), "held");
         }
         scene.end().await;
+    }
+}
+
+/// Notices two holders at once, and counts the grants of each side.
+#[derive(Default)]
+struct Inside {
+    is_held: AtomicBool,
+    grants: [AtomicUsize; 2],
+}
+
+impl Inside {
+    async fn section(&self, side: usize) {
+        if self.is_held.swap(true, Ordering::Relaxed) {
+            violated("mutual exclusion", "two are inside");
+        }
+        self.grants[side].fetch_add(1, Ordering::Relaxed);
+        sleep(ms(1)).await;
+        self.is_held.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A thread of theirs that takes all masters again and again. Timers go by whole milliseconds here.
+async fn lists(cluster: &Cluster, thread: u64, inside: &Inside, rng: &mut StdRng) {
+    let list = List::new(thread);
+    loop {
+        for master in cluster.iter() {
+            while !list.lock(master).await {
+                sleep(ms(rng.random_range(1..6))).await;
+            }
+            sleep(ms(rng.random_range(0..2))).await;
+        }
+        inside.section(1).await;
+        for master in cluster.iter() {
+            list.unlock(master).await;
+            sleep(ms(rng.random_range(0..2))).await;
+        }
+        sleep(ms(rng.random_range(1..5))).await;
+    }
+}
+
+/// Two processes of ours and two threads of theirs, at random: never two inside, and each side gets in again and again.
+#[tokio::test(start_paused = true)]
+async fn both_get_in_and_never_two_at_once() {
+    for seed in 0..12 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let cluster = Cluster::new(3);
+        for master in cluster.iter() {
+            let mut delay = || ms(rng.random_range(1..3));
+            master.set_delay(delay(), delay());
+        }
+        let inside = Inside::default();
+        let ours = async |masters: Masters| -> () {
+            loop {
+                let guard = masters.multi_lock(NAME).lock().await.expect("granted");
+                inside.section(0).await;
+                guard.unlock().await.expect("held");
+            }
+        };
+        let builder = || {
+            Masters::builder()
+                .quarantine(Quarantine::Off)
+                .beside_redisson(true)
+        };
+        let one = cluster.connect(builder()).await.expect("connects");
+        let other = cluster.connect(builder()).await.expect("connects");
+        let (mut first, mut second) = (
+            StdRng::seed_from_u64(seed + 100),
+            StdRng::seed_from_u64(seed + 200),
+        );
+        tokio::select! {
+            () = ours(one) => {}
+            () = ours(other) => {}
+            () = lists(&cluster, 1, &inside, &mut first) => {}
+            () = lists(&cluster, 2, &inside, &mut second) => {}
+            () = sleep(LEASE * 2) => {}
+        }
+        let grants = [0, 1].map(|side| inside.grants[side].load(Ordering::Relaxed));
+        if grants.iter().any(|grants| *grants < 50) {
+            violated("progress", &format!("seed {seed}: {grants:?}"));
+        }
     }
 }
