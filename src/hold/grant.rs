@@ -54,8 +54,6 @@ pub(crate) struct GrantFacts {
     pub(crate) needed: usize,
     /// First token of its block.
     pub(crate) token: FencingToken,
-    /// Whether the token differs from that of its acquire, which stored its own with the field.
-    pub(crate) raised: bool,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
     /// Waiters for the names at the time of the grant.
@@ -145,11 +143,6 @@ impl Grant {
             names: self.names.clone(),
             field: self.field,
             kind: self.granted,
-            fence: if self.raised {
-                self.tokens().last
-            } else {
-                FencingToken::NONE
-            },
         }
     }
 
@@ -509,7 +502,6 @@ pub(crate) mod tests {
             },
             needed: 1,
             token: FencingToken::NONE,
-            raised: false,
             granted: HoldKind::Plain,
             behind: WaitersBehind::default(),
             begun: now,
