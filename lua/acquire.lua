@@ -1,11 +1,11 @@
 -- acquire: take every name for one owner, all or nothing on this master, or let its waiter into their queues.
 --
--- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for each name: its
---       queue; for a read/write lock, for each name: its readers; and last the master's record (introduce.lua), if the
---       answer is to repeat it
--- ARGV  owner field, hold count, lease in ms, 1 if the record is given or 0, waiter or an empty word, ticket
---       with a token: the token, the last token of its block, 1 if a quorum has accepted the token before or 0
---       for a read/write lock: w or r
+-- KEYS  for each name: the name, its revocation mark, its deadlines; for each name: its fence; for a read/write lock,
+--       for each name: its readers; and last the master's record (introduce.lua), if the answer is to repeat it
+-- ARGV  owner field, lease in ms; and unless all that follow are left out:
+--       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
+--       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
+--       master's record is given; hold count (1); ticket (behind all others); waiter (none)
 --       The waiter is its number, a colon and the ms that it needs to ask. If it is to stand in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
 --       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
@@ -30,33 +30,32 @@
 -- Highest is the largest fence of the names before the call, in decimal digits. Stamp is the master's wall clock in
 -- microseconds; with a record: the clock in digits, a space, and the record's text.
 --
--- A token must be above the fence. The fence is the stored token or, if none is stored, the floor: the clock less
--- five minutes. The stored token is the last one of the block that was accepted last, and it expires ten minutes
--- after its time. From then on the floor is five minutes above it, so the clock may be set back by five minutes.
+-- fences.lua tells which tokens are accepted, and for how long they are stored. This script alone stores the token of
+-- a new hold.
 --
 -- A name that is written has the field mode, with the value write, beside its owner. readers.lua describes a name
 -- that is read. A name is read for as long as the longest lease of its readers. A reader shares the stored token. If
--- none is stored, the larger of its own token and the floor is stored.
+-- none is stored, the larger of its own token and the smallest acceptable one is stored.
 --
 -- Atomic for two reasons: no other call may come between the look and the write, and a lock on several names must
 -- never be half-taken. Sent twice, it grants twice and counts once: the count is absolute. A token counts only
 -- together with the grant, so the same script stores it. A queue only ever adds refusals.
 
 local call = redis.call
-local owner, count, lease, token, top = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), ARGV[8]
-local declared = ARGV[9] == '1'
--- In microseconds: how far the floor is below the clock, how long a fence lives after its token, and how far above
--- the clock a fence may be.
-local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
-local recorded = ARGV[4] == '1'
-local mode = ARGV[token and 10 or 7]
-local names = (#KEYS - (recorded and 1 or 0)) / (mode and 6 or 5)
-local last = 3 * names
--- Indices before the first name's fence, queue and readers.
-local fences = last
-local queues_at = fences + names
-local readers_at = queues_at + names
+local owner, lease, top, count, mode, declared, recorded = ARGV[1], ARGV[2], ARGV[3], '1', nil, nil, nil
+if ARGV[4] then
+  mode, declared = string.match(ARGV[4], '^[wr]'), string.find(ARGV[4], 'd', 1, true)
+  recorded, count = string.find(ARGV[4], 'm', 1, true), ARGV[5] or count
+end
 local shared = mode == 'r'
+local token = tonumber(top)
+-- The first token of the block.
+if token and not shared then token = token - 63 end
+local names = (#KEYS - (recorded and 1 or 0)) / (mode and 5 or 4)
+local last = 3 * names
+-- Indices before the first name's fence and readers.
+local fences = last
+local readers_at = fences + names
 
 -- The client detects with the stamp that a clock was set forward, or that a memory was wiped.
 local time = call('time')
@@ -71,20 +70,16 @@ end
 -- All keys in one look: a name that was not locked for long has no fence to be read. One reader alone looks otherwise.
 local there = (not shared or names > 1) and call('exists', unpack(KEYS, 1, fences + names))
 
--- The largest fence, and whether one is absent. A token that was accepted before counts also if it is below the
--- floor.
+-- The largest fence, and whether one is absent.
 local highest, absent = 0, false
 for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
   local stored = there ~= 0 and redis.pcall('get', KEYS[i])
-  local fence = clock - BELOW
+  local fence = clock - BEHIND
   if stored then
     there = there and there - 1
-    fence = type(stored) == 'string' and tonumber(stored)
-    if not (fence and fence >= 0 and fence <= clock + ABOVE) and not declared then
-      return redis.error_reply(
-        'FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
-    end
+    fence = fence_of(stored, clock)
+    if not fence and not declared then return spoilt(KEYS[i]) end
   end
   absent = absent or not stored
   if fence and fence > highest then highest = fence end
@@ -154,14 +149,14 @@ elseif not beside then
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
 
-  local waiter, only, ticket = '', 0, tonumber(ARGV[6])
-  if ARGV[5] ~= '' then
-    local number, name = string.match(ARGV[5], '^([^ ]*) ?(%d*)$')
+  local waiter, only, ticket = '', 0, tonumber(ARGV[6] or 9007199254740991)
+  if ARGV[7] then
+    local number, name = string.match(ARGV[7], '^([^ ]*) ?(%d*)$')
     waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
   end
 
-  -- The TTL of each name, and the end of its readers' last lease.
-  local lefts, lasts = {}, {}
+  -- The queue of each name, its TTL, and the end of its readers' last lease.
+  local its_queues, lefts, lasts = {}, {}, {}
   -- The names become free together, with the last of them.
   local causes, refused_for = {}, nil
   local one
@@ -171,6 +166,7 @@ elseif not beside then
   for n = 1, names do
     local key = KEYS[3 * n - 2]
     local left = call('pttl', key)
+    its_queues[n] = queues.of(KEYS[3 * n])
     causes[n], lefts[n] = '-', left
     if left ~= -2 then
       lasts[n] = mode and reading.read_until(key)
@@ -179,7 +175,7 @@ elseif not beside then
       local is_open = shared and lasts[n] or redis.pcall('hexists', key, owner) == 1
       if not is_open then
         local of_ours
-        causes[n], of_ours = queues.holder(key, KEYS[queues_at + n])
+        causes[n], of_ours = queues.holder(key, its_queues[n])
         one = one or of_ours
         refuse(left)
       end
@@ -188,7 +184,7 @@ elseif not beside then
   for n = 1, ticket > 0 and names or 0 do
     -- On a free name it matters at once whether the client of the waiter ahead still listens.
     local ahead = shared and queues.first_alone or queues.head
-    local first, its, deadline = ahead(KEYS[queues_at + n], KEYS[3 * n], now, causes[n] == '-' and waiter)
+    local first, its, deadline = ahead(its_queues[n], KEYS[3 * n], now, causes[n] == '-' and waiter)
     if first and first ~= waiter and queues.is_before(its, first, ticket, waiter) then
       causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
       refuse(deadline - now)
@@ -197,7 +193,7 @@ elseif not beside then
 
   if refused_for ~= nil then
     for n = 1, names do
-      local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
+      local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
       if waiter ~= '' and (only == 0 or only == n) then
         queues.stand(queue, deadlines, now, waiter, ARGV[6])
@@ -217,7 +213,7 @@ elseif not beside then
 
   local counted, smallest = 0, nil
   for n = 1, names do
-    local name, queue, deadlines = KEYS[3 * n - 2], KEYS[queues_at + n], KEYS[3 * n]
+    local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
     local _, rank
     if waiter ~= '' then _, rank = queues.drop(queue, deadlines, waiter) end
     -- The waiter behind does not know this lease yet.
@@ -256,21 +252,19 @@ end
 
 local granted = waiting and {stamp, 1, waiting, first} or stamp
 if not token then return granted end
-if shared and not declared then
-  if absent then highest = math.max(highest, token) end
-  local told, left = string.format('%.0f', highest), math.ceil((highest + LIFE - clock) / 1000)
-  for i = fences + 1, (absent or names > 1) and fences + names or fences do
-    if (tonumber(call('get', KEYS[i]) or 0) or 0) < highest then call('set', KEYS[i], told, 'px', left) end
+if declared then
+  for i = fences + 1, fences + names do keep_up(KEYS[i], top, clock, shared) end
+  return granted
+end
+if shared then
+  if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
+  local told = string.format('%.0f', highest)
+  if absent or names > 1 or is_old(highest, clock) then
+    for i = fences + 1, fences + names do keep_up(KEYS[i], told, clock, true) end
   end
   return {stamp, 3, told, waiting, first}
 end
-if token <= highest and not declared then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
--- Whole milliseconds, rounded up.
-local left = math.ceil((top + LIFE - clock) / 1000)
-for i = fences + 1, fences + names do
-  -- A token that was accepted before may be below the stored one, or so old that the floor is above it.
-  local stored = declared and redis.pcall('get', KEYS[i])
-  local below = not stored or type(stored) == 'string' and (tonumber(stored) or token) < token
-  if below and left > 0 then call('set', KEYS[i], top, 'px', left) end
-end
+if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
+local life = token + 63 <= clock + AHEAD and LIFE or life_of(top, clock)
+for i = fences + 1, fences + names do call('set', KEYS[i], top, 'px', life) end
 return granted

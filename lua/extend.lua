@@ -13,7 +13,7 @@
 --   2                        absent: a name is free here, or is to be read and others read it; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
 --   -1                       revoked: this owner was forced out; nothing was written
--- or an error that begins with FENCE: a fence that is to be raised is spoilt (see acquire.lua); nothing was written
+-- or an error that begins with FENCE: a fence that is to be raised is spoilt (see fences.lua); nothing was written
 --
 -- If a read hold finds its name written here, its downgrade did not arrive. The script then turns the name to be
 -- read, and calls the waiters that want to read. It never turns a name back: a call that was sent before the
@@ -25,9 +25,6 @@
 -- hold, it must not exceed that owner's token.
 
 local recorded = ARGV[1] == '1'
--- As in acquire.lua.
-local BELOW, LIFE, ABOVE = 300000000, 600000000, 86400000000
-
 -- The client detects with the stamp that a clock was set forward, or that a memory was wiped.
 local time = redis.call('time')
 local clock = time[1] * 1000000 + time[2]
@@ -38,35 +35,17 @@ if recorded then
   stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
 end
 
--- Whether a token is above all of the fences, or the error of a spoilt fence. Fences are as in acquire.lua.
+-- Whether a token is above all of the fences, or the error of a spoilt fence.
 local function above(first, last, token)
   local higher = true
   for i = first, last do
     -- pcall: a key of another type is spoilt, too.
     local stored = redis.pcall('get', KEYS[i])
-    local fence = clock - BELOW
-    if stored then
-      fence = type(stored) == 'string' and tonumber(stored)
-      if not (fence and fence >= 0 and fence <= clock + ABOVE) then
-        return redis.error_reply(
-          'FENCE ' .. KEYS[i] .. ' holds no token of the last day or earlier, by this clock; DEL it')
-      end
-    end
-    if token <= fence then higher = false end
+    local fence = stored and fence_of(stored, clock)
+    if stored and not fence then return spoilt(KEYS[i]) end
+    if token <= (fence or clock - BEHIND) then higher = false end
   end
   return higher
-end
-
--- Raises the fences to the last token of a block, unless the token is so old that the floor is above it. A spoilt
--- fence stays as it is: it keeps all other clients out, and the hold is older than the damage.
-local function keep_up(first, last, top)
-  top = tonumber(top)
-  local left = math.ceil((top + LIFE - clock) / 1000)
-  for i = first, last do
-    local stored = redis.pcall('get', KEYS[i])
-    local below = not stored or type(stored) == 'string' and (tonumber(stored) or top) < top
-    if below and left > 0 then redis.call('set', KEYS[i], string.format('%.0f', top), 'px', left) end
-  end
 end
 
 -- The functions on readers, made once for all holds.
@@ -129,7 +108,10 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
     end
   end
   if not higher then return 3 end
-  keep_up(last + 1, last + fences, top)
+  for i = last + 1, last + fences do
+    -- A spoilt fence stays as it is: it keeps all other clients out, and the hold is older than the damage.
+    keep_up(KEYS[i], top, clock, reads)
+  end
   return 1
 end
 

@@ -26,6 +26,11 @@ local function queues()
   -- the waiters have been called.
   local CALLED, AHEAD = 128, 64
 
+  -- The queue of a name, by the key of its deadlines.
+  local function of(deadlines)
+    return 'multilock_queue' .. string.sub(deadlines, #'multilock_deadlines' + 1)
+  end
+
   local function channel_of(waiter)
     local client = string.match(waiter, '^(.*):%d+r?:%d+$')
     return 'multilock:' .. (client or waiter)
@@ -241,7 +246,7 @@ local function queues()
   end
 
   return {
-    waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
+    of = of, waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
     tell_head = tell_head, stand = stand, drop = drop, holder = holder, is_before = is_before,
   }
 end

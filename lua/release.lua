@@ -1,11 +1,10 @@
 -- release: give up every name that an owner holds here, and call the next waiter.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its deadlines; if it leaves a token, for each name: its fence; and for a
---       read/write lock, for each name: its readers
--- ARGV  rw for a read/write lock, and no such word for any other; owner field, the last token of its block (0 to leave
---       none); to announce the release to clients of Redisson's: the word announce and a channel for each name; and to
---       put a waiter into the queues: waiter, ticket, and 1 if it asks next over the same connection
+-- KEYS  for each name: the name, its queue, its deadlines; and for a read/write lock, for each name: its readers
+-- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
+--       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
+--       and 1 if it asks next over the same connection
 --       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
 --       back, or it asks next.
 -- Returns
@@ -15,16 +14,12 @@
 --
 -- Many holds, of owners that do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, then for each hold: owner field, the last token, number of names, rw or an empty word; to announce it: the
---       word announce and its channels
+-- ARGV  0, then for each hold: owner field, number of names, rw or an empty word; to announce it: the word announce and
+--       its channels
 -- Returns an array: for each hold its own answer, or its error.
 --
 -- Atomic, because another owner may take the name between the look and the delete. The script deletes first, so it
 -- works on a master that is out of memory. It may be sent any number of times.
---
--- The fence ends at the token or above, also on a master that had not accepted the token. Nothing is stored if the
--- token is so old that the floor is above it (see acquire.lua). A hold needs no fence here if its token was not
--- raised: the acquire stored it together with the field.
 --
 -- Clients of Redisson's wait on the channels. They are given only by clients with the option `beside_redisson`. A name
 -- of a read/write lock is given up as it is found here, read or
@@ -59,7 +54,7 @@ local function channels_from(at)
 end
 
 -- Releases one hold: its first key, its number of names, and the index before its first channel, if it has channels.
-local function release(key, names, channels, owner, top, is_rw, waiter, ticket, asks)
+local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
     local at = key + 3 * n - 3
@@ -67,7 +62,7 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket, 
     -- before.
     local gone, still, is_less = 0, 0, false
     if is_rw then
-      gone, still, is_less = leave_readers(KEYS[at], KEYS[key + (top == '0' and 3 or 4) * names + n - 1], owner)
+      gone, still, is_less = leave_readers(KEYS[at], KEYS[key + 3 * names + n - 1], owner)
     end
     -- The message to clients of other libraries.
     local notice = '0'
@@ -82,18 +77,6 @@ local function release(key, names, channels, owner, top, is_rw, waiter, ticket, 
     end
     if gone == 1 then
       released = released + 1
-      if top ~= '0' then
-        -- pcall: a fence of another type is left as it is, and the other names are released all the same.
-        local fence = KEYS[key + 3 * names + n - 1]
-        local stored = redis.pcall('get', fence)
-        local token = tonumber(top)
-        if not stored or type(stored) == 'string' and (tonumber(stored) or token) < token then
-          time = time or redis.call('time')
-          -- Ten minutes more than the token is ahead of the clock, in ms.
-          local left = math.ceil((token + 600000000 - (time[1] * 1000000 + time[2])) / 1000)
-          if left > 0 then redis.pcall('set', fence, top, 'px', left) end
-        end
-      end
       if channels and still == 0 then others = announce(ARGV[channels + n], notice) or others end
       if waiter or (still == 0 or is_less) and redis.call('exists', KEYS[at + 2]) == 1 then
         time, queue = time or redis.call('time'), queue or queues()
@@ -122,18 +105,18 @@ end
 if ARGV[1] ~= '0' then
   local is_rw = ARGV[1] == 'rw'
   local at = is_rw and 2 or 1
-  local names = #KEYS / ((ARGV[at + 1] == '0' and 3 or 4) + (is_rw and 1 or 0))
-  local channels = channels_from(at + 2)
-  local behind = channels and channels + names or at + 1
-  return release(1, names, channels, ARGV[at], ARGV[at + 1], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
+  local names = #KEYS / (is_rw and 4 or 3)
+  local channels = channels_from(at + 1)
+  local behind = channels and channels + names or at
+  return release(1, names, channels, ARGV[at], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
 end
 
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
-  local top, names, is_rw = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == 'rw'
-  local channels = channels_from(at + 4)
-  answers[#answers + 1] = release(key, names, channels, ARGV[at], top, is_rw)
-  key = key + names * ((top == '0' and 3 or 4) + (is_rw and 1 or 0))
-  at = (channels and channels + names or at + 3) + 1
+  local names, is_rw = tonumber(ARGV[at + 1]), ARGV[at + 2] == 'rw'
+  local channels = channels_from(at + 3)
+  answers[#answers + 1] = release(key, names, channels, ARGV[at], is_rw)
+  key = key + names * (is_rw and 4 or 3)
+  at = (channels and channels + names or at + 2) + 1
 end
 return answers

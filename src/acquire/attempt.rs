@@ -34,7 +34,6 @@ use crate::round::pool::Pool;
 use crate::round::{OnNoScript, Round, Trust};
 use crate::time::clock::Moment;
 use crate::time::validity::Validity;
-use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
 /// Shortest time for which late answers are awaited before a rollback. With very many waiters, questions come
@@ -116,7 +115,6 @@ impl<'a> Acquisition<'a> {
             names: request.names.clone(),
             field,
             kind: request.kind,
-            fence: FencingToken::NONE,
             is_announced: pool.config.beside_redisson,
         };
         let mut rollback = Rollback::new(pool, claim, waiting.clone());
@@ -319,7 +317,6 @@ impl<'a> Acquisition<'a> {
         let votes = &self.rollback.votes;
         let granted = |node: usize| votes[node] == Vote::Granted;
         let fencing = if request.kind.is_shared() {
-            self.proposal.write_back();
             Fencing::Declared
         } else {
             self.proposal.raise(granted);
@@ -415,7 +412,6 @@ impl<'a> Acquisition<'a> {
             field: self.field,
             needed: request.needed,
             token: self.proposal.token,
-            raised: self.proposal.raised,
             granted: request.kind,
             is_announced: pool.config.beside_redisson,
             behind: self.behind,

@@ -13,7 +13,6 @@ use crate::values::votes::Vote;
 pub(super) struct TokenProposal<'a> {
     request: &'a AcquireRequest,
     pub(super) token: FencingToken,
-    pub(super) raised: bool,
     /// Largest token that masters have reported to a reader, and the number of masters that have it.
     highest_seen: (u64, usize),
     clocks: Option<Clocks>,
@@ -31,7 +30,6 @@ impl<'a> TokenProposal<'a> {
         Self {
             request,
             token,
-            raised: false,
             highest_seen: (0, 0),
             clocks,
         }
@@ -102,11 +100,6 @@ impl<'a> TokenProposal<'a> {
         }
     }
 
-    /// Marks the token as one to be stored on the masters with a smaller one.
-    pub(super) fn write_back(&mut self) {
-        self.raised = true;
-    }
-
     /// Proposes a larger token: above the block of the first, and above the clocks of the masters that are to
     /// accept it.
     pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
@@ -117,7 +110,6 @@ impl<'a> TokenProposal<'a> {
             .request
             .client
             .propose_token(&self.request.names, &clocks, least);
-        self.raised = true;
         self.clocks = Some(clocks);
     }
 }

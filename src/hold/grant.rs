@@ -54,8 +54,6 @@ pub(crate) struct GrantFacts {
     pub(crate) needed: usize,
     /// First token of its block.
     pub(crate) token: FencingToken,
-    /// Whether the token differs from that of its acquire, which stored its own with the field.
-    pub(crate) raised: bool,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
     /// Whether its release is announced to clients of Redisson's.
@@ -147,11 +145,6 @@ impl Grant {
             names: self.names.clone(),
             field: self.field,
             kind: self.granted,
-            fence: if self.raised {
-                self.tokens().last
-            } else {
-                FencingToken::NONE
-            },
             is_announced: self.is_announced,
         }
     }
@@ -512,7 +505,6 @@ pub(crate) mod tests {
             },
             needed: 1,
             token: FencingToken::NONE,
-            raised: false,
             granted: HoldKind::Plain,
             is_announced: false,
             behind: WaitersBehind::default(),

@@ -347,7 +347,7 @@ impl<M: Mode> MultiLock<M> {
 
     /// Sets whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
     /// masters one key per name. All locks on a name must agree: if others took the name with tokens in the
-    /// last ten minutes, a lock without tokens is refused as
+    /// last two minutes, a lock without tokens is refused as
     /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///
     /// ```

@@ -30,8 +30,8 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers");
-script!(EXTEND, Extend, "extend", behind "queue", behind "readers");
+script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers", behind "fences");
+script!(EXTEND, Extend, "extend", behind "queue", behind "readers", behind "fences");
 script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
@@ -131,7 +131,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         names, kind, owner, ..
     } = *acquire;
     let readers = readers(kind, names);
-    let keys = 5 * names.len() + readers.len() + usize::from(evidence.key().is_some());
+    let keys = 4 * names.len() + readers.len() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&ACQUIRE, keys, once(names));
     for name in names.iter() {
         call.word(name);
@@ -139,24 +139,37 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     }
     // Sent without a token, too: a master on which a name has a fence refuses a call without a token.
     call.keys(names.iter().map(fence));
-    call.keys(names.iter().map(queue));
     call.keys(readers);
     call.words(evidence.key());
     call.word(owner);
-    call.number(acquire.count);
     call.ms(acquire.lease);
-    call.flag(evidence == Evidence::ClockAndRecord);
-    match acquire.precedence.waiter() {
-        Some(waiter) => call.word(&waiter.placed()),
-        None => call.word(""),
-    }
-    call.number(acquire.precedence.ticket());
-    if !acquire.tokens.is_none() {
-        call.number(acquire.tokens.first.get());
+    let options = [
+        kind.mode(),
+        (acquire.fencing == Fencing::Declared).then_some("d"),
+        evidence.key().map(|_| "m"),
+    ];
+    let is_first_try = acquire.count == 1 && acquire.precedence == Precedence::Tried;
+    let is_short = is_first_try && options == [None; 3];
+    if acquire.tokens.is_none() {
+        call.words((!is_short).then_some(""));
+    } else {
         call.number(acquire.tokens.last.get());
-        call.flag(acquire.fencing == Fencing::Declared);
     }
-    call.words(kind.mode());
+    if is_short {
+        return call.done();
+    }
+    call.word(&options.map(Option::unwrap_or_default).concat());
+    if !is_first_try {
+        call.number(acquire.count);
+        call.number(acquire.precedence.ticket());
+        call.words(
+            acquire
+                .precedence
+                .waiter()
+                .map(|waiter| waiter.placed())
+                .as_deref(),
+        );
+    }
     call.done()
 }
 
@@ -208,8 +221,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evide
 
 /// Number of keys of a hold in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
-    let each = if claim.fence == FencingToken::NONE { 3 } else { 4 };
-    claim.names.len() * each + readers(claim.kind, &claim.names).len()
+    3 * claim.names.len() + readers(claim.kind, &claim.names).len()
 }
 
 /// Word by which `lua/release.lua` knows a read/write lock, whether it was read or written.
@@ -223,7 +235,6 @@ pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Reques
     keys_to_release(&mut call, claim);
     call.words(claim.kind.is_read_write().then_some(READ_WRITE));
     call.word(&owner);
-    call.number(claim.fence.get());
     announcement(&mut call, claim);
     if let Some((waiter, asks)) = here {
         call.word(&waiter.placed());
@@ -248,7 +259,6 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
     call.number(0);
     for claim in claims {
         call.word(&claim.field.text());
-        call.number(claim.fence.get());
         call.number(claim.names.len() as u64);
         call.word(if claim.kind.is_read_write() {
             READ_WRITE
@@ -275,10 +285,9 @@ pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
 
 /// Packs a call of `lua/retain.lua`: the names of a hold stay locked for `rest`.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
-    let mut call = Encoder::new(&RETAIN, released_keys(claim), once(&claim.names));
-    keys_to_release(&mut call, claim);
+    let mut call = Encoder::new(&RETAIN, 3 * claim.names.len(), once(&claim.names));
+    queues(&mut call, claim.names.iter());
     call.word(&claim.field.text());
-    call.number(claim.fence.get());
     call.ms(rest);
     call.done()
 }
@@ -296,7 +305,6 @@ fn announcement(call: &mut Encoder, claim: &Claim) {
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
     queues(call, claim.names.iter());
-    call.keys(fences(&claim.names, claim.fence));
     call.keys(readers(claim.kind, &claim.names));
 }
 
@@ -429,15 +437,14 @@ mod tests {
                 number: 3,
             },
             kind: HoldKind::Plain,
-            fence: FencingToken::NONE,
             is_announced: false,
         };
         let owner = claim.field.text();
         let arguments = |claim: &Claim| words(&release(claim, Some((waiter(), false)))).split_off(9);
-        assert_eq!(arguments(&claim), [&owner, "0", "7:1000", "99"]);
+        assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
         claim.is_announced = true;
         let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
-        let told = [&[&owner, "0", "announce"][..], &channels, &["7:1000", "99"]].concat();
+        let told = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
         assert_eq!(arguments(&claim), told);
         let forced = |is_announced| {
             words(&force(
@@ -467,26 +474,39 @@ mod tests {
         };
         let said = words(&acquire(&call, Evidence::Clock));
         let own = [
-            "5",
+            "4",
             "a",
             "multilock_revoked:{a}",
             "multilock_deadlines:{a}",
             "multilock_fence:{a}",
-            "multilock_queue:{a}",
         ];
-        assert_eq!(said[2..8], own);
-        let told = ["me:1", "1", "1000", "0", "7:1000", "99", "5", "68", "0"];
-        assert_eq!(said[8..], told);
+        assert_eq!(said[2..7], own);
+        assert_eq!(said[7..], ["me:1", "1000", "68", "", "1", "99", "7:1000"]);
         call.precedence = Precedence::Tried;
+        assert_eq!(
+            words(&acquire(&call, Evidence::Clock))[7..],
+            ["me:1", "1000", "68"]
+        );
         call.tokens = FencingToken::NONE.block();
+        assert_eq!(words(&acquire(&call, Evidence::Clock))[7..], ["me:1", "1000"]);
         let said = words(&acquire(&call, Evidence::ClockAndRecord));
-        assert_eq!(said[3..8], own[1..]);
-        assert_eq!(said[8], "multilock_set");
-        let told = ["me:1", "1", "1000", "1", "", "9007199254740991"];
-        assert_eq!(said[9..], told);
+        assert_eq!(said[3..7], own[1..]);
+        assert_eq!(said[7..], ["multilock_set", "me:1", "1000", "", "m"]);
         call.kind = HoldKind::Read;
+        call.fencing = Fencing::Declared;
+        call.count = 2;
         let said = words(&acquire(&call, Evidence::Clock));
-        assert_eq!(said[7..9], ["multilock_queue:{a}", "multilock_readers:{a}"]);
-        assert_eq!(said.last().map(String::as_str), Some("r"));
+        assert_eq!(said[7], "multilock_readers:{a}");
+        assert_eq!(said[8..], ["me:1", "1000", "", "rd", "2", "9007199254740991"]);
+    }
+
+    /// The scripts have these numbers and keys in their text.
+    #[test]
+    fn the_scripts_know_the_size_of_a_block() {
+        let script = include_str!("../../lua/acquire.lua");
+        assert!(script.contains(&format!("a block of {}", FencingToken::BLOCK)));
+        let beyond_the_first = FencingToken::BLOCK - 1;
+        assert_eq!(script.matches(&format!("token - {beyond_the_first} ")).count(), 1);
+        assert_eq!(script.matches(&format!("token + {beyond_the_first} ")).count(), 1);
     }
 }

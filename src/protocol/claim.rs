@@ -3,7 +3,6 @@
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
 use crate::values::names::Names;
-use crate::values::token::FencingToken;
 
 /// Names under an owner field, with all that their release needs.
 #[derive(Clone, Debug)]
@@ -11,9 +10,6 @@ pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
     pub(crate) kind: HoldKind,
-    /// Token that the release leaves at the fences. None if every master that has the field has the token,
-    /// too.
-    pub(crate) fence: FencingToken,
     /// Whether its release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
 }

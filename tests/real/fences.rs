@@ -25,7 +25,7 @@ async fn memory(server: &Server) -> i64 {
     used.expect("is told").parse().expect("a number")
 }
 
-/// Each name is locked once; then the masters' clocks are set eleven minutes ahead.
+/// Each name is locked once; then the masters' clocks are set three minutes ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_of_names_that_are_used_no_more() {
     let variables = clock::env().unwrap_or_else(|error| panic!("{error:#}"));
@@ -67,7 +67,7 @@ async fn nothing_is_left_of_names_that_are_used_no_more() {
     })
     .await;
     for server in &servers {
-        clock::set(server, 11 * 60).expect("a clock");
+        clock::set(server, 3 * 60).expect("a clock");
     }
     for server in &servers {
         // The record, and nothing of any name.

@@ -166,12 +166,11 @@ impl Observer for Tap {
 
 /// As whom an acquire is about to ask; nothing where it passes the queues.
 fn asked(master: &Master, call: &Call) -> Option<Asked> {
-    let [owner, _, _, _, waiter, ticket, ..] = call.args.as_slice() else {
-        return None;
-    };
-    let ticket: u64 = ticket.parse().expect("a number");
-    let (client, _) = owner.rsplit_once(':').expect("a client and a number");
-    let waiter = (!waiter.is_empty()).then(|| {
+    let (client, _) = call.args[0].rsplit_once(':').expect("a client and a number");
+    let ticket = call.args.get(5).map(|ticket| ticket.parse().expect("a number"));
+    // Without one it is behind all others.
+    let ticket: u64 = ticket.unwrap_or((1 << 53) - 1);
+    let waiter = call.args.get(6).map(|waiter| {
         let waiter = waiter.split(' ').next().expect("a first word");
         format!("{client}:{waiter}")
     });
@@ -180,10 +179,7 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         .iter()
         .position(|key| key.starts_with("multilock_fence:"))?
         / 3;
-    // Behind what every acquire has, and its tokens.
-    let reads = [6, 9]
-        .into_iter()
-        .any(|at| call.args.get(at).is_some_and(|mode| mode == "r"));
+    let reads = call.args.get(3).is_some_and(|options| options.starts_with('r'));
     // Who reads may go past others that wait to read.
     let queues: &[&str] = if reads {
         &["multilock_queue"]
@@ -234,12 +230,12 @@ fn pairs(words: Vec<String>) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// The owners of a batch of releases: after a zero come, for each, its field, a number, how many names it has, its
-/// layout; and if it is announced, a word for that and as many channels.
+/// The owners of a batch of releases: after a zero come, for each, its field, how many names it has, its layout; and if it is
+/// announced, a word for that and as many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
     let mut rest = &args[1..];
-    while let [owner, _, names, _, behind @ ..] = rest {
+    while let [owner, names, _, behind @ ..] = rest {
         owners.push(shortened(owner));
         let is_announced = behind.first().is_some_and(|word| word == "announce");
         let channels = if is_announced {

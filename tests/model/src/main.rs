@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let explored: Vec<Verdict> = chosen
         .map(explore)
         .chain(chosen_of(explore_record()))
-        .chain(chosen_of(vec![explore_fences()]))
+        .chain(chosen_of(explore_fences()))
         .chain(chosen_of(explore_queue()))
         .chain(chosen_of(explore_shared()))
         .chain(chosen_of(explore_reader_tokens()))

@@ -76,9 +76,6 @@ impl Node {
         match verb {
             Verb::Release | Verb::Leave if !ours => return say(Word::Absent, false),
             Verb::Release => {
-                if rules.release_raises {
-                    self.fence = self.fence.max(token);
-                }
                 self.free();
                 return say(Word::Granted, false);
             }

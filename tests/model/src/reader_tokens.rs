@@ -10,7 +10,7 @@ mod model;
 mod state;
 
 use model::{READERS_KEEP_UP, WRITERS_RISE};
-use state::{BACK, BEHIND, NAMES};
+use state::{BACK, BEHIND, MASTERS, NAMES};
 
 use crate::run::{Verdict, explored, refuted_in};
 
@@ -56,6 +56,9 @@ pub(crate) struct ReaderTokens {
     block: u8,
     /// Until when masters' clocks go on, from [`BEHIND`]. With 0 no fence is forgotten.
     end: u8,
+    masters: usize,
+    /// Whether each clock may be set back, once.
+    set_back: bool,
 }
 
 const UNTIMED: ReaderTokens = ReaderTokens {
@@ -66,6 +69,8 @@ const UNTIMED: ReaderTokens = ReaderTokens {
     tokens: 3,
     block: 2,
     end: 0,
+    masters: MASTERS,
+    set_back: false,
 };
 
 /// Two names, and readers of both.
@@ -86,10 +91,21 @@ const FORGOTTEN: ReaderTokens = ReaderTokens {
     ..UNTIMED
 };
 
+/// One master, whose clock is set back.
+const SET_BACK: ReaderTokens = ReaderTokens {
+    name: "reader tokens, a clock that is set back",
+    attempts: 3,
+    tokens: 3,
+    end: 3 + BEHIND + BACK + 1,
+    masters: 1,
+    set_back: true,
+    ..FORGOTTEN
+};
+
 /// Explores readers' tokens.
 #[must_use]
 pub fn explore_reader_tokens() -> Vec<Verdict> {
-    [UNTIMED, TWO_NAMES, FORGOTTEN]
+    [UNTIMED, TWO_NAMES, FORGOTTEN, SET_BACK]
         .map(|scope| explored(scope.name, scope))
         .into()
 }

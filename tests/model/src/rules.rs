@@ -39,8 +39,6 @@ pub struct Rules {
     pub one_token_for_all: bool,
     /// A raise is sent to nodes that granted and accepted only where the owner holds. Off: anywhere.
     pub raise_needs_owner: bool,
-    /// A release leaves the fence at the token of the hold or above, also where it was not accepted.
-    pub release_raises: bool,
     /// A token is accepted only together with the grant. Off: by a node that refuses, too.
     pub accept_with_grant: bool,
     /// Tokens start above whatever a restarted node may have forgotten.
@@ -61,7 +59,7 @@ pub struct Rules {
     pub block_stored: bool,
     /// A client proposes above the last token of its own last block. Off: above the first.
     pub above_own_block: bool,
-    /// Extensions, retakes and releases declare the last token of the block. Off: the hold's, which
+    /// Extensions and retakes declare the last token of the block. Off: the hold's, which
     /// nothing here refutes: as long as no fence is lost, a quorum has stored the block's last token.
     pub block_declared: bool,
     /// A guard of a hold that was passed on releases nothing.
@@ -92,7 +90,6 @@ impl Rules {
         accept_strictly: true,
         one_token_for_all: true,
         raise_needs_owner: true,
-        release_raises: true,
         accept_with_grant: true,
         floor: true,
         force_marks: true,

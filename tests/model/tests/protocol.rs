@@ -64,11 +64,14 @@ fn records_keep_two_clients_apart_and_strand_none() {
 
 #[test]
 fn no_token_falls_because_a_fence_is_forgotten() {
-    let verdict = explore_fences();
-    assert_eq!(failures(std::slice::from_ref(&verdict)), Vec::<String>::new());
-    assert!(verdict.states > 100_000, "{verdict:?}");
+    let verdicts = explore_fences();
+    assert_eq!(failures(&verdicts), Vec::<String>::new());
+    assert!(
+        verdicts.iter().all(|verdict| verdict.states > 50_000),
+        "{verdicts:?}"
+    );
     let weaker = refute_fences();
-    assert_eq!(weaker.len(), 5);
+    assert_eq!(weaker.len(), 6);
     assert_eq!(failures(&weaker), Vec::<String>::new());
 }
 

@@ -303,6 +303,28 @@ async fn own_proposal() {
     after_a_writer(None).await;
 }
 
+/// A reader holds for much longer than a fence lives without readers.
+#[tokio::test(start_paused = true)]
+async fn those_that_come_later_share_the_token() {
+    let scene = scene(Class::Calm, 3).await;
+    let first = scene.lock(0, reading(LEASE)).await.expect("free");
+    let token = first.guard.fencing_token();
+    for turn in 0..8 {
+        sleep(ms(60_000)).await;
+        let next = scene.lock(1, reading(LEASE)).await.expect("it is read");
+        if next.guard.fencing_token() != token {
+            let other = next.guard.fencing_token();
+            violated("shared", &format!("turn {turn}: {other} beside {token}"));
+        }
+        scene.leave(1, Some(next)).await;
+    }
+    scene.leave(0, Some(first)).await;
+    let writer = scene.lock(2, writing()).await.expect("free");
+    assert!(writer.guard.fencing_token() > token);
+    scene.leave(2, Some(writer)).await;
+    scene.end().await;
+}
+
 /// A master loses what is read, and is given it anew: to read, beside others.
 #[tokio::test(start_paused = true)]
 async fn a_reader_is_taken_again_to_read() {

@@ -112,11 +112,11 @@ fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>
     None
 }
 
-/// A fence may be gone once the clock is ten minutes past it.
+/// A fence may be gone once the clock is 110 s past it (`lua/fences.lua`).
 fn fence(old: Option<u64>, new: Option<u64>, clock_us: u64) -> Option<&'static str> {
     match (old, new) {
         (Some(old), Some(new)) if new < old => Some("the fence fell"),
-        (Some(old), None) if clock_us < old + 600_000_000 => Some("the fence is gone"),
+        (Some(old), None) if clock_us < old + 110_000_000 => Some("the fence is gone"),
         _ => None,
     }
 }

@@ -14,11 +14,13 @@ const ACQUIRE: &str = concat!(
     include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
+    include_str!("../../../lua/fences.lua"),
     include_str!("../../../lua/acquire.lua")
 );
 const EXTEND: &str = concat!(
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
+    include_str!("../../../lua/fences.lua"),
     include_str!("../../../lua/extend.lua")
 );
 pub const RELEASE: &str = concat!(
@@ -41,19 +43,16 @@ pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &st
         keys.push((*name).to_owned());
         keys.extend(beside);
     }
-    for prefix in ["multilock_fence", "multilock_queue"] {
-        keys.extend(names.iter().map(|name| key(prefix, name)));
-    }
+    keys.extend(names.iter().map(|name| key("multilock_fence", name)));
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let args = [owner, "1", lease_ms, "0", "", "9000000000000000"];
-    after_stamp(eval(server, ACQUIRE, &keys, &args).await)
+    after_stamp(eval(server, ACQUIRE, &keys, &[owner, lease_ms]).await)
 }
 
 /// Runs release by hand, unfenced, for one name; its answer.
 pub async fn release(server: &Server, name: &str, owner: &str) -> Value {
     let (queue, deadlines) = (key("multilock_queue", name), key("multilock_deadlines", name));
     let channel = key("redisson_lock__channel", name);
-    let args = [owner, "0", "announce", &channel];
+    let args = [owner, "announce", &channel];
     eval(server, RELEASE, &[name, &queue, &deadlines], &args).await
 }
 

@@ -76,7 +76,6 @@ impl Process {
             field: Field,
             needed: 1,
             token: FencingToken(100),
-            raised: false,
             granted: HoldKind::Plain,
             is_announced: false,
             behind: WaitersBehind::default(),

@@ -2,7 +2,7 @@
 
 use stateright::{Model, Property};
 
-use super::state::{ATTEMPTS, Attempt, BEHIND, Kind, MASTERS, Master, NAMES, QUORUM, State, Vote, until};
+use super::state::{ATTEMPTS, Attempt, BACK, BEHIND, Kind, MASTERS, Master, NAMES, State, Vote};
 use super::{Choice, ReaderTokens};
 
 pub(super) const WRITERS_RISE: &str = "a writer's token is above those that were complete when it began";
@@ -25,7 +25,15 @@ pub(crate) enum Action {
     Count {
         attempt: usize,
     },
+    /// A complete attempt is extended on a master.
+    Extend {
+        attempt: usize,
+        master: usize,
+    },
     Tick {
+        master: usize,
+    },
+    SetBack {
         master: usize,
     },
 }
@@ -37,11 +45,13 @@ impl Model for ReaderTokens {
     fn init_states(&self) -> Vec<State> {
         let master = Master {
             clock: BEHIND,
+            steady: true,
             fences: [None; NAMES],
             votes: [Vote::Unasked; ATTEMPTS],
         };
         vec![State {
             masters: [master; MASTERS],
+            quorum: self.masters / 2 + 1,
             attempts: [None; ATTEMPTS],
             forgotten: false,
         }]
@@ -62,16 +72,28 @@ impl Model for ReaderTokens {
         }
         for (attempt, one) in state.attempts.iter().enumerate() {
             let may_count = one.is_some_and(|one| one.kind == Kind::Read && one.token == 0);
-            if may_count && state.count(attempt, |vote| matches!(vote, Vote::Told(_))) >= QUORUM {
+            if may_count && state.count(attempt, |vote| matches!(vote, Vote::Told(_))) >= state.quorum {
                 actions.push(Action::Count { attempt });
             }
         }
-        for (master, one) in state.masters.iter().enumerate() {
+        for (master, one) in state.masters.iter().take(self.masters).enumerate() {
             let open =
                 (0..ATTEMPTS).filter(|attempt| matches!(one.votes[*attempt], Vote::Sent | Vote::WrittenBack));
             actions.extend(open.map(|attempt| Action::Execute { attempt, master }));
+            if self.end > 0 {
+                // `fences.rs` explores the extensions of writers on three masters.
+                let is_explored = |attempt: usize| {
+                    self.masters == 1 || state.attempts[attempt].is_some_and(|one| one.kind == Kind::Read)
+                };
+                let extended =
+                    (0..ATTEMPTS).filter(|attempt| state.is_complete(*attempt) && is_explored(*attempt));
+                actions.extend(extended.map(|attempt| Action::Extend { attempt, master }));
+            }
             if one.clock < self.end {
                 actions.push(Action::Tick { master });
+                if self.set_back && one.steady && one.clock >= BACK {
+                    actions.push(Action::SetBack { master });
+                }
             }
         }
     }
@@ -89,7 +111,7 @@ impl Model for ReaderTokens {
                 let master = &mut next.masters[master];
                 master.votes[attempt] = match (master.votes[attempt], one.kind) {
                     (Vote::WrittenBack, _) => {
-                        master.raise(one.names, one.token, false);
+                        master.declare(one.names, one.token);
                         Vote::Stored
                     }
                     // What comes after the reader has counted counts no more.
@@ -98,19 +120,31 @@ impl Model for ReaderTokens {
                 };
             }
             Action::Count { attempt } => self.count(&mut next, attempt),
+            Action::Extend { attempt, master } => {
+                let before = next.masters[master];
+                next.masters[master].extend(state.attempts[attempt]?);
+                if next.masters[master] == before {
+                    return None;
+                }
+            }
+            Action::SetBack { master } => {
+                let one = &mut next.masters[master];
+                one.clock -= BACK;
+                one.steady = false;
+            }
             Action::Tick { master } => {
                 let one = &mut next.masters[master];
                 one.clock += 1;
                 let clock = one.clock;
                 for fence in &mut one.fences {
-                    if fence.is_some_and(|token| until(token) <= clock) {
+                    if fence.is_some_and(|fence| fence.until <= clock) {
                         *fence = None;
                         next.forgotten = true;
                     }
                 }
             }
         }
-        next.masters.sort_unstable();
+        next.masters[..self.masters].sort_unstable();
         Some(next)
     }
 

@@ -3,21 +3,40 @@
 use super::Rules;
 
 pub(super) const MASTERS: usize = 3;
-pub(super) const QUORUM: usize = 2;
 pub(super) const ATTEMPTS: usize = 3;
 pub(super) const NAMES: usize = 2;
 /// How far a token may be behind a master's clock, where no fence is stored.
 pub(super) const BEHIND: u8 = 1;
-/// How far a clock may be set back. Here none is; a fence lives for so much longer than it must.
+/// How far a token may be ahead of a master's clock for a life that is counted from then.
+const AHEAD: u8 = 1;
+/// How far a clock may be set back.
 pub(super) const BACK: u8 = 1;
 
 /// One master, and what became of the requests to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Master {
     pub(super) clock: u8,
+    /// Whether its clock was never set back.
+    pub(super) steady: bool,
     /// What is stored for each name, if anything is.
-    pub(super) fences: [Option<u8>; NAMES],
+    pub(super) fences: [Option<Fence>; NAMES],
     pub(super) votes: [Vote; ATTEMPTS],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Fence {
+    pub(super) token: u8,
+    /// When it is forgotten, by the master's clock.
+    pub(super) until: u8,
+}
+
+impl Fence {
+    fn new(token: u8, clock: u8) -> Self {
+        Self {
+            token,
+            until: token.max(clock + AHEAD) + BEHIND + BACK,
+        }
+    }
 }
 
 /// What became of a request.
@@ -57,6 +76,7 @@ pub(super) struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(super) masters: [Master; MASTERS],
+    pub(super) quorum: usize,
     pub(super) attempts: [Option<Attempt>; ATTEMPTS],
     /// Whether some fence was ever forgotten.
     pub(super) forgotten: bool,
@@ -70,7 +90,7 @@ impl State {
 
     pub(super) fn is_complete(&self, attempt: usize) -> bool {
         self.attempts[attempt].is_some_and(|one| one.token > 0)
-            && self.count(attempt, |vote| vote == Vote::Stored) >= QUORUM
+            && self.count(attempt, |vote| vote == Vote::Stored) >= self.quorum
     }
 
     /// Whether all attempts of a kind that are complete `fit` the tokens of those they came after.
@@ -111,38 +131,49 @@ impl State {
 }
 
 impl Master {
-    fn fences(&mut self, names: u8) -> impl Iterator<Item = &mut Option<u8>> {
+    fn fences(&mut self, names: u8) -> impl Iterator<Item = &mut Option<Fence>> {
         let fences = self.fences.iter_mut().enumerate();
         fences
             .filter(move |(name, _)| names & 1 << name != 0)
             .map(|(_, fence)| fence)
     }
 
-    /// Raises the lower ones of some fences. Nothing is stored that would be forgotten at once.
-    pub(super) fn raise(&mut self, names: u8, token: u8, absent_only: bool) {
-        let lives = until(token) > self.clock;
+    /// Stores a token over lower fences, and where no fence is, unless it is too far behind the clock.
+    pub(super) fn declare(&mut self, names: u8, token: u8) {
+        let clock = self.clock;
         for fence in self.fences(names) {
-            let lower = fence.is_none() || !absent_only && *fence < Some(token);
-            if lower && lives {
-                *fence = Some(token);
+            let stores = fence.map_or(token + BEHIND > clock, |fence| fence.token < token);
+            if stores {
+                *fence = Some(Fence::new(token, clock));
+            }
+        }
+    }
+
+    /// An extension of a complete attempt. A reader's also renews what is stored.
+    pub(super) fn extend(&mut self, one: Attempt) {
+        self.declare(one.names, one.token);
+        let renewed = Fence::new(0, self.clock).until;
+        for fence in self.fences(one.names).flatten() {
+            if one.kind == Kind::Read && fence.until < renewed {
+                fence.until = renewed;
             }
         }
     }
 
     /// Tells a reader the highest fence of its names, and stores it for all of them.
     pub(super) fn tell(&mut self, one: Attempt, rules: Rules) -> Vote {
-        let floor = if rules.floor {
-            self.clock.saturating_sub(BEHIND)
-        } else {
-            0
-        };
-        let absent = floor.max(one.proposal);
-        let fences = self.fences(one.names).map(|fence| fence.unwrap_or(absent));
+        let clock = self.clock;
+        let least = if rules.floor { clock + 1 - BEHIND } else { 0 };
+        let absent = least.max(one.proposal);
+        let fences = self
+            .fences(one.names)
+            .map(|fence| fence.map_or(absent, |fence| fence.token));
         let told = fences.max().unwrap_or(absent);
-        if rules.lower_raised {
-            self.raise(one.names, told, false);
-        } else {
-            self.raise(one.names, absent, true);
+        for fence in self.fences(one.names) {
+            let stores = fence.is_none_or(|fence| rules.lower_raised && fence.token < told);
+            if stores {
+                *fence = Some(Fence::new(if rules.lower_raised { told } else { absent }, clock));
+            }
         }
         Vote::Told(told)
     }
@@ -151,18 +182,15 @@ impl Master {
     pub(super) fn accept(&mut self, one: Attempt) -> Vote {
         let clock = self.clock;
         let above = self.fences(one.names).all(|fence| match fence {
-            Some(stored) => one.proposal > *stored,
+            Some(stored) => one.proposal > stored.token,
             None => one.proposal + BEHIND > clock,
         });
         if !above {
             return Vote::Refused;
         }
-        self.raise(one.names, one.token, false);
+        for fence in self.fences(one.names) {
+            *fence = Some(Fence::new(one.token, clock));
+        }
         Vote::Stored
     }
-}
-
-/// When a fence is forgotten, by the master's clock.
-pub(super) fn until(token: u8) -> u8 {
-    token + BEHIND + BACK
 }

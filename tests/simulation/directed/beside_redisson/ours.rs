@@ -9,11 +9,13 @@ pub(crate) const ACQUIRE: &str = concat!(
     include_str!("../../../../lua/labels.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
+    include_str!("../../../../lua/fences.lua"),
     include_str!("../../../../lua/acquire.lua")
 );
 pub(crate) const EXTEND: &str = concat!(
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
+    include_str!("../../../../lua/fences.lua"),
     include_str!("../../../../lua/extend.lua")
 );
 const RELEASE: &str = concat!(
@@ -55,9 +57,8 @@ impl Message {
 
     pub(crate) fn acquire(owner: &str, reads: bool, lease: Duration) -> Self {
         let (lease, mode) = (lease.as_millis().to_string(), if reads { "r" } else { "w" });
-        let keys = [NAME, MARK, DEADLINES, FENCE, QUEUE, READERS];
-        let args = [owner, "1", &lease, "0", "", "9000000000000000", mode];
-        Self::new(ACQUIRE, owner, &keys, &args)
+        let keys = [NAME, MARK, DEADLINES, FENCE, READERS];
+        Self::new(ACQUIRE, owner, &keys, &[owner, &lease, "", mode])
     }
 
     pub(crate) fn extend(owner: &str, reads: bool, lease: Duration) -> Self {
@@ -77,7 +78,7 @@ impl Message {
             RELEASE,
             owner,
             &keys,
-            &["rw", owner, "0", "announce", "redisson_rwlock:{a}"],
+            &["rw", owner, "announce", "redisson_rwlock:{a}"],
         )
     }
 

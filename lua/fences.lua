@@ -1,0 +1,52 @@
+-- fences: fencing tokens that a master has accepted. Stands in front of every script that stores one.
+--
+-- A name's fence is the largest token that was accepted for it, or the last token of the block. A token is accepted
+-- if it is above the fence. Where no fence is stored, it must be less than BEHIND behind the clock.
+--
+-- Why tokens rise: let a token T be accepted here, and its fence be gone later. The fence has lived until the clock was
+-- BEHIND + BACK past T. The clock may have been set back by BACK since, so it is BEHIND past T at least. A token that is
+-- accepted now is above the clock less BEHIND, so it is above T. How a hold ended does not matter. So nothing but an
+-- acquire, a raise and an extension stores a token.
+--
+-- A token that was accepted elsewhere is declared. It is compared with nothing. It is stored over a smaller fence, and
+-- where no fence is stored if it would be accepted: any older one would let tokens in that are smaller than some that
+-- was accepted and forgotten.
+--
+-- A fence that readers share lives for as long as they renew, so that a reader that comes later gets the same token.
+
+-- In microseconds: how far a token may be behind the clock, and ahead of it for a life from now; how far a clock may
+-- be set back; and how far a fence may be ahead of the clock.
+local BEHIND, AHEAD, BACK, FAR = 10000000, 10000000, 100000000, 86400000000
+-- AHEAD, BEHIND and BACK together and one more, in ms.
+local LIFE = '120001'
+
+-- Ms for which a token is stored.
+local function life_of(token, clock)
+  if tonumber(token) <= clock + AHEAD then return LIFE end
+  return math.ceil((token + BEHIND + BACK - clock) / 1000) + 1
+end
+
+-- The token that is stored as a fence, or nothing if that is none.
+local function fence_of(stored, clock)
+  local fence = type(stored) == 'string' and tonumber(stored)
+  if fence and fence >= 0 and fence <= clock + FAR then return fence end
+end
+
+local function spoilt(fence)
+  return redis.error_reply('FENCE ' .. fence .. ' holds no token of the last day or earlier, by this clock; DEL it')
+end
+
+-- Whether a reader has to renew a fence: its life may end before the reader's next renewal.
+local function is_old(fence, clock) return clock > fence + BACK / 2 end
+
+-- Stores a token that was declared, or that a reader was told. With `shared`, renews a fence that is as high.
+local function keep_up(key, token, clock, shared)
+  -- pcall: a fence of another type stays as it is.
+  local stored, value = redis.pcall('get', key), tonumber(token)
+  local fence = type(stored) == 'string' and tonumber(stored)
+  if not stored and value > clock - BEHIND or fence and fence < value then
+    redis.call('set', key, token, 'px', life_of(token, clock))
+  elseif shared and fence and is_old(fence, clock) then
+    redis.call('pexpire', key, LIFE)
+  end
+end
