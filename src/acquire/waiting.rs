@@ -170,8 +170,8 @@ impl<'a> Waiting<'a> {
     pub(super) fn prepare(&mut self) {
         // Otherwise the attempt would meet the grants of the last one.
         self.finish_rollback();
-        self.choose_first_asked();
         self.draw_ticket();
+        self.choose_first_asked();
         // The waiter counts as present until it reads the answers.
         self.entry.calls.present();
         self.entry.calls.woken();

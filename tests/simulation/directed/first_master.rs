@@ -161,6 +161,25 @@ async fn the_first_master_is_kept_for_a_while_only() {
     scene.end().await;
 }
 
+/// A refusal because of a hold of ours decides before the first master tells of a field of theirs, which calls nobody.
+#[tokio::test(start_paused = true)]
+async fn a_field_of_theirs_behind_a_hold_of_ours_is_noticed() {
+    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
+    let theirs = List::new(1);
+    assert!(theirs.lock(scene.master(0)).await, "free");
+    let mine = scene.lock(0, Ask::new()).await;
+    assert!(mine.is_some(), "two of three");
+    scene.master(0).set_delay(Duration::ZERO, ms(2));
+    let waiter = scene.locking(1, for_all());
+    met(1).await;
+    scene.leave(0, mine).await;
+    sleep(ms(100)).await;
+    theirs.unlock(scene.master(0)).await;
+    let mine = granted(ms(50), waiter).await;
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
 /// Without the first master all are asked at once: it is down, or does not answer.
 #[tokio::test(start_paused = true)]
 async fn without_the_first_master_all_are_asked_at_once() {
