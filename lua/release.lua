@@ -2,24 +2,27 @@
 --
 -- One hold:
 -- KEYS  for each name: the name, its queue, its deadlines; and for a read/write lock, for each name: its readers
--- ARGV  rw for a read/write lock, and no such word for any other; owner field, a channel for each name; and to put a
---       waiter into the queues: waiter, ticket, and 1 if it asks next over the same connection
+-- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
+--       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
+--       and 1 if it asks next over the same connection
 --       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
 --       back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
---   2                      the same, and clients of other libraries listen for that
+--   2                      the same, and clients of Redisson's listen for the announcement
 --   {names}                the owner held this number of the names and has given them up
 --
 -- Many holds, of owners that do not know of each other:
 -- KEYS  those of each hold, one after the other
--- ARGV  0, then for each hold: owner field, number of names, rw or an empty word, channels
+-- ARGV  0, then for each hold: owner field, number of names, rw or an empty word; to announce it: the word announce and
+--       its channels
 -- Returns an array: for each hold its own answer, or its error.
 --
 -- Atomic, because another owner may take the name between the look and the delete. The script deletes first, so it
 -- works on a master that is out of memory. It may be sent any number of times.
 --
--- Clients of Redisson's wait on the channels. A name of a read/write lock is given up as it is found here, read or
+-- Clients of Redisson's wait on the channels. They are given only by clients with the option `beside_redisson`. A name
+-- of a read/write lock is given up as it is found here, read or
 -- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only
 -- leaves the set of readers: nothing else depends on it then.
 
@@ -45,7 +48,12 @@ local function leave_readers(name, its_readers, owner)
   return still and 1 or 0, still, is_less
 end
 
--- Releases one hold: its first key, its number of names, and the index before its first channel.
+-- The index before the first channel, if channels are given from `at` on.
+local function channels_from(at)
+  return ARGV[at] == 'announce' and at
+end
+
+-- Releases one hold: its first key, its number of names, and the index before its first channel, if it has channels.
 local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
   local released, time, queue, others = 0, nil, nil, false
   for n = 1, names do
@@ -69,14 +77,7 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
     end
     if gone == 1 then
       released = released + 1
-      if still == 0 then
-        -- pcall: an ACL may deny the channel. Monitors, which listen by a pattern, do not wait for the name.
-        local listeners = redis.pcall('publish', ARGV[channels + n], notice)
-        if type(listeners) == 'number' and listeners > 0 then
-          listeners = redis.pcall('pubsub', 'numsub', ARGV[channels + n])[2] or 0
-          others = others or listeners > 0
-        end
-      end
+      if channels and still == 0 then others = announce(ARGV[channels + n], notice) or others end
       if waiter or (still == 0 or is_less) and redis.call('exists', KEYS[at + 2]) == 1 then
         time, queue = time or redis.call('time'), queue or queues()
         local now, here = time[1] * 1000 + math.floor(time[2] / 1000), ''
@@ -105,15 +106,17 @@ if ARGV[1] ~= '0' then
   local is_rw = ARGV[1] == 'rw'
   local at = is_rw and 2 or 1
   local names = #KEYS / (is_rw and 4 or 3)
-  local behind = at + names
-  return release(1, names, at, ARGV[at], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
+  local channels = channels_from(at + 1)
+  local behind = channels and channels + names or at
+  return release(1, names, channels, ARGV[at], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
 end
 
 local answers, key, at = {}, 1, 2
 while at <= #ARGV do
   local names, is_rw = tonumber(ARGV[at + 1]), ARGV[at + 2] == 'rw'
-  answers[#answers + 1] = release(key, names, at + 2, ARGV[at], is_rw)
+  local channels = channels_from(at + 3)
+  answers[#answers + 1] = release(key, names, channels, ARGV[at], is_rw)
   key = key + names * (is_rw and 4 or 3)
-  at = at + 3 + names
+  at = (channels and channels + names or at + 2) + 1
 end
 return answers

@@ -6,7 +6,7 @@ use multilock::fuzzing::words_on;
 
 /// Each has the line of the input at its place. `MULTILOCK_NODES`, the URLs, is made of all lines before; they are in the
 /// file where one is named.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "MULTILOCK_LEASE",
     "MULTILOCK_FOR_TESTS",
     "MULTILOCK_NODE_TIMEOUT",
@@ -30,6 +30,7 @@ const NAMES: [&str; 23] = [
     "MULTILOCK_CLIENT_LABEL",
     "MULTILOCK_REQUIRE_ALL",
     "MULTILOCK_MAX_HOLD",
+    "MULTILOCK_BESIDE_REDISSON",
 ];
 /// Long enough to occur nowhere by chance.
 const PASSWORD: &str = "Zq7xWv9k";

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redis::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::acquire::proposal::TokenProposal;
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::{DelayedRollback, Rollback};
-use crate::acquire::thrifty::{UnderWay, choose};
+use crate::acquire::thrifty::{FirstAsked, UnderWay, choose};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
 use crate::hold::FirstHold;
@@ -21,12 +21,13 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
+use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::field::Field;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{Reply, WaitersBehind};
 use crate::protocol::tally::{LossReason, Outcome, Tally};
-use crate::protocol::waiter::Precedence;
+use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::queue::QueueEntry;
 use crate::round::clocks::{self, Clocks};
 use crate::round::pool::Pool;
@@ -57,20 +58,44 @@ pub(crate) async fn attempt(
     acquisition.settle()
 }
 
-/// A round of acquire and its count. When it is dropped before it is settled, it is rolled back.
-struct Acquisition<'a> {
-    request: &'a AcquireRequest,
+/// Packs the question for the names.
+pub(super) fn question(
+    request: &AcquireRequest,
     field: Field,
-    proposal: TokenProposal<'a>,
+    proposal: &TokenProposal<'_>,
+    precedence: Precedence,
+) -> Arc<Request> {
+    let args = Acquire {
+        names: &request.names,
+        kind: request.kind,
+        owner: &field.text(),
+        count: 1,
+        lease: request.lease,
+        tokens: proposal.tokens(),
+        fencing: Fencing::Proposed,
+        precedence,
+    };
+    calls::acquire(&args, request.client.pool.evidence_wanted())
+}
+
+/// A round of acquire and its count. When it is dropped before it is settled, it is rolled back.
+pub(super) struct Acquisition<'a> {
+    pub(super) request: &'a AcquireRequest,
+    pub(super) field: Field,
+    pub(super) proposal: TokenProposal<'a>,
     /// Validity of the hold once a quorum has granted.
     validity: Validity,
-    tally: Tally,
-    blockers: Blockers,
-    behind: WaitersBehind,
+    pub(super) tally: Tally,
+    pub(super) blockers: Blockers,
+    pub(super) behind: WaitersBehind,
     round: Round,
-    rollback: Rollback,
+    pub(super) rollback: Rollback,
     /// Queue entry of the caller, if it waits in the queues.
-    waiting: Option<QueueEntry>,
+    pub(super) waiting: Option<QueueEntry>,
+    /// Masters that have been asked.
+    asked: Asked,
+    /// Deadline of the last round, if the first master was asked alone before.
+    pub(super) last_deadline: Option<Instant>,
     _under_way: UnderWay<'a>,
 }
 
@@ -84,22 +109,13 @@ impl<'a> Acquisition<'a> {
         let (client, pool) = (&request.client, &request.client.pool);
         let (field, proposal) = (client.fresh_field(), TokenProposal::new(request, clocks));
         let waiting = precedence.waiter().cloned();
-        let args = Acquire {
-            names: &request.names,
-            kind: request.kind,
-            owner: &field.text(),
-            count: 1,
-            lease: request.lease,
-            tokens: proposal.tokens(),
-            fencing: Fencing::Proposed,
-            precedence: precedence.map(|entry| entry.waiter),
-        };
-        let question = calls::acquire(&args, pool.evidence_wanted());
+        let question = question(request, field, &proposal, precedence.map(|entry| entry.waiter));
         let mut tally = Tally::new(pool.slots.len(), request.needed);
         let claim = Claim {
             names: request.names.clone(),
             field,
             kind: request.kind,
+            is_announced: pool.config.beside_redisson,
         };
         let mut rollback = Rollback::new(pool, claim, waiting.clone());
         for (node, vote) in proposal.objections() {
@@ -108,14 +124,21 @@ impl<'a> Acquisition<'a> {
         }
         let may_ask = |node: usize| rollback.votes[node] == Vote::Pending;
         let is_first = waiting.as_ref().is_none_or(|waiting| !waiting.calls.stands());
-        let first = is_first.then(|| choose(request, may_ask)).flatten();
+        let goes_by_first = waiting.as_ref().is_some_and(|waiting| waiting.waiter.at_first)
+            && (0..pool.slots.len()).all(may_ask);
+        let first = if goes_by_first {
+            Some(FirstAsked::first_master(pool))
+        } else {
+            is_first.then(|| choose(request, may_ask)).flatten()
+        };
         let is_asked = |node: usize| {
             first
                 .as_ref()
                 .map_or(may_ask(node), |first| first.nodes.contains(node))
         };
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), is_asked);
-        let mut round = request.trace.asking(ask).wake_after(request.needed);
+        let wanted = if goes_by_first { 1 } else { request.needed };
+        let mut round = request.trace.asking(ask).wake_after(wanted);
         if let Some(first) = &first {
             let others = NodeSet::of(&rollback.votes, |vote| *vote == Vote::Pending).without(first.nodes);
             round = round.hold_back(others, first.hedge);
@@ -135,6 +158,12 @@ impl<'a> Acquisition<'a> {
             round,
             rollback,
             waiting,
+            asked: if goes_by_first {
+                Asked::FirstAlone
+            } else {
+                Asked::AllAtOnce
+            },
+            last_deadline: None,
             _under_way: UnderWay::begin(&pool.attempts),
         }
     }
@@ -150,6 +179,9 @@ impl<'a> Acquisition<'a> {
             self.blockers.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
+            if self.asked == Asked::FirstAlone && self.count_first(node, &reply.vote).await {
+                break;
+            }
             if reply.vote != Vote::Granted {
                 self.ask_others();
             }
@@ -163,12 +195,79 @@ impl<'a> Acquisition<'a> {
                 break;
             }
         }
+        if self.may_miss_redisson() {
+            self.look_for_redisson().await;
+        }
         if self.tally.loss_reason() == Some(LossReason::Unreachable) {
             // Nothing more is awaited. The answers that are here already show which masters were silent.
             while let Some(Some((node, answer))) = self.round.next_as_sent().now_or_never() {
                 let vote = Reply::acquired(answer).vote;
                 self.round.voted(node, &vote);
                 self.rollback.votes[node] = vote;
+            }
+        }
+    }
+
+    /// Whether a field of Redisson's may be in the way on masters that have not answered. Such a field calls nobody. So few
+    /// refusals decide against the attempt that they may all come from holds and attempts of this crate.
+    fn may_miss_redisson(&self) -> bool {
+        let pool = &self.request.client.pool;
+        pool.config.beside_redisson
+            && self.waiting.is_some()
+            && self.asked == Asked::AllAtOnce
+            && 2 * self.request.blocking() <= pool.slots.len()
+            && self.tally.loss_reason() == Some(LossReason::Held)
+            && !self.blockers.foreign_field
+    }
+
+    /// Takes in the imminent answers of a lost round, until one tells of a field of Redisson's.
+    async fn look_for_redisson(&mut self) {
+        let patience = self.round.elapsed().max(SHORTEST_PATIENCE);
+        let looking = async {
+            while !self.blockers.foreign_field
+                && let Some((node, answer)) = self.round.next_as_sent().await
+            {
+                let mut reply = Reply::acquired(answer);
+                self.proposal.saw(&reply);
+                self.tally.count(&reply);
+                let causes = reply.causes.as_deref().unwrap_or_default();
+                self.blockers.add(causes, reply.holder.take());
+                self.round.voted(node, &reply.vote);
+                self.rollback.votes[node] = reply.vote;
+            }
+        };
+        let _ = timeout(patience, looking).await;
+    }
+
+    /// Takes in the vote of the first master, which was asked alone. Returns whether the outcome is certain. If its answer
+    /// is late or no vote, all others are asked at once, with a place in their queues.
+    async fn count_first(&mut self, node: usize, vote: &Vote) -> bool {
+        self.asked = Asked::AllAtOnce;
+        // The answer may have been late, and the others asked meanwhile.
+        let is_alone = node == FIRST_MASTER && self.round.held_back().len() > 0;
+        match vote {
+            _ if !is_alone => {
+                self.rollback.stands_everywhere();
+                false
+            }
+            Vote::Granted => {
+                self.asked = Asked::FirstAndOthers;
+                self.rollback.votes[node] = Vote::Granted;
+                self.round.forget_others();
+                self.ask_the_others().await;
+                true
+            }
+            Vote::Refused { .. } => {
+                self.asked = Asked::FirstAlone;
+                for node in self.round.held_back().iter() {
+                    self.rollback.votes[node] = Vote::NotAsked;
+                }
+                self.rollback.votes[node] = vote.clone();
+                true
+            }
+            _ => {
+                self.rollback.stands_everywhere();
+                false
             }
         }
     }
@@ -190,6 +289,7 @@ impl<'a> Acquisition<'a> {
     fn lost(self) -> Refusal {
         let votes = self.rollback.votes.clone();
         let mut refusal = Refusal::explain(self.request, &self.tally, votes, self.blockers);
+        refusal.asked = self.asked;
         log::round_lost(&self.request.names, &refusal.error);
         if refusal.reason == LossReason::Held
             && let Some(waiting) = self.waiting
@@ -232,7 +332,8 @@ impl<'a> Acquisition<'a> {
         };
         let question = calls::extend(&[renewal], fencing, pool.evidence_wanted());
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
-        let mut round = request.trace.raising(ask).until(self.round.deadline());
+        let deadline = self.last_deadline.unwrap_or_else(|| self.round.deadline());
+        let mut round = request.trace.raising(ask).until(deadline);
         let mut accepted = 0;
         while accepted < request.needed
             && let Some((node, answer)) = round.next().await
@@ -312,6 +413,7 @@ impl<'a> Acquisition<'a> {
             needed: request.needed,
             token: self.proposal.token,
             granted: request.kind,
+            is_announced: pool.config.beside_redisson,
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),

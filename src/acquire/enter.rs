@@ -1,7 +1,7 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
 use crate::acquire::attempt::attempt;
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::request::AcquireRequest;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::hold::HoldView;
@@ -76,6 +76,7 @@ async fn reenter(
                     error,
                     reason: LossReason::Unreachable,
                     votes: hold.grant.votes(),
+                    asked: Asked::default(),
                     blockers: Box::default(),
                     deferred: None,
                 });

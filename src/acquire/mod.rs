@@ -4,6 +4,7 @@ mod attempt;
 pub(crate) mod call;
 pub(crate) mod conflict;
 pub(crate) mod enter;
+mod first_master;
 pub(crate) mod in_the_way;
 mod line;
 mod line_up;

@@ -10,6 +10,18 @@ use crate::protocol::blockers::Blockers;
 use crate::protocol::tally::{LossReason, Tally};
 use crate::values::votes::{Vote, Votes};
 
+/// Masters that a lost attempt has asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// All, or as many as are needed.
+    #[default]
+    AllAtOnce,
+    /// The first master alone, which refused.
+    FirstAlone,
+    /// The first master, which granted, and then the others.
+    FirstAndOthers,
+}
+
 /// An attempt that gave no hold.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -17,6 +29,8 @@ pub(crate) struct Refusal {
     pub(crate) reason: LossReason,
     /// Vote of each master, in their order.
     pub(crate) votes: Vec<Vote>,
+    /// Masters that were asked.
+    pub(crate) asked: Asked,
     /// Holders and waiters in the way, as the masters reported them.
     pub(crate) blockers: Box<Blockers>,
     /// Rollback of the attempt, if it waits for more answers.
@@ -88,6 +102,7 @@ impl Refusal {
             error: error(request.client.pool.evidence(&votes)),
             reason,
             votes,
+            asked: Asked::default(),
             blockers: Box::default(),
             deferred: None,
         }
@@ -106,6 +121,7 @@ impl From<LockError> for Refusal {
             error,
             reason: LossReason::Final,
             votes: Vec::new(),
+            asked: Asked::default(),
             blockers: Box::default(),
             deferred: None,
         }

@@ -5,13 +5,14 @@ use std::pin::pin;
 use tokio::time::{sleep, sleep_until};
 
 use crate::acquire::line_up::{inside, is_inside};
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
 use crate::node::waiters::{Calls, Heard};
 use crate::protocol::tally::LossReason;
+use crate::protocol::waiter::FIRST_MASTER;
 use crate::values::votes::Vote;
 
 impl Waiting<'_> {
@@ -49,7 +50,7 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            listens: self.beside.listens(),
+            may_listen: request.client.pool.config.beside_redisson && !self.beside.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };
@@ -69,17 +70,17 @@ impl Waiting<'_> {
                 beside_foreign,
             } => (at_most, beside_foreign),
         };
-        // A notice from a master that granted may come from this waiter's own rollback.
-        let counts = |node: usize| {
-            refusal
-                .votes
-                .get(node)
-                .is_some_and(|vote| !vote.may_have_granted())
+        // A waiter that asked the first master alone is woken by that one alone.
+        let (votes, needed) = match refusal.asked {
+            Asked::FirstAlone => (&refusal.votes[..=FIRST_MASTER], 1),
+            _ => (&refusal.votes[..], request.needed),
         };
+        // A notice from a master that granted may come from this waiter's own rollback.
+        let counts = |node: usize| votes.get(node).is_some_and(|vote| !vote.may_have_granted());
         let rolled_back = |node| self.rolled_back.contains(node);
         tokio::select! {
             biased;
-            by = called(&self.entry.calls, &self.heard, &refusal.votes, request.needed) => by,
+            by = called(&self.entry.calls, &self.heard, votes, needed) => by,
             () = self.beside.released(rolled_back, counts), if beside_foreign => WokenBy::Notice,
             () = appointed(&self.entry.calls) => WokenBy::Notice,
             () = sleep(at_most) => WokenBy::Timer,

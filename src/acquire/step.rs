@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::acquire::pauses::{OUTAGE, Pauses, SPLIT};
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::error::LockError;
 use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;
@@ -44,8 +44,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter stands in the queues.
     pub(super) could_win: bool,
-    /// Whether it listens to the releases of another library already.
-    pub(super) listens: bool,
+    /// Whether it is to listen to the releases of another library, and does not yet.
+    pub(super) may_listen: bool,
     /// Time for which the waiter may still block its other names.
     pub(super) may_keep_shut: Option<Duration>,
     pub(super) waited: Duration,
@@ -54,9 +54,13 @@ pub(super) struct Refused<'a> {
 impl Refused<'_> {
     pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
+        if self.refusal.asked == Asked::FirstAndOthers {
+            // It has no place in the queues of the masters that refused.
+            return NextStep::Sleep(pauses.next(SPLIT));
+        }
         // A few masters may still report a waiter ahead that is just leaving.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
-        if is_first && blockers.foreign_field && !self.listens {
+        if is_first && blockers.foreign_field && self.may_listen {
             return NextStep::Listen;
         }
         let at_most = match reason {
@@ -132,6 +136,7 @@ mod tests {
             error,
             reason,
             votes,
+            asked: Asked::AllAtOnce,
             blockers: Box::new(blockers),
             deferred: None,
         }
@@ -144,7 +149,7 @@ mod tests {
             refusal,
             blocking: 2,
             could_win: true,
-            listens: false,
+            may_listen: true,
             may_keep_shut: None,
             waited: Duration::ZERO,
         };
@@ -193,7 +198,7 @@ mod tests {
         };
         let first = refusal(LossReason::Held, vec![HELD; 3], foreign(0));
         assert_eq!(next(&first, |_| {}), NextStep::Listen);
-        let listens = next(&first, |refused| refused.listens = true);
+        let listens = next(&first, |refused| refused.may_listen = false);
         assert_eq!(
             listens,
             NextStep::AwaitCalls {
@@ -202,7 +207,7 @@ mod tests {
             }
         );
         let some_granted = refusal(LossReason::Held, vec![Vote::Granted, HELD, HELD], foreign(0));
-        assert!(at_most(next(&some_granted, |refused| refused.listens = true)) <= SOON + SPREAD);
+        assert!(at_most(next(&some_granted, |refused| refused.may_listen = false)) <= SOON + SPREAD);
         let second = refusal(LossReason::Held, vec![HELD; 3], foreign(2));
         assert!(matches!(
             next(&second, |_| {}),

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 use crate::acquire::request::AcquireRequest;
 use crate::protocol::node_set::NodeSet;
+use crate::protocol::waiter::FIRST_MASTER;
+use crate::round::pool::Pool;
 
 /// Number of round trips after which an answer is late.
 const LATE: u32 = 2;
@@ -37,6 +39,19 @@ pub(super) struct FirstAsked {
     pub(super) nodes: NodeSet,
     /// Time after which the others are asked, too.
     pub(super) hedge: Duration,
+}
+
+impl FirstAsked {
+    /// The first master alone, of an attempt that asks the others once it has granted. If its answer is late, they are asked
+    /// without it.
+    pub(super) fn first_master(pool: &Pool) -> Self {
+        let mut nodes = NodeSet::default();
+        nodes.insert(FIRST_MASTER);
+        Self {
+            nodes,
+            hedge: pool.config.node_timeout / 4,
+        }
+    }
 }
 
 /// Chooses the masters for a thrifty attempt; `None` for an attempt that asks all. Only masters that are well are chosen:

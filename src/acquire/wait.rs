@@ -80,6 +80,9 @@ pub(super) async fn contend(
             if let [alone] = waiters {
                 alone.seat.refused(why);
                 alone.mind_absence();
+                if let Some(refusal) = &refused[0] {
+                    alone.mind_redisson(refusal);
+                }
             }
             patience.mind(waiters[*index].request, Some(why));
         }

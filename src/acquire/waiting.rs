@@ -8,9 +8,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::acquire::enter::acquire_as;
+use crate::acquire::first_master;
 use crate::acquire::line::{self, LinePlace};
 use crate::acquire::pauses::{OUTAGE, Pauses};
-use crate::acquire::refusal::Refusal;
+use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::rollback::DelayedRollback;
 use crate::error::LockError;
@@ -22,7 +23,7 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
-use crate::protocol::waiter::{Precedence, Waiter};
+use crate::protocol::waiter::{FIRST_MASTER, Precedence, Waiter};
 use crate::queue::{Given, Joined, LineTicket, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
@@ -31,6 +32,7 @@ use crate::values::names::Names;
 use crate::values::votes::Vote;
 
 /// State of a waiter. When it is dropped, it leaves every queue.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
@@ -58,6 +60,8 @@ pub(super) struct Waiting<'a> {
     pub(super) clocks: Option<Clocks>,
     /// Progress beside clients of other libraries.
     pub(super) beside: Beside,
+    /// Whether it has met a field of Redisson's, so that it asks the first master first if it needs all.
+    has_met_redisson: bool,
     pub(super) pauses: Pauses<'a>,
 }
 
@@ -72,6 +76,7 @@ impl<'a> Waiting<'a> {
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
             reads: request.kind.is_shared(),
+            at_first: false,
         };
         let mut waiting = Self {
             request,
@@ -89,6 +94,7 @@ impl<'a> Waiting<'a> {
             begun: pool.clock.now(),
             clocks: None,
             beside: Beside::default(),
+            has_met_redisson: false,
             pauses: Pauses::new(&pool.random),
         };
         waiting.draw_ticket();
@@ -165,12 +171,38 @@ impl<'a> Waiting<'a> {
         // Otherwise the attempt would meet the grants of the last one.
         self.finish_rollback();
         self.draw_ticket();
+        self.choose_first_asked();
         // The waiter counts as present until it reads the answers.
         self.entry.calls.present();
         self.entry.calls.woken();
         self.beside.before_asking();
         self.heard = self.entry.calls.heard();
         self.stood = self.queued_entry().is_some();
+    }
+
+    /// Chooses whether the next attempt asks the first master alone. Then the waiter stands in no other queue.
+    fn choose_first_asked(&mut self) {
+        let before = self.entry.waiter.at_first;
+        self.entry.waiter.at_first = self.has_met_redisson && first_master::is_possible(self.request);
+        if before || !self.entry.waiter.at_first {
+            return;
+        }
+        let (calls, pool) = (&self.entry.calls, &self.request.client.pool);
+        let (mut first, places) = (NodeSet::default(), calls.left());
+        first.insert(FIRST_MASTER);
+        let others = places.without(first);
+        calls.stand(places.without(others));
+        self.entry
+            .leave(pool, &self.request.names, |node| others.contains(node));
+    }
+
+    /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
+    /// attempt asks all at once: the waiter has its place in every queue then.
+    pub(super) fn mind_redisson(&mut self, refusal: &Refusal) {
+        self.has_met_redisson = match refusal.asked {
+            Asked::FirstAndOthers => false,
+            _ => self.has_met_redisson || refusal.blockers.foreign_field,
+        };
     }
 
     /// Waits while clients of other libraries have their turn.
@@ -259,8 +291,8 @@ impl<'a> Waiting<'a> {
         let slots = &self.request.client.pool.slots;
         let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,
-            // The round was lost before this master had to answer.
-            Vote::Pending => slots[*node].link().is_ok_and(|link| !link.is_silent()),
+            // The round was lost before this master had to answer, or was asked.
+            Vote::Pending | Vote::NotAsked => slots[*node].link().is_ok_and(|link| !link.is_silent()),
             _ => false,
         };
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();

@@ -72,6 +72,10 @@ pub struct ServerFacts {
     pub denied: Vec<DeniedCommand>,
     /// Connections of this crate's clients; `None` if the user may not read them (`CLIENT LIST`).
     pub clients: Option<Vec<ClientConnection>>,
+    /// Number of Redisson's channels to which clients listen now: waiters of Redisson's, perhaps for the same names, which
+    /// clients without [`beside_redisson`](crate::MastersBuilder::beside_redisson) do not wake. `None` if this builder
+    /// has that option, or if the user may not ask (`PUBSUB CHANNELS`).
+    pub redisson_channels: Option<usize>,
 }
 
 /// A command that the user may not run.

@@ -52,7 +52,12 @@ impl MastersBuilder {
     pub async fn examine(self) -> Result<Vec<Examination>, ConnectError> {
         let config = self.config.clone();
         let servers = self.servers(CONNECTION_NAME.into()).await?;
-        let mut examined = join_all(servers.iter().map(Server::examine)).await;
+        let mut examined = join_all(
+            servers
+                .iter()
+                .map(|server| server.examine(config.beside_redisson)),
+        )
+        .await;
         judge_together(&servers, &mut examined, &config);
         let record_set = servers
             .iter()

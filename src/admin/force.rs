@@ -183,7 +183,13 @@ fn begin(
 ) -> Round {
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let latest_us = clock_us.saturating_add(patience);
-    let request = calls::force(names, latest_us, pool.lease_timing.longest_lease, holders);
+    let request = calls::force(
+        names,
+        latest_us,
+        pool.lease_timing.longest_lease,
+        holders,
+        pool.config.beside_redisson,
+    );
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
 }
 

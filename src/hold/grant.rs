@@ -56,6 +56,8 @@ pub(crate) struct GrantFacts {
     pub(crate) token: FencingToken,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
+    /// Whether its release is announced to clients of Redisson's.
+    pub(crate) is_announced: bool,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
     /// Time before the acquire was sent.
@@ -143,6 +145,7 @@ impl Grant {
             names: self.names.clone(),
             field: self.field,
             kind: self.granted,
+            is_announced: self.is_announced,
         }
     }
 
@@ -503,6 +506,7 @@ pub(crate) mod tests {
             needed: 1,
             token: FencingToken::NONE,
             granted: HoldKind::Plain,
+            is_announced: false,
             behind: WaitersBehind::default(),
             begun: now,
             took: Duration::ZERO,

@@ -17,6 +17,7 @@ use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
+use crate::protocol::waiter::FIRST_MASTER;
 use crate::queue::QueueEntry;
 use crate::queue::entry::Next;
 use crate::round::pool::Pool;
@@ -60,8 +61,31 @@ impl Release {
         Self::of(pool, round, claim, false, None)
     }
 
-    /// Releases all that an attempt may have taken, and puts its waiter back into the queues.
+    /// Releases all that an attempt may have taken, and puts its waiter back into the queues, or into those of the first
+    /// master alone.
     pub(crate) fn roll_back(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        waiting: Option<QueueEntry>,
+        asked: impl Fn(usize) -> bool,
+    ) {
+        let is_first = |node: usize| node == FIRST_MASTER;
+        let (first, others) = match waiting {
+            Some(waiting) if waiting.waiter.at_first => (Some(waiting), None),
+            waiting => {
+                Self::roll_back_on(pool, claim, waiting, asked);
+                return;
+            }
+        };
+        if (0..pool.slots.len()).any(|node| !is_first(node) && asked(node)) {
+            Self::roll_back_on(pool, claim.clone(), others, |node| !is_first(node) && asked(node));
+        }
+        if asked(FIRST_MASTER) {
+            Self::roll_back_on(pool, claim, first, is_first);
+        }
+    }
+
+    fn roll_back_on(
         pool: &Arc<Pool>,
         claim: Claim,
         waiting: Option<QueueEntry>,

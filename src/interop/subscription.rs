@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use crate::node::Inbox;
 use crate::node::channels::Topic;
+use crate::node::{ChannelForm, Inbox};
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
@@ -16,7 +16,7 @@ use crate::values::names::Names;
 /// unsubscribes.
 pub(crate) struct Subscription {
     pool: Arc<Pool>,
-    topics: Vec<(String, Arc<Topic>)>,
+    topics: Vec<(ChannelForm, String, Arc<Topic>)>,
 }
 
 /// Numbers of messages at some moment.
@@ -51,11 +51,15 @@ impl Subscription {
         };
         let mut calls = Vec::new();
         for name in names.iter() {
-            let channel = kind.channel(name).text();
-            let topic = pool
-                .topics
-                .join(&channel, || calls.extend(subscribe(pool, &channel)));
-            subscription.topics.push((channel, topic));
+            let channel = (ChannelForm::Exact, kind.channel(name).text());
+            let fair = kind.fair_channels(name);
+            let fair = fair.map(|pattern| (ChannelForm::Pattern, pattern));
+            for (form, channel) in [channel].into_iter().chain(fair) {
+                let topic = pool
+                    .topics
+                    .join(form, &channel, || calls.extend(subscribe(pool, form, &channel)));
+                subscription.topics.push((form, channel, topic));
+            }
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
         let _ = timeout(pool.config.node_timeout, confirmed).await;
@@ -90,7 +94,7 @@ impl Subscription {
             let mut notices_to_come: Vec<_> = self
                 .topics
                 .iter()
-                .map(|(_, topic)| Box::pin(topic.notified()))
+                .map(|(_, _, topic)| Box::pin(topic.notified()))
                 .collect();
             for notified in &mut notices_to_come {
                 notified.as_mut().enable();
@@ -103,21 +107,24 @@ impl Subscription {
     }
 
     fn notices(&self, node: usize) -> u64 {
-        self.topics.iter().map(|(_, topic)| topic.heard(node)).sum()
+        self.topics.iter().map(|(_, _, topic)| topic.heard(node)).sum()
     }
 
     fn interruptions(&self) -> u64 {
-        self.topics.iter().map(|(_, topic)| topic.interruptions()).sum()
+        self.topics
+            .iter()
+            .map(|(_, _, topic)| topic.interruptions())
+            .sum()
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut calls = Vec::new();
-        for (channel, _) in &self.topics {
-            self.pool
-                .topics
-                .leave(channel, || calls.extend(unsubscribe(&self.pool, channel)));
+        for (form, channel, _) in &self.topics {
+            self.pool.topics.leave(*form, channel, || {
+                calls.extend(unsubscribe(&self.pool, *form, channel));
+            });
         }
         if !calls.is_empty() {
             let within = self.pool.config.node_timeout;
@@ -132,19 +139,19 @@ impl Drop for Subscription {
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
-            .entries(self.topics.iter().map(|(channel, _)| channel))
+            .entries(self.topics.iter().map(|(_, channel, _)| channel))
             .finish()
     }
 }
 
-fn subscribe(pool: &Pool, channel: &str) -> Vec<Inbox> {
+fn subscribe(pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
     let channels = [channel.to_owned()];
     let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
-    links.map(|link| link.subscribe(&channels)).collect()
+    links.map(|link| link.subscribe(form, &channels)).collect()
 }
 
-fn unsubscribe(pool: &Pool, channel: &str) -> Vec<Inbox> {
+fn unsubscribe(pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
     let channels = [channel.to_owned()];
     let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
-    links.map(|link| link.unsubscribe(&channels)).collect()
+    links.map(|link| link.unsubscribe(form, &channels)).collect()
 }

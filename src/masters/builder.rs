@@ -291,6 +291,43 @@ impl MastersBuilder {
         self
     }
 
+    /// Makes waiters of this client and of Redisson's wake each other, for names that both lock. Off by default. Costs each
+    /// master up to three commands a release.
+    ///
+    /// Locks of both exclude each other with and without it: only the time that a waiter loses depends on it. With it:
+    /// - A release and a [force](crate::MultiLock::force_release) are announced on Redisson's channels, also to the first waiter
+    ///   for a fair lock (`RFairLock`).
+    /// - The first waiter behind a lock of Redisson's listens to these channels.
+    /// - A waiter for all masters ([`Policy::MultiLock`]) that has met a lock of Redisson's asks the first master alone, keeps it,
+    ///   and then asks the others for at most 50 ms. List the masters in the order of Redisson's list.
+    /// - If clients of Redisson's listen, the next waiter of this crate asks 1 to 2 ms later, so that they have a turn.
+    ///
+    /// Without it, a waiter behind a lock that was released early finds that out by its timer:
+    ///
+    /// | waits | behind | wakes after |
+    /// |---|---|---|
+    /// | ours | a lock of Redisson's | at most 5 s, or 2 ms after the end of the lease if that is earlier |
+    /// | Redisson's | a lock of ours | the end of the lease: at most 30 s |
+    ///
+    /// Turn it on in every client that locks the same names as Redisson. Announcing and listening need more permissions
+    /// (see *Permissions* in [`guide::servers`](crate::guide::servers)).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (_, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// // Services in Java lock the same names.
+    /// let masters = cluster.connect(Masters::builder().beside_redisson(true)).await?;
+    /// masters.red_lock("invoice:42").lock().await?.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn beside_redisson(mut self, beside: bool) -> Self {
+        self.config.beside_redisson = beside;
+        self
+    }
+
     /// Makes [`connect`](Self::connect) refuse a list with any unfit master, and wait the whole connect
     /// timeout for each master. Off by default: a majority of fit masters is enough.
     ///

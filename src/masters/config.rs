@@ -24,6 +24,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const MAX_NODES: usize = 64;
 
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Config {
     /// Lease of a lock without one of its own; if not set, the longest lease.
     pub(crate) lease: Option<Duration>,
@@ -40,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) quarantine: Quarantine,
     pub(crate) rounds: Rounds,
     pub(crate) strict: bool,
+    pub(crate) beside_redisson: bool,
     pub(crate) namespace: Namespace,
     pub(crate) client_label: ClientLabel,
 }
@@ -143,6 +145,7 @@ impl Default for Config {
             quarantine: Quarantine::Auto,
             rounds: Rounds::Adaptive,
             strict: false,
+            beside_redisson: false,
             namespace: Namespace::default(),
             client_label: ClientLabel::default(),
         }

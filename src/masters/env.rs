@@ -38,8 +38,8 @@ impl Masters {
     ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`),
     ///   `MULTILOCK_DRIFT_FACTOR` (such as `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`,
     ///   `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ROUNDS` (`adaptive`, `all` or `thrifty`), `MULTILOCK_ALLOW_EVICTION`,
-    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL` and
-    ///   `MULTILOCK_STRICT` (`true` or `false`).
+    ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL`,
+    ///   `MULTILOCK_STRICT` and `MULTILOCK_BESIDE_REDISSON` (`true` or `false`, or `1` or `0`).
     ///
     /// ```no_run
     /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,6 +129,14 @@ fn rounds(text: &str) -> Option<Rounds> {
         "adaptive" => Some(Rounds::Adaptive),
         "all" => Some(Rounds::All),
         "thrifty" => Some(Rounds::Thrifty),
+        _ => None,
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
         _ => None,
     }
 }
@@ -257,6 +265,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut unknown.role)?;
         self.switch("MULTILOCK_REQUIRE_ALL", &mut config.require_all)?;
         self.switch("MULTILOCK_STRICT", &mut config.strict)?;
+        self.switch("MULTILOCK_BESIDE_REDISSON", &mut config.beside_redisson)?;
         Ok(())
     }
 
@@ -293,7 +302,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     }
 
     fn switch(&self, name: &'static str, option: &mut bool) -> Result<(), InvalidInput> {
-        self.set(name, option, "true or false", |text| text.parse().ok())
+        self.set(name, option, "true or false", switch)
     }
 }
 

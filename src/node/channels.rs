@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::ChannelForm;
 use super::waiters::{StaleWaiter, Waiters};
 use crate::interop::yielding::Yielding;
 use crate::protocol::waiter::WaiterCall;
@@ -19,10 +20,13 @@ pub(crate) struct Topics {
     own: String,
     pub(crate) waiters: Waiters,
     pub(crate) yielding: Yielding,
-    joined: Mutex<BTreeMap<String, (Arc<Topic>, usize)>>,
+    joined: Mutex<Joined>,
 }
 
-/// One channel, on all masters.
+/// Channels and patterns with their listeners.
+type Joined = BTreeMap<(ChannelForm, String), (Arc<Topic>, usize)>;
+
+/// One channel, or the channels of one pattern, on all masters.
 #[derive(Debug)]
 pub(crate) struct Topic {
     /// Number of messages from each master.
@@ -50,10 +54,10 @@ impl Topics {
 
     /// Joins the listeners of a channel. `act` runs before any other task can join or leave, so that
     /// subscriptions are sent in the order of the changes.
-    pub(crate) fn join(&self, channel: &str, act: impl FnOnce()) -> Arc<Topic> {
+    pub(crate) fn join(&self, form: ChannelForm, channel: &str, act: impl FnOnce()) -> Arc<Topic> {
         let mut topics = self.topics();
         let (topic, listeners) = topics
-            .entry(channel.to_owned())
+            .entry((form, channel.to_owned()))
             .or_insert_with(|| (Arc::new(Topic::new(self.nodes)), 0));
         *listeners += 1;
         let topic = Arc::clone(topic);
@@ -62,31 +66,41 @@ impl Topics {
     }
 
     /// Leaves the listeners of a channel; `act` runs if that was the last one.
-    pub(crate) fn leave(&self, channel: &str, act: impl FnOnce()) {
+    pub(crate) fn leave(&self, form: ChannelForm, channel: &str, act: impl FnOnce()) {
         let mut topics = self.topics();
-        if let Some((_, listeners)) = topics.get_mut(channel) {
+        let key = (form, channel.to_owned());
+        if let Some((_, listeners)) = topics.get_mut(&key) {
             *listeners -= 1;
             if *listeners == 0 {
-                topics.remove(channel);
+                topics.remove(&key);
                 act();
             }
         }
     }
 
-    /// Runs `act` with every channel that has listeners, before any other task can join or leave.
-    pub(crate) fn resume<T>(&self, act: impl FnOnce(&[String]) -> T) -> T {
+    /// Runs `act` with every channel and every pattern that has listeners, before any other task can join or leave.
+    pub(crate) fn resume<T>(&self, act: impl FnOnce(&BTreeMap<ChannelForm, Vec<String>>) -> T) -> T {
         let topics = self.topics();
-        let channels: Vec<String> = topics.keys().cloned().collect();
+        let mut channels = BTreeMap::<_, Vec<String>>::new();
+        for (form, channel) in topics.keys() {
+            channels.entry(*form).or_default().push(channel.clone());
+        }
         act(&channels)
     }
 
     /// Takes in a message from the master at `node`. Returns the waiter that it calls, if the waiter has
     /// ended.
-    pub(crate) fn announce(&self, node: usize, channel: &str, message: &str) -> Option<StaleWaiter> {
-        if channel == self.own {
+    pub(crate) fn announce(
+        &self,
+        node: usize,
+        form: ChannelForm,
+        channel: &str,
+        message: &str,
+    ) -> Option<StaleWaiter> {
+        if form == ChannelForm::Exact && channel == self.own {
             return self.waiters.call(node, WaiterCall::parse(message)?);
         }
-        if let Some((topic, _)) = self.topics().get(channel) {
+        if let Some((topic, _)) = self.topics().get(&(form, channel.to_owned())) {
             topic.heard[node].fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
@@ -102,7 +116,7 @@ impl Topics {
         self.waiters.interrupt();
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, (Arc<Topic>, usize)>> {
+    fn topics(&self) -> MutexGuard<'_, Joined> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,24 +146,27 @@ impl Topic {
 
 #[cfg(test)]
 mod tests {
+    use super::ChannelForm::{Exact, Pattern};
     use super::*;
 
     #[test]
     fn the_first_joins_and_the_last_leaves() {
         let topics = Topics::new(3, "own".into());
         let mut sent = Vec::new();
-        let topic = topics.join("a", || sent.push("subscribe"));
-        topics.join("a", || {});
-        topics.announce(1, "a", "0");
-        topics.announce(1, "b", "0");
+        let topic = topics.join(Exact, "a", || sent.push("subscribe"));
+        topics.join(Exact, "a", || {});
+        topics.announce(1, Exact, "a", "0");
+        topics.announce(1, Exact, "b", "0");
+        topics.announce(1, Pattern, "a", "0");
         assert_eq!((topic.heard(0), topic.heard(1), topic.interruptions()), (0, 1, 0));
         topics.announce_interruption();
         assert_eq!(topic.interruptions(), 1);
-        topics.leave("a", || sent.push("too early"));
-        topics.leave("a", || sent.push("unsubscribe"));
-        topics.leave("a", || sent.push("twice"));
+        topics.leave(Exact, "a", || sent.push("too early"));
+        topics.leave(Pattern, "a", || sent.push("another"));
+        topics.leave(Exact, "a", || sent.push("unsubscribe"));
+        topics.leave(Exact, "a", || sent.push("twice"));
         assert_eq!(sent, ["subscribe", "unsubscribe"]);
-        assert!(topics.resume(<[String]>::is_empty));
+        assert!(topics.resume(BTreeMap::is_empty));
     }
 
     #[test]
@@ -158,9 +175,9 @@ mod tests {
         let waiting = topics.waiters.join(1);
         let before = waiting.heard();
         let call = format!("{} a", waiting.number);
-        assert_eq!(topics.announce(0, "own", &call), None);
+        assert_eq!(topics.announce(0, Exact, "own", &call), None);
         assert!(waiting.called_since(0, &before));
-        assert_eq!(topics.announce(0, "own", "odd"), None);
-        assert!(topics.announce(0, "own", "99 a").is_some());
+        assert_eq!(topics.announce(0, Exact, "own", "odd"), None);
+        assert!(topics.announce(0, Exact, "own", "99 a").is_some());
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::{Answer, BACKLOG, By, Inbox, ReplyTo, Wire};
+use super::{Answer, BACKLOG, By, ChannelForm, Inbox, ReplyTo, Wire};
 use crate::admin::capabilities::Capabilities;
 use crate::events::{EventObserver, NodeEvents, Op};
 use crate::masters::status::NodeConnection;
@@ -151,13 +151,13 @@ impl Link {
     }
 
     /// Subscribes to some channels; answered when the master has confirmed.
-    pub(crate) fn subscribe(&self, channels: &[String]) -> Inbox {
-        self.answered_by(|reply| self.wire.subscribe(channels, reply))
+    pub(crate) fn subscribe(&self, form: ChannelForm, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.subscribe(form, channels, reply))
     }
 
     /// Unsubscribes from some channels.
-    pub(crate) fn unsubscribe(&self, channels: &[String]) -> Inbox {
-        self.answered_by(|reply| self.wire.unsubscribe(channels, reply))
+    pub(crate) fn unsubscribe(&self, form: ChannelForm, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.unsubscribe(form, channels, reply))
     }
 
     fn answered_by(&self, ask: impl FnOnce(ReplyTo)) -> Inbox {

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use super::leaving::Leaving;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
-use super::{Connection, Endpoint, KnownServers, Link, Listener, Peer, Slot};
+use super::{Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::events::EventObserver;
 use crate::node::channels::Topics;
@@ -152,8 +153,8 @@ impl Keeper {
 
     fn listener(&self) -> Listener {
         let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.context.topics));
-        Arc::new(move |channel, message| {
-            if let Some(stale) = topics.announce(slot.node(), channel, message) {
+        Arc::new(move |form, channel, message| {
+            if let Some(stale) = topics.announce(slot.node(), form, channel, message) {
                 slot.stale(stale);
             }
         })
@@ -163,12 +164,16 @@ impl Keeper {
     /// Then every waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
         let subscribing = self.context.topics.resume(|channels| {
-            let subscribing = (!channels.is_empty()).then(|| link.subscribe(channels));
+            let subscribing: Vec<Inbox> = channels
+                .iter()
+                .map(|(form, channels)| link.subscribe(*form, channels))
+                .collect();
             self.slot.up(Arc::clone(link));
             subscribing
         });
-        if let Some(subscribing) = subscribing {
-            let resumed = timeout(self.context.node_timeout, subscribing.answer()).await;
+        if !subscribing.is_empty() {
+            let confirmed = try_join_all(subscribing.into_iter().map(Inbox::answer));
+            let resumed = timeout(self.context.node_timeout, confirmed).await;
             self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
         }
         self.context.topics.announce_interruption();

@@ -70,6 +70,7 @@ impl<'a> Leaving<'a> {
                 comes_within: self.comes_within,
                 only: None,
                 reads: stale.reads,
+                at_first: false,
             };
             let names = Names::from(&*stale.name);
             let request = calls::leave(&names, self.client, &waiter.text());

@@ -65,8 +65,18 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Connection, NodeError>>;
 }
 
-/// Receives the channel and the text of every message; must not block.
-pub(crate) type Listener = Arc<dyn Fn(&str, &str) + Send + Sync>;
+/// Form in which a client names the channels that it listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ChannelForm {
+    /// One channel.
+    Exact,
+    /// All channels that a pattern matches.
+    Pattern,
+}
+
+/// Receives the channel and the text of every message; must not block. A message for a pattern has the pattern in place of
+/// the channel.
+pub(crate) type Listener = Arc<dyn Fn(ChannelForm, &str, &str) + Send + Sync>;
 
 /// Carries calls in the order in which they are made: a call that has returned has its place behind all
 /// earlier calls. No method waits; the master's answer goes to the reply.
@@ -78,10 +88,10 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
     fn load(&self, script: &'static Script, reply: ReplyTo);
 
     /// Subscribes to some channels; answered when the master has confirmed them all.
-    fn subscribe(&self, channels: &[String], reply: ReplyTo);
+    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo);
 
     /// Unsubscribes from some channels.
-    fn unsubscribe(&self, channels: &[String], reply: ReplyTo);
+    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo);
 
     /// Bytes of the calls that have no answer yet.
     fn waiting(&self) -> usize;

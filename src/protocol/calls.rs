@@ -32,12 +32,12 @@ macro_rules! script {
 
 script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers", behind "fences");
 script!(EXTEND, Extend, "extend", behind "queue", behind "readers", behind "fences");
-script!(RELEASE, Release, "release", behind "queue", behind "readers");
+script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
 script!(LEAVE, Leave, "leave", behind "queue", behind "readers");
 script!(INSPECT, Inspect, "inspect", behind "labels");
-script!(FORCE, Force, "force", behind "queue", behind "readers");
+script!(FORCE, Force, "force", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 
@@ -235,7 +235,7 @@ pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Reques
     keys_to_release(&mut call, claim);
     call.words(claim.kind.is_read_write().then_some(READ_WRITE));
     call.word(&owner);
-    channels(&mut call, claim);
+    announcement(&mut call, claim);
     if let Some((waiter, asks)) = here {
         call.word(&waiter.placed());
         call.number(waiter.ticket);
@@ -265,7 +265,7 @@ pub(crate) fn releases<'a>(claims: impl ExactSizeIterator<Item = &'a Claim> + Cl
         } else {
             ""
         });
-        channels(&mut call, claim);
+        announcement(&mut call, claim);
     }
     call.done()
 }
@@ -292,9 +292,15 @@ pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     call.done()
 }
 
-/// Writes the channels on which clients of other libraries wait for a release.
-fn channels(call: &mut Encoder, claim: &Claim) {
-    call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
+/// Word before the channels in a call of `lua/release.lua`.
+const ANNOUNCE: &str = "announce";
+
+/// Writes the channels on which clients of Redisson's wait for a release, if it is announced to them.
+fn announcement(call: &mut Encoder, claim: &Claim) {
+    if claim.is_announced {
+        call.word(ANNOUNCE);
+        call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
+    }
 }
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
@@ -329,12 +335,13 @@ pub(crate) fn inspect(names: &Names) -> Arc<Request> {
 }
 
 /// Packs a call of `lua/force.lua`, with the holders of each name that any master reported. A master does
-/// nothing once its clock has passed `latest_us`.
+/// nothing once its clock has passed `latest_us`. With `is_announced`, clients of Redisson's get a message.
 pub(crate) fn force(
     names: &Names,
     latest_us: u64,
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
+    is_announced: bool,
 ) -> Arc<Request> {
     let mut call = Encoder::new(&FORCE, 5 * names.len(), once(names));
     for name in names.iter() {
@@ -348,7 +355,8 @@ pub(crate) fn force(
     }
     call.number(latest_us);
     call.ms(mark_lifetime);
-    for name in names.iter() {
+    call.flag(is_announced);
+    for name in names.iter().filter(|_| is_announced) {
         call.keys([HoldKind::Plain.channel(name), HoldKind::Write.channel(name)]);
     }
     for holders in holders {
@@ -392,6 +400,7 @@ pub(crate) fn unlabel(client: Uuid) -> Arc<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::field::Field;
 
     #[test]
     fn batches_are_bounded_by_keys() {
@@ -403,20 +412,56 @@ mod tests {
         assert_eq!(sizes(&[3, 1000, 3, 3]), [1, 1, 2]);
     }
 
+    fn words(request: &Request) -> Vec<String> {
+        let texts = request.words().into_iter().map(String::from_utf8);
+        texts.collect::<Result<_, _>>().expect("text")
+    }
+
+    fn waiter() -> Waiter {
+        Waiter {
+            number: 7,
+            ticket: 99,
+            comes_within: Duration::from_secs(1),
+            only: None,
+            reads: false,
+            at_first: false,
+        }
+    }
+
+    #[test]
+    fn a_release_names_channels_only_where_it_is_announced() {
+        let mut claim = Claim {
+            names: ["a", "b"].into(),
+            field: Field {
+                client: Uuid::nil(),
+                number: 3,
+            },
+            kind: HoldKind::Plain,
+            is_announced: false,
+        };
+        let owner = claim.field.text();
+        let arguments = |claim: &Claim| words(&release(claim, Some((waiter(), false)))).split_off(9);
+        assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
+        claim.is_announced = true;
+        let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
+        let told = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
+        assert_eq!(arguments(&claim), told);
+        let forced = |is_announced| {
+            words(&force(
+                &claim.names,
+                5,
+                Duration::ZERO,
+                &[vec![], vec![]],
+                is_announced,
+            ))
+        };
+        assert_eq!(forced(false)[13..], ["5", "0", "0", "0", "0"]);
+        assert_eq!(forced(true)[15..18], ["1", channels[0], "redisson_rwlock:{a}"]);
+    }
+
     #[test]
     fn keys_come_before_arguments() {
         let (names, second) = ("a".into(), Duration::from_secs(1));
-        let waiter = Waiter {
-            number: 7,
-            ticket: 99,
-            comes_within: second,
-            only: None,
-            reads: false,
-        };
-        let words = |request: &Request| -> Vec<String> {
-            let texts = request.words().into_iter().map(String::from_utf8);
-            texts.collect::<Result<_, _>>().expect("text")
-        };
         let mut call = Acquire {
             names: &names,
             kind: HoldKind::Plain,
@@ -425,7 +470,7 @@ mod tests {
             lease: second,
             tokens: FencingToken(5).block(),
             fencing: Fencing::Proposed,
-            precedence: Precedence::Queued(waiter),
+            precedence: Precedence::Queued(waiter()),
         };
         let said = words(&acquire(&call, Evidence::Clock));
         let own = [

@@ -71,6 +71,19 @@ pub(crate) fn channel(name: &str) -> Key<'_> {
     Key::shared(CHANNEL, name)
 }
 
+/// Pattern of the channels on which a release is announced to the waiters of Redisson's fair lock of the name: each has a
+/// channel of its own, that of the name with the waiter behind it. Characters of a pattern in the name stand for themselves.
+pub(crate) fn fair_channels(name: &str) -> String {
+    let mut pattern = String::new();
+    for letter in channel(name).text().chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern + ":*"
+}
+
 /// Channel on which a release of a read/write lock is announced, as Redisson names it.
 pub(crate) fn read_write_channel(name: &str) -> Key<'_> {
     Key::shared(READ_WRITE_CHANNEL, name)
@@ -128,6 +141,16 @@ mod tests {
         assert_eq!(channel("order").text(), "redisson_lock__channel:{order}");
         assert_eq!(channel("{order}:1").text(), "redisson_lock__channel:{order}:1");
         assert_eq!(read_write_channel("order").text(), "redisson_rwlock:{order}");
+    }
+
+    #[test]
+    fn fair_channels_are_those_of_the_name_alone() {
+        assert_eq!(fair_channels("order"), "redisson_lock__channel:{order}:*");
+        assert_eq!(fair_channels("{order}:1"), "redisson_lock__channel:{order}:1:*");
+        assert_eq!(
+            fair_channels(r"a*b?[c]\d"),
+            r"redisson_lock__channel:{a\*b\?\[c\]\\d}:*"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::protocol::keys::{Key, channel, read_write_channel};
+use crate::protocol::keys::{Key, channel, fair_channels, read_write_channel};
 
 /// Kind of a hold, which decides whether other holds may exist beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,6 +66,12 @@ impl HoldKind {
     /// Channel on which its release is announced to clients of Redisson's.
     pub(crate) fn channel(self, name: &str) -> Key<'_> {
         (self.layout().channel)(name)
+    }
+
+    /// Pattern of the channels on which its release is announced to waiters of Redisson's fair lock; no such lock reads or
+    /// writes.
+    pub(crate) fn fair_channels(self, name: &str) -> Option<String> {
+        (self == Self::Plain).then(|| fair_channels(name))
     }
 
     /// Whether its owner may enter again with the kind `other`: an owner that writes may read, too.

@@ -45,15 +45,22 @@ const WANTED: [&str; 3] = [
     "pubsub numsub multilock:probe",
 ];
 
+/// Command that the scripts can do without, and run only for a client with the option `beside_redisson`: without `lrange`
+/// waiters for Redisson's fair locks wake by their timers.
+const BESIDE_REDISSON: &str = "lrange $ 0 0";
+
 /// Asks a master which needed commands are denied to the user. The key is the revocation mark of an empty
 /// name.
 pub(crate) fn probe() -> Cmd {
     probe_for(&NEEDED)
 }
 
-/// Asks a master which of the commands are denied that the scripts can do without.
-pub(crate) fn probe_wanted() -> Cmd {
-    probe_for(&WANTED)
+/// Asks a master which of the commands are denied that the scripts can do without, of a client with or without the option
+/// `beside_redisson`.
+pub(crate) fn probe_wanted(beside_redisson: bool) -> Cmd {
+    let mut commands = WANTED.to_vec();
+    commands.extend(beside_redisson.then_some(BESIDE_REDISSON));
+    probe_for(&commands)
 }
 
 fn probe_for(commands: &[&str]) -> Cmd {
@@ -110,6 +117,7 @@ mod tests {
             }
         }
         assert!(wanted().all(|command| used.remove(command)));
+        assert!(used.remove("lrange") && BESIDE_REDISSON.starts_with("lrange "));
         assert_eq!(used, needed());
     }
 
@@ -149,6 +157,8 @@ mod tests {
             "&multilock:*",
             "&redisson_lock__channel:*",
             "&redisson_rwlock:*",
+            "~redisson_lock_queue:*",
+            "+lrange",
         ] {
             assert!(acl.contains(pattern), "{pattern}");
         }

@@ -12,6 +12,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Stands behind the number of a waiter that wants to read.
 const READS: &str = "r";
 
+/// Index of the master that the client lists first.
+pub(crate) const FIRST_MASTER: usize = 0;
+
 /// Ticket behind all others, of no more digits than a server's numbers can store.
 const LAST: u64 = (1 << 53) - 1;
 
@@ -28,6 +31,8 @@ pub(crate) struct Waiter {
     pub(crate) only: Option<usize>,
     /// Whether it wants to read, and goes in together with other readers.
     pub(crate) reads: bool,
+    /// Whether it stands in the queues of the first master alone.
+    pub(crate) at_first: bool,
 }
 
 impl Waiter {
@@ -139,6 +144,7 @@ mod tests {
             comes_within: Waiter::comes_within(Duration::from_millis(50)),
             only: None,
             reads: false,
+            at_first: false,
         };
         assert_eq!(
             (waiter.text(), waiter.placed()),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::observer::Fate;
 use super::store::Bytes;
 use crate::events::Op;
-use crate::node::{self, By, Listener, ReplyTo};
+use crate::node::{self, By, ChannelForm, Listener, ReplyTo};
 use crate::protocol::command::{Request, Script};
 
 /// Request of a client.
@@ -25,6 +25,7 @@ pub(super) enum Ask {
     },
     Load(&'static Script),
     Listen {
+        form: ChannelForm,
         channels: Vec<String>,
         on: bool,
     },
@@ -108,6 +109,7 @@ pub(super) struct MemoryPipe {
 /// A message on its way to the client.
 struct Notice {
     published: Instant,
+    form: ChannelForm,
     channel: String,
     message: String,
 }
@@ -124,10 +126,11 @@ impl MemoryPipe {
         }
     }
 
-    /// Sends a message to the client, which listens to the channel.
-    pub(super) fn publish(&self, channel: &str, message: &str) {
+    /// Sends a message to the client, which listens to the channel or pattern.
+    pub(super) fn publish(&self, form: ChannelForm, channel: &str, message: &str) {
         lock(&self.notices).push_back(Notice {
             published: Instant::now(),
+            form,
             channel: channel.to_owned(),
             message: message.to_owned(),
         });
@@ -162,7 +165,7 @@ impl MemoryPipe {
         let next = lock(&self.notices).pop_front();
         if let Some(notice) = next {
             self.note_heard();
-            (self.listener)(&notice.channel, &notice.message);
+            (self.listener)(notice.form, &notice.channel, &notice.message);
         }
     }
 
@@ -214,9 +217,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct MemoryWire(pub(super) Arc<MemoryPipe>);
 
 impl MemoryWire {
-    fn listen(&self, channels: &[String], on: bool, reply: ReplyTo) {
+    fn listen(&self, form: ChannelForm, channels: &[String], on: bool, reply: ReplyTo) {
         let channels = channels.to_vec();
-        self.0.send(Ask::Listen { channels, on }, reply);
+        self.0.send(Ask::Listen { form, channels, on }, reply);
     }
 }
 
@@ -229,12 +232,12 @@ impl node::Wire for MemoryWire {
         self.0.send(Ask::Load(script), reply);
     }
 
-    fn subscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen(channels, true, reply);
+    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        self.listen(form, channels, true, reply);
     }
 
-    fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen(channels, false, reply);
+    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        self.listen(form, channels, false, reply);
     }
 
     fn waiting(&self) -> usize {

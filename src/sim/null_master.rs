@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::events::Op;
-use crate::node::{By, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
+use crate::node::{By, ChannelForm, Connection, Endpoint, Identity, Listener, Peer, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
@@ -110,11 +110,11 @@ impl Wire for NullWire {
         self.answer(reply, Value::Nil);
     }
 
-    fn subscribe(&self, _channels: &[String], reply: ReplyTo) {
+    fn subscribe(&self, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
         self.answer(reply, Value::Nil);
     }
 
-    fn unsubscribe(&self, _channels: &[String], reply: ReplyTo) {
+    fn unsubscribe(&self, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
         self.answer(reply, Value::Nil);
     }
 

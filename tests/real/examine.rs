@@ -138,6 +138,22 @@ async fn how_long_a_master_would_have_no_vote() {
 }
 
 #[tokio::test]
+async fn listeners_of_redissons_are_counted_without_the_option() {
+    let servers = three(&[]).await;
+    let client = redis::Client::open(servers[0].url()).expect("a URL");
+    let mut waiter = client.get_async_pubsub().await.expect("a connection");
+    for channel in ["redisson_lock__channel:{a}", "redisson_rwlock:{a}", "other"] {
+        waiter.subscribe(channel).await.expect("subscribed");
+    }
+    for (beside, expected) in [(false, [Some(2), Some(0)]), (true, [None, None])] {
+        let builder = patient(servers.iter().map(Server::url)).beside_redisson(beside);
+        let told = builder.examine().await.expect("a list that can be used");
+        let channels = [0, 1].map(|at| facts(&told[at]).redisson_channels);
+        assert_eq!(channels, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_user_who_may_do_little() {
     let servers = three(&[]).await;
     let rules = [

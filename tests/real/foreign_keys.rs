@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    self, Cluster, Server, WITHIN, all_executed, connect, held_everywhere, until, until_free,
+    self, Cluster, Server, WITHIN, all_executed, connect, connect_beside, held_everywhere, until, until_free,
 };
 use futures::StreamExt;
 use multilock::{LockError, NodeState, Unlocked, Vote};
@@ -157,7 +157,7 @@ async fn keys_that_are_no_locks_are_held_by_somebody() {
 #[tokio::test]
 async fn the_layout_is_redissons() {
     let cluster = Cluster::start(3).await;
-    let masters = connect(cluster.urls()).await;
+    let masters = connect_beside(cluster.urls()).await;
     for (name, channel) in [
         ("order", "redisson_lock__channel:{order}"),
         ("{order}:7", "redisson_lock__channel:{order}:7"),
@@ -201,7 +201,7 @@ async fn the_layout_is_redissons() {
 async fn redisson_excludes_us_and_we_exclude_it() {
     const FIELD: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
     let cluster = Cluster::start(3).await;
-    let masters = connect(cluster.urls()).await;
+    let masters = connect_beside(cluster.urls()).await;
     // As Redisson takes a lock.
     for server in cluster.servers() {
         server.command(&["HINCRBY", "a", FIELD, "1"]).await;
@@ -261,7 +261,7 @@ async fn redisson_excludes_us_and_we_exclude_it() {
 #[tokio::test]
 async fn a_rollback_tells_the_waiters_whom_it_kept_out() {
     let cluster = Cluster::start(3).await;
-    let masters = connect(cluster.urls()).await;
+    let masters = connect_beside(cluster.urls()).await;
     cluster.server(0).command(&["SET", "a", "x", "PX", "20000"]).await;
     let mut waiter = subscribe(cluster.server(1), "redisson_lock__channel:{a}").await;
     masters.multi_lock("a").try_lock().await.expect_err("theirs");

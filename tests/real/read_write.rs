@@ -13,7 +13,7 @@ use multilock::{Masters, MultiLock, Shared, Unlocked};
 use redis::aio::PubSub;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Cluster, Server, WITHIN, connect, until, within};
+use crate::support::{Cluster, Server, WITHIN, connect, connect_beside, until, within};
 
 fn reading(masters: &Masters) -> MultiLock<Shared> {
     masters.red_lock("a").read()
@@ -92,7 +92,7 @@ async fn the_layout() {
     for (name, tagged) in [("a", "{a}"), ("b:{tag}", "b:{tag}")] {
         let cluster = Cluster::start(1).await;
         let server = cluster.server(0);
-        let masters = connect(cluster.urls()).await;
+        let masters = connect_beside(cluster.urls()).await;
         let lock = masters.multi_lock(name).fenced(false);
         let mut listener = subscribe(server, &format!("redisson_rwlock:{tagged}")).await;
         let of_readers = if name.contains('{') {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Server, WITHIN, child, connect, heard_from_all, held_everywhere, patient, three, until,
-    until_free, waiters,
+    Cluster, Server, WITHIN, child, connect, connect_beside, heard_from_all, held_everywhere, patient, three,
+    until, until_free, waiters,
 };
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Unlocked};
@@ -205,7 +205,7 @@ async fn a_holder_killed_is_followed_at_the_end_of_its_lease() {
 #[tokio::test]
 async fn a_java_holder_wakes_us() {
     let cluster = Cluster::start(3).await;
-    let waiter = connect(cluster.urls()).await;
+    let waiter = connect_beside(cluster.urls()).await;
     let mut took = Vec::new();
     for _ in 0..3 {
         for server in cluster.servers() {

@@ -115,6 +115,7 @@ pub(crate) fn builder(plan: &Plan, client: &ClientPlan) -> multilock::MastersBui
     let builder = Masters::builder()
         .node_timeout(client.node_timeout)
         .rounds(client.rounds)
+        .beside_redisson(client.beside_redisson)
         .drift_factor(client.drift_factor)
         .lease(client.lease)
         .for_tests(plan.max_lease)

@@ -107,7 +107,12 @@ impl Observer for Tap {
         };
         let owner = match (call.script, reply) {
             ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
-                let mut rest = call.args.iter().skip(2 + 2 * (call.keys.len() / 5));
+                let channels = if call.args[2] == "1" {
+                    2 * (call.keys.len() / 5)
+                } else {
+                    0
+                };
+                let mut rest = call.args.iter().skip(3 + channels);
                 let mut marked = Vec::new();
                 while let Some(count) = rest.next() {
                     let holders = rest.by_ref().take(count.parse().expect("a number"));
@@ -225,14 +230,20 @@ fn pairs(words: Vec<String>) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// The owners of a batch of releases: after a zero come, for each, its field, how many names it has, its layout, and as
-/// many channels.
+/// The owners of a batch of releases: after a zero come, for each, its field, how many names it has, its layout; and if it is
+/// announced, a word for that and as many channels.
 fn released_together(args: &[String]) -> String {
     let mut owners = Vec::new();
     let mut rest = &args[1..];
-    while let [owner, names, _, channels @ ..] = rest {
+    while let [owner, names, _, behind @ ..] = rest {
         owners.push(shortened(owner));
-        rest = &channels[names.parse().expect("a number")..];
+        let is_announced = behind.first().is_some_and(|word| word == "announce");
+        let channels = if is_announced {
+            1 + names.parse::<usize>().expect("a number")
+        } else {
+            0
+        };
+        rest = &behind[channels..];
     }
     owners.join(" ")
 }

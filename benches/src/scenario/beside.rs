@@ -76,7 +76,8 @@ async fn contest<C, L: Lock + 'static>(
     lock: fn(&C, &str) -> L,
 ) -> Result<()> {
     let (urls, name) = (bench.cluster.urls(n), fresh_name());
-    let masters = masters(&urls, Settings::default()).connect().await?;
+    let masters = masters(&urls, Settings::default()).beside_redisson(true);
+    let masters = masters.connect().await?;
     let client = connect(&urls).await;
     let contest = Contest::four_and_four(&masters.lock(&name, ours), || lock(&client, &name));
     let time = Duration::from_secs(bench.form(3, 30));

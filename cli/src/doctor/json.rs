@@ -72,6 +72,7 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "denied": facts.denied.iter().map(denied).collect::<Vec<_>>(),
         "masters": facts.set.map(|set| set.masters),
         "for_tests_ms": facts.set.and_then(|set| set.for_tests).map(ms),
+        "redisson_channels": facts.redisson_channels,
         "connections": facts.clients.as_ref().map(|clients| clients.iter().map(connection).collect::<Vec<_>>()),
     })
 }

@@ -32,6 +32,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
     findings.extend(accepted(facts));
+    findings.extend(redisson(facts));
     if facts.clients.is_none() {
         findings.push(Finding::note(
             "clients_not_told",
@@ -40,6 +41,17 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Finding about clients of Redisson's that clients of this crate do not wake.
+fn redisson(facts: &ServerFacts) -> Option<Finding> {
+    let channels = facts.redisson_channels.filter(|channels| *channels > 0)?;
+    let seen = format!(
+        "clients of Redisson's listen to {channels} of its channels, and MULTILOCK_BESIDE_REDISSON is off: if they wait for the \
+         same names, a release does not wake them"
+    );
+    let remedy = "MULTILOCK_BESIDE_REDISSON=true in every client that locks the same names";
+    Some(Finding::warning("redisson", seen, remedy))
 }
 
 /// Findings about its memory, and the time for which it reaches back.
@@ -152,6 +164,11 @@ fn denied(denied: &DeniedCommand) -> Finding {
             format!("the user may not use the keys that {name} needs"),
             "ACL SETUSER … ~multilock_* there".to_owned(),
         ),
+        // A pattern is allowed by all channels, or by the same pattern.
+        Denial::Channel if name == "psubscribe" => (
+            "the user may not psubscribe to the channels of Redisson's fair locks".to_owned(),
+            "ACL SETUSER … allchannels there".to_owned(),
+        ),
         Denial::Channel => (
             format!("the user may not {name} to the channels of clients"),
             "ACL SETUSER … &multilock:* there".to_owned(),
@@ -187,6 +204,10 @@ fn without(command: &str) -> (Severity, &'static str) {
         "subscribe" | "unsubscribe" | "publish" => {
             (Severity::Warning, "waiters wake by their timers, in no order")
         }
+        "psubscribe" | "punsubscribe" | "lrange" => (
+            Severity::Note,
+            "waiters of this client and of Redisson's fair locks do not wake each other",
+        ),
         "pubsub" => (
             Severity::Warning,
             "waiters that are gone hold up those behind them for some seconds",

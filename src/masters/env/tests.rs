@@ -33,6 +33,8 @@ fn variables_become_options() {
         ("MULTILOCK_ALLOW_UNKNOWN_EVICTION", "true"),
         ("MULTILOCK_ALLOW_UNKNOWN_ROLE", "true"),
         ("MULTILOCK_REQUIRE_ALL", "true"),
+        ("MULTILOCK_BESIDE_REDISSON", "1"),
+        ("MULTILOCK_STRICT", "0"),
     ])
     .expect("all valid");
     assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
@@ -43,7 +45,7 @@ fn variables_become_options() {
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
     let config = builder.config;
     assert!(config.allow_eviction && config.allow_unknown.eviction && config.allow_unknown.role);
-    assert!(config.require_all);
+    assert!(config.require_all && config.beside_redisson && !config.strict);
 }
 
 proptest! {

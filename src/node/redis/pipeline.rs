@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::resp;
 use super::socket::Stream;
 use crate::node::sync::{AtomicUsize, Mutex, MutexGuard};
-use crate::node::{Answer, Inbox, Listener, ReplyTo};
+use crate::node::{Answer, ChannelForm, Inbox, Listener, ReplyTo};
 use crate::protocol::fault::Fault;
 
 /// Most bytes of calls without an answer, far above a process's usual traffic to one server.
@@ -305,7 +305,7 @@ impl Driver {
             taken += length;
             match value {
                 Value::Push {
-                    kind: PushKind::Message,
+                    kind: PushKind::Message | PushKind::PMessage,
                     data,
                 } => self.notice(&data),
                 Value::Array(data) if self.notices == Notices::InArrays && is_message(&data) => {
@@ -339,19 +339,29 @@ impl Driver {
         Ok(())
     }
 
+    /// Hands a message on: a channel and the message; or a pattern, the channel and the message.
     fn notice(&self, data: &[Value]) {
-        if let [Value::BulkString(channel), Value::BulkString(message)] = data {
-            (self.listener)(
-                &String::from_utf8_lossy(channel),
-                &String::from_utf8_lossy(message),
-            );
-        }
+        let (form, channel, message) = match data {
+            [Value::BulkString(channel), Value::BulkString(message)] => {
+                (ChannelForm::Exact, channel, message)
+            }
+            [Value::BulkString(pattern), _, Value::BulkString(message)] => {
+                (ChannelForm::Pattern, pattern, message)
+            }
+            _ => return,
+        };
+        let text = String::from_utf8_lossy;
+        (self.listener)(form, &text(channel), &text(message));
     }
 }
 
 /// Whether an array is a message, as opposed to the confirmation of a subscription.
 fn is_message(data: &[Value]) -> bool {
-    matches!(data, [Value::BulkString(kind), _, _] if kind == b"message")
+    match data {
+        [Value::BulkString(kind), _, _] => kind == b"message",
+        [Value::BulkString(kind), _, _, _] => kind == b"pmessage",
+        _ => false,
+    }
 }
 
 #[cfg(test)]

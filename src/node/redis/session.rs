@@ -34,7 +34,7 @@ impl Server {
         let begun = Instant::now();
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
-        let listener: Listener = Arc::new(|_, _| {});
+        let listener: Listener = Arc::new(|_, _, _| {});
         let line = self
             .log_in(stream, &listener, credentials.as_ref(), |driver| driver)
             .await?;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::Pipe;
-use crate::node::{By, ReplyTo, Wire};
+use crate::node::{By, ChannelForm, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 
 /// One connection, or two.
@@ -41,12 +41,20 @@ impl Wire for ServerWire {
         self.calls.send(&script.load().get_packed_command(), 1, reply);
     }
 
-    fn subscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen("SUBSCRIBE", channels, reply);
+    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        let verb = match form {
+            ChannelForm::Exact => "SUBSCRIBE",
+            ChannelForm::Pattern => "PSUBSCRIBE",
+        };
+        self.listen(verb, channels, reply);
     }
 
-    fn unsubscribe(&self, channels: &[String], reply: ReplyTo) {
-        self.listen("UNSUBSCRIBE", channels, reply);
+    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        let verb = match form {
+            ChannelForm::Exact => "UNSUBSCRIBE",
+            ChannelForm::Pattern => "PUNSUBSCRIBE",
+        };
+        self.listen(verb, channels, reply);
     }
 
     fn waiting(&self) -> usize {

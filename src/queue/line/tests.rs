@@ -24,6 +24,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
         comes_within: Duration::from_secs(1),
         only: None,
         reads: false,
+        at_first: false,
     };
     QueueEntry { waiter, calls }
 }

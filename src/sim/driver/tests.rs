@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::*;
-use crate::node::Inbox;
+use crate::node::{ChannelForm, Inbox};
 
 type Heard = Arc<Mutex<Vec<(String, String)>>>;
 
@@ -12,7 +12,7 @@ type Heard = Arc<Mutex<Vec<(String, String)>>>;
 async fn listen(master: &Master, channel: &str) -> (Connection, Heard) {
     let heard = Heard::default();
     let note = Arc::clone(&heard);
-    let listener = move |channel: &str, message: &str| {
+    let listener = move |_: ChannelForm, channel: &str, message: &str| {
         let heard = (channel.to_owned(), message.to_owned());
         note.lock().expect("not poisoned").push(heard);
     };
@@ -53,7 +53,8 @@ async fn nobody_listens_over_a_connection_that_has_ended() {
     let _ = (&mut given_up.driver).await;
     assert_eq!(count(&master, "a"), "1", "its wire is still there");
     let (inbox, reply) = Inbox::single();
-    kept.wire.unsubscribe(&["a".to_owned(), "b".to_owned()], reply);
+    kept.wire
+        .unsubscribe(ChannelForm::Exact, &["a".to_owned(), "b".to_owned()], reply);
     inbox.answer().await.expect("confirmed");
     assert_eq!(count(&master, "a"), "0");
 

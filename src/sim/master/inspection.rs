@@ -80,13 +80,13 @@ impl Master {
         Some(Duration::from_millis(left))
     }
 
-    /// Channels that any client listens to, as `PUBSUB CHANNELS` shows them.
+    /// Channels and patterns that any client listens to.
     pub fn channels(&self) -> Vec<String> {
         self.state()
             .store
             .receivers
             .keys()
-            .map(|channel| String::from_utf8_lossy(channel).into_owned())
+            .map(|(_, channel)| String::from_utf8_lossy(channel).into_owned())
             .collect()
     }
 

@@ -22,7 +22,7 @@ use super::observer::{Call, Fate};
 use super::store::Bytes;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
-use crate::node::{Identity, Listener, Peer};
+use crate::node::{ChannelForm, Identity, Listener, Peer};
 use crate::protocol::calls;
 use crate::protocol::command::Script;
 use crate::protocol::keys::SET;
@@ -253,7 +253,7 @@ impl Master {
         let record = stored.first().and_then(|text| Record::parse(text));
         let pipe = Arc::new(MemoryPipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
-        state.listen(client_id, &[channel.to_owned()], true);
+        state.listen(client_id, ChannelForm::Exact, &[channel.to_owned()], true);
         drop(state);
         let peer = Peer {
             identity,
@@ -338,8 +338,8 @@ impl Master {
                 return (Ok(Value::Okay), true);
             }
             // Even a server that cannot write, or is loading, lets its clients subscribe.
-            Ask::Listen { channels, on } => {
-                state.listen(client, channels, *on);
+            Ask::Listen { form, channels, on } => {
+                state.listen(client, *form, channels, *on);
                 return (Ok(Value::Okay), true);
             }
         };

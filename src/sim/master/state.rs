@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Weak;
 
 use crate::error::Unfit;
+use crate::node::ChannelForm;
 use crate::sim::conditions::Conditions;
 use crate::sim::connection::{Ask, MemoryPipe};
 use crate::sim::store::Store;
@@ -55,15 +56,15 @@ impl MasterState {
 
     /// Makes a client listen to these channels, or not any more. A late request over a connection that has
     /// ended has no effect.
-    pub(super) fn listen(&mut self, client: i64, channels: &[String], on: bool) {
+    pub(super) fn listen(&mut self, client: i64, form: ChannelForm, channels: &[String], on: bool) {
         if !self.pipes.contains_key(&client) {
             return;
         }
         for channel in channels {
             if on {
-                self.store.listen(client, channel.as_bytes());
+                self.store.listen(client, form, channel.as_bytes());
             } else {
-                self.store.unlisten(client, channel.as_bytes());
+                self.store.unlisten(client, form, channel.as_bytes());
             }
         }
     }
@@ -75,10 +76,15 @@ impl MasterState {
             return;
         }
         for (channel, message) in &published {
-            let listening = self.store.receivers.get(channel).into_iter().flatten();
-            let (channel, message) = (String::from_utf8_lossy(channel), String::from_utf8_lossy(message));
-            for pipe in listening.filter_map(|client| self.pipes.get(client)?.upgrade()) {
-                pipe.publish(&channel, &message);
+            let message = String::from_utf8_lossy(message);
+            for ((form, listened), clients) in self.store.listening(channel) {
+                let listened = String::from_utf8_lossy(listened);
+                for pipe in clients
+                    .iter()
+                    .filter_map(|client| self.pipes.get(client)?.upgrade())
+                {
+                    pipe.publish(*form, &listened, &message);
+                }
             }
         }
     }

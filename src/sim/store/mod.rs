@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Value;
 
+use crate::node::ChannelForm;
+
 pub(crate) use self::reply::{Bytes, CommandReply};
 use self::reply::{bulks, int, unknown_command, unknown_subcommand, wrong_arity};
 
@@ -24,8 +26,7 @@ type Set = BTreeSet<Bytes>;
 /// Members in the order of their scores; members with equal scores in the order of their names. The set is
 /// small, so a search begins at the front.
 type SortedSet = Vec<(f64, Bytes)>;
-/// Length only: a list serves as a key of another type, and no script reads its elements.
-type List = usize;
+type List = Vec<Bytes>;
 
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const UNKNOWN_IN_SCRIPT: &str = "ERR Unknown Redis command called from script";
@@ -81,7 +82,7 @@ type Family = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
 
 /// Commands in the order of their names: name, arity as Redis counts it (the name included, negative for "at
 /// least"), effect, family.
-const COMMANDS: [(&str, isize, Effect, Family); 42] = [
+const COMMANDS: [(&str, isize, Effect, Family); 44] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -99,7 +100,9 @@ const COMMANDS: [(&str, isize, Effect, Family); 42] = [
     ("incr", 2, Grows, Store::string),
     ("keys", 2, Reads, Store::keyspace),
     ("llen", 2, Reads, Store::list),
+    ("lpop", -2, Writes, Store::list),
     ("lpush", -3, Grows, Store::list),
+    ("lrange", 4, Reads, Store::list),
     ("persist", 2, Writes, Store::keyspace),
     ("pexpire", -3, Writes, Store::keyspace),
     ("pexpireat", -3, Writes, Store::keyspace),
@@ -134,9 +137,9 @@ pub(crate) struct Store {
     pub(crate) oom: bool,
     /// Messages published since the owner last drained them: channel and message, oldest first.
     pub(crate) outbox: Vec<(Bytes, Bytes)>,
-    /// Clients that listen to each channel, by the owner's numbers; no entry without any. `PUBLISH` and
+    /// Clients that listen to each channel and pattern, by the owner's numbers; no entry without any. `PUBLISH` and
     /// `PUBSUB` count them.
-    pub(crate) receivers: BTreeMap<Bytes, BTreeSet<i64>>,
+    pub(crate) receivers: BTreeMap<(ChannelForm, Bytes), BTreeSet<i64>>,
     /// Inside a script: whether it has run a command that writes.
     script: Option<bool>,
 }
@@ -181,16 +184,17 @@ impl Store {
         self.script = None;
     }
 
-    pub(crate) fn listen(&mut self, client: i64, channel: &[u8]) {
-        let listening = self.receivers.entry(channel.to_vec()).or_default();
+    pub(crate) fn listen(&mut self, client: i64, form: ChannelForm, channel: &[u8]) {
+        let listening = self.receivers.entry((form, channel.to_vec())).or_default();
         listening.insert(client);
     }
 
-    pub(crate) fn unlisten(&mut self, client: i64, channel: &[u8]) {
-        if let Some(listening) = self.receivers.get_mut(channel) {
+    pub(crate) fn unlisten(&mut self, client: i64, form: ChannelForm, channel: &[u8]) {
+        let key = (form, channel.to_vec());
+        if let Some(listening) = self.receivers.get_mut(&key) {
             listening.remove(&client);
             if listening.is_empty() {
-                self.receivers.remove(channel);
+                self.receivers.remove(&key);
             }
         }
     }
@@ -203,8 +207,18 @@ impl Store {
         });
     }
 
-    fn listening(&self, channel: &[u8]) -> usize {
-        self.receivers.get(channel).map_or(0, BTreeSet::len)
+    /// Listeners of a channel itself, and those of patterns that match it.
+    pub(crate) fn listening(
+        &self,
+        channel: &[u8],
+    ) -> impl Iterator<Item = (&(ChannelForm, Bytes), &BTreeSet<i64>)> {
+        let exact = self
+            .receivers
+            .get_key_value(&(ChannelForm::Exact, channel.to_vec()));
+        let patterns = self.receivers.range((ChannelForm::Pattern, Bytes::new())..);
+        exact
+            .into_iter()
+            .chain(patterns.filter(move |((_, pattern), _)| is_matched(pattern, channel)))
     }
 
     /// Entry of a key, unless it has expired by `now`. In Redis a key still exists in the millisecond of its
@@ -238,11 +252,12 @@ impl Store {
         match (name, args) {
             ("publish", [channel, message]) => {
                 self.outbox.push((channel.clone(), message.clone()));
-                int(self.listening(channel))
+                int(self.listening(channel).map(|(_, clients)| clients.len()).sum())
             }
             ("pubsub", [verb, channels @ ..]) if verb.eq_ignore_ascii_case(b"numsub") => {
                 let counts = channels.iter().flat_map(|channel| {
-                    let count = i64::try_from(self.listening(channel)).unwrap_or(i64::MAX);
+                    let clients = self.receivers.get(&(ChannelForm::Exact, channel.clone()));
+                    let count = i64::try_from(clients.map_or(0, BTreeSet::len)).unwrap_or(i64::MAX);
                     [Value::BulkString(channel.clone()), Value::Int(count)]
                 });
                 Ok(Value::Array(counts.collect()))
@@ -263,6 +278,18 @@ impl Store {
     fn remove_if_empty(&mut self, key: &[u8], left: usize) {
         if left == 0 {
             self.entries.remove(key);
+        }
+    }
+}
+
+/// Whether a pattern with `*`, `?` and escaped letters matches a text; without sets of letters.
+fn is_matched(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|at| is_matched(rest, &text[at..])),
+        [b'?', rest @ ..] => !text.is_empty() && is_matched(rest, &text[1..]),
+        [b'\\', letter, rest @ ..] | [letter, rest @ ..] => {
+            text.first() == Some(letter) && is_matched(rest, &text[1..])
         }
     }
 }

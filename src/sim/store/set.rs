@@ -1,6 +1,9 @@
 //! Sets and lists.
 
-use super::reply::{Bytes, CommandReply, bulks, int, wrong_arity};
+use redis::Value;
+
+use super::reply::{Bytes, CommandReply, NOT_AN_INTEGER, bulk, bulks, int, integer, wrong_arity};
+use super::sorted_set::by_rank;
 use super::{List, Set, Store};
 
 impl Store {
@@ -38,11 +41,32 @@ impl Store {
 
     pub(super) fn list(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
         match (name, args) {
-            ("llen", [key]) => int(self.find::<List>(now, key)?.map_or(0, |length| *length)),
-            ("lpush" | "rpush", [key, elements @ ..]) => {
-                let length = self.find_or_create::<List>(now, key)?;
-                *length += elements.len();
-                int(*length)
+            ("llen", [key]) => int(self.find::<List>(now, key)?.map_or(0, |list| list.len())),
+            ("lpush", [key, elements @ ..]) => {
+                let list = self.find_or_create::<List>(now, key)?;
+                list.splice(0..0, elements.iter().rev().cloned());
+                int(list.len())
+            }
+            ("rpush", [key, elements @ ..]) => {
+                let list = self.find_or_create::<List>(now, key)?;
+                list.extend_from_slice(elements);
+                int(list.len())
+            }
+            ("lpop", [key]) => {
+                let Some(list) = self.find::<List>(now, key)? else {
+                    return Ok(Value::Nil);
+                };
+                let first = list.remove(0);
+                let left = list.len();
+                self.remove_if_empty(key, left);
+                Ok(bulk(Some(&first)))
+            }
+            ("lrange", [key, start, stop]) => {
+                let start = integer(start, NOT_AN_INTEGER)?;
+                let stop = integer(stop, NOT_AN_INTEGER)?;
+                let mut none = List::new();
+                let list = self.find::<List>(now, key)?.unwrap_or(&mut none);
+                bulks(by_rank(list, start, stop))
             }
             _ => Err(wrong_arity(name)),
         }

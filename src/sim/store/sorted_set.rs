@@ -159,12 +159,13 @@ impl RangeOptions {
 }
 
 /// Members from one rank to another, both included. Negative ranks count from the end.
-fn by_rank(set: &SortedSet, start: i64, stop: i64) -> impl Iterator<Item = &(f64, Bytes)> {
-    let length = i64::try_from(set.len()).unwrap_or(i64::MAX);
+/// Items from one place to another; a negative place is counted from the end.
+pub(super) fn by_rank<T>(items: &[T], start: i64, stop: i64) -> impl Iterator<Item = &T> {
+    let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let place = |index: i64| if index < 0 { length + index } else { index };
     let (start, stop) = (place(start).max(0), place(stop));
     (0..)
-        .zip(set)
+        .zip(items)
         .filter_map(move |(index, entry)| (start..=stop).contains(&index).then_some(entry))
 }
 

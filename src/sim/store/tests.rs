@@ -264,8 +264,8 @@ fn a_full_master_refuses_growth_until_a_script_has_written() {
 #[test]
 fn publish_leaves_the_message_in_the_outbox() {
     let store = &mut Store::default();
-    store.listen(1, b"c");
-    store.listen(2, b"c");
+    store.listen(1, ChannelForm::Exact, b"c");
+    store.listen(2, ChannelForm::Exact, b"c");
     assert_eq!(call(store, 0, "PUBLISH c m"), int(2));
     assert_eq!(store.outbox, [(b"c".to_vec(), b"m".to_vec())]);
     assert_eq!(call(store, 1_234_567, "TIME"), words(&["1234", "567000"]));
@@ -275,7 +275,7 @@ fn publish_leaves_the_message_in_the_outbox() {
 fn the_listeners_of_any_channel_are_counted() {
     let store = &mut Store::default();
     for (client, channel) in [(1, "a"), (2, "a"), (2, "b"), (2, "b")] {
-        store.listen(client, channel.as_bytes());
+        store.listen(client, ChannelForm::Exact, channel.as_bytes());
     }
     let counted = |store: &mut Store, a, b| {
         let counts = [("a", a), ("b", b), ("none", 0)];
@@ -286,11 +286,47 @@ fn the_listeners_of_any_channel_are_counted() {
         );
     };
     counted(store, 2, 1);
-    store.unlisten(1, b"a");
-    store.unlisten(1, b"b");
+    store.unlisten(1, ChannelForm::Exact, b"a");
+    store.unlisten(1, ChannelForm::Exact, b"b");
     counted(store, 1, 1);
     store.stop_listening(2);
     counted(store, 0, 0);
     assert!(store.receivers.is_empty());
     assert_eq!(call(store, 0, "PUBSUB NUMSUB"), Ok(Value::Array(vec![])));
+}
+
+#[test]
+fn a_pattern_listens_to_the_channels_that_it_matches() {
+    let store = &mut Store::default();
+    store.listen(1, ChannelForm::Pattern, br"a\*:*");
+    store.listen(1, ChannelForm::Exact, b"a*:b");
+    for (channel, count) in [("a*:b", 2), ("a*:", 1), ("ab:c", 0), ("a*", 0)] {
+        assert_eq!(
+            call(store, 0, &format!("PUBLISH {channel} m")),
+            int(count),
+            "{channel}"
+        );
+    }
+    let numbers = vec![bulk(Some(&"a*:b".into())), Value::Int(1)];
+    assert_eq!(call(store, 0, "PUBSUB NUMSUB a*:b"), Ok(Value::Array(numbers)));
+    store.unlisten(1, ChannelForm::Pattern, br"a\*:*");
+    assert_eq!(call(store, 0, "PUBLISH a*:b m"), int(1));
+    store.stop_listening(1);
+    assert!(store.receivers.is_empty());
+}
+
+#[test]
+fn lists() {
+    let store = &mut Store::default();
+    assert_eq!(call(store, 0, "RPUSH l b c"), int(2));
+    assert_eq!(call(store, 0, "LPUSH l a"), int(3));
+    assert_eq!(call(store, 0, "LRANGE l 0 -1"), words(&["a", "b", "c"]));
+    assert_eq!(call(store, 0, "LRANGE l 1 1"), words(&["b"]));
+    assert_eq!(call(store, 0, "LRANGE none 0 7"), words(&[]));
+    assert_eq!(call(store, 0, "LPOP l"), Ok(bulk(Some(&"a".into()))));
+    assert_eq!(call(store, 0, "LLEN l"), int(2));
+    assert_eq!(call(store, 0, "LPOP l"), Ok(bulk(Some(&"b".into()))));
+    assert_eq!(call(store, 0, "LPOP l"), Ok(bulk(Some(&"c".into()))));
+    assert_eq!(call(store, 0, "EXISTS l"), int(0));
+    assert_eq!(call(store, 0, "LPOP l"), Ok(Value::Nil));
 }

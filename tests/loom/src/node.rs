@@ -23,4 +23,10 @@ pub(crate) mod waiters {
 
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
 
-pub(crate) type Listener = Arc<dyn Fn(&str, &str) + Send + Sync>;
+pub(crate) type Listener = Arc<dyn Fn(ChannelForm, &str, &str) + Send + Sync>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChannelForm {
+    Exact,
+    Pattern,
+}

@@ -29,14 +29,13 @@ pub(crate) mod claim {
     use crate::protocol::field::Field;
     use crate::protocol::kind::HoldKind;
     use crate::values::names::Names;
-    use crate::values::token::FencingToken;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Claim {
         pub(crate) names: Names,
         pub(crate) field: Field,
         pub(crate) kind: HoldKind,
-        pub(crate) fence: FencingToken,
+        pub(crate) is_announced: bool,
     }
 }
 

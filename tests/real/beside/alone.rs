@@ -1,6 +1,6 @@
 //! The stand-ins by themselves: what they do, and about how often.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::{ALONE_FOR, asked, quick_masters, run_alone, take, until_asleep, urls};
 use crate::support::contest::{Contest, Side, Tally};
 use crate::support::foreign::multi_lock::{self, LockList};
-use crate::support::foreign::{Lock, node_redlock, redsync, rlock};
+use crate::support::foreign::{Lock, fair, node_redlock, redsync, rlock};
 use crate::support::{Cluster, Server, WITHIN, field, until, until_free};
 
 /// Of the order that was seen of the original, for which [`run_alone`] has waited: no more than sections of that length
@@ -54,6 +54,47 @@ async fn rlock_is_a_hash_with_a_count_and_tells_its_release() {
     let got = timeout(WITHIN, waiting).await.expect("woken").expect("no panic");
     assert!(got.is_some());
     until("nobody listens", async || listeners(server).await == 0).await;
+}
+
+/// Waiters get in in order of arrival, each by a message of its own, also behind one that has died.
+#[tokio::test]
+async fn a_fair_lock_is_taken_in_order_of_arrival() {
+    let cluster = Cluster::start(1).await;
+    let server = cluster.server(0);
+    let clients = [
+        fair::Client::connect(server.url()).await,
+        fair::Client::connect(server.url()).await,
+    ];
+    let queue = "redisson_lock_queue:{a}";
+    let lock = clients[0].lock("a");
+    let held = lock.lock(None).await.expect("free");
+    server.command(&["RPUSH", queue, "dead:1"]).await;
+    let times = ["ZADD", "redisson_lock_timeout:{a}", "1", "dead:1"];
+    server.command(&times).await;
+    let (order, mut waiting) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+    for number in 0..4 {
+        let (lock, order) = (clients[number % 2].lock("a"), Arc::clone(&order));
+        let owner = lock.owner().to_owned();
+        waiting.spawn(async move {
+            let held = lock.lock(Some(WITHIN)).await.expect("granted");
+            order.lock().expect("not poisoned").push(number);
+            assert!(lock.unlock(held).await, "held");
+        });
+        until("it stands in the list", async || {
+            let last = server.command(&["LINDEX", queue, "-1"]).await;
+            last == Value::BulkString(owner.clone().into_bytes())
+        })
+        .await;
+    }
+    assert!(
+        clients[0].lock("a").lock(Some(Duration::ZERO)).await.is_none(),
+        "held"
+    );
+    assert!(lock.unlock(held).await, "held");
+    let all = timeout(WITHIN, waiting.join_all()).await;
+    all.expect("each is woken");
+    assert_eq!(*order.lock().expect("not poisoned"), [0, 1, 2, 3]);
+    assert_eq!(server.keys().await, Vec::<String>::new());
 }
 
 #[tokio::test]

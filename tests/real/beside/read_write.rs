@@ -13,14 +13,17 @@ use tokio::time::Instant;
 use crate::support::foreign::Lock;
 use crate::support::foreign::read_write::{Client, Half};
 use crate::support::foreign::rlock;
-use crate::support::{Server, WITHIN, called_before, connect, until, until_free, within};
+use crate::support::{Server, WITHIN, called_before, connect_beside, until, until_free, within};
 
 /// Our waiter would ask by itself after five seconds, and theirs when a lease of thirty has ended.
 const SOON: Duration = Duration::from_secs(4);
 
 async fn start() -> (Server, Masters, Client) {
     let server = Server::start_with(&["--appendonly", "no"]).await;
-    let (ours, theirs) = (connect([server.url()]).await, Client::connect(server.url()).await);
+    let (ours, theirs) = (
+        connect_beside([server.url()]).await,
+        Client::connect(server.url()).await,
+    );
     (server, ours, theirs)
 }
 

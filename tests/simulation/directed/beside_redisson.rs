@@ -45,6 +45,58 @@ fn writing(masters: &Masters) -> MultiLock {
     masters.red_lock(NAME).write().lease(LEASE)
 }
 
+/// Time after which a waiter is in behind an `RLock` with this lease, which is released after `held`, and announced on this
+/// channel.
+async fn gets_in_after(beside: bool, lease: Duration, held: Duration, channel: &str) -> Duration {
+    let cluster = Cluster::new(1);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .beside_redisson(beside);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let (master, theirs) = (cluster.master(0), Theirs::new(&RLOCK, 1));
+    assert!(theirs.lock(master, lease).await, "free");
+    let begun = Instant::now();
+    let lock = masters.red_lock(NAME);
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(held).await;
+    theirs.unlock(master).await;
+    let _ = master.command(&["PUBLISH", channel, "0"]);
+    waits.await.expect("no panic").expect("granted");
+    begun.elapsed()
+}
+
+/// Without the option a waiter asks again when the lease ends that it was told, and after 5 s at the latest.
+#[tokio::test(start_paused = true)]
+async fn without_the_option_a_waiter_wakes_by_its_timer() {
+    let second = Duration::from_secs(1);
+    let margin = Duration::from_millis(20);
+    let near = |took: Duration, ms: u64| {
+        let expected = Duration::from_millis(ms);
+        assert!(
+            took >= expected && took < expected + margin,
+            "{took:?} for {expected:?}"
+        );
+    };
+    let channel = "redisson_lock__channel:{a}";
+    near(gets_in_after(false, LEASE, second, channel).await, 5_000);
+    near(gets_in_after(false, 3 * second, second, channel).await, 3_002);
+    near(gets_in_after(true, LEASE, second, channel).await, 1_000);
+}
+
+/// A fair lock of theirs is announced to one of its waiters alone, on a channel of its own.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_hears_what_waiters_of_a_fair_lock_hear() {
+    let second = Duration::from_secs(1);
+    let channel = "redisson_lock__channel:{a}:00000000-0000-4000-8000-000000000000:2";
+    let took = gets_in_after(true, LEASE, second, channel).await;
+    if took > second + Duration::from_millis(20) {
+        violated("woken", &format!("only after {took:?}"));
+    }
+    let of_another = "redisson_lock__channel:{b}:00000000-0000-4000-8000-000000000000:2";
+    let took = gets_in_after(true, LEASE, second, of_another).await;
+    assert!(took > 4 * second, "{took:?}");
+}
+
 /// Somebody of theirs forces the lock: the name goes, and nothing of what stands beside it.
 fn delete(cluster: &Cluster) {
     for master in cluster.iter() {

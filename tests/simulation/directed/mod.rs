@@ -8,6 +8,7 @@ mod clocks;
 mod connections;
 mod early_waiters;
 mod fences;
+mod first_master;
 mod forgetting;
 mod handing_on;
 mod introduction;

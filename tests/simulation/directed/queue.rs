@@ -383,6 +383,7 @@ async fn a_release_that_is_announced_while_it_asks_is_noticed() {
     let cluster = Cluster::new(1);
     let builder = Masters::builder()
         .quarantine(Quarantine::Off)
+        .beside_redisson(true)
         .node_timeout(ms(1000));
     let masters = cluster.connect(builder).await.expect("connects");
     let master = cluster.master(0);

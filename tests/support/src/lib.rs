@@ -34,8 +34,9 @@ pub use authority::Authority;
 pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
 pub use locks::{
-    PATIENT, RELEASE, WITHIN, acquire, all_executed, called_before, connect, extend, field, heard_from_all,
-    held_everywhere, label, patient, release, three, until, until_free, vote, waiters, within,
+    PATIENT, RELEASE, WITHIN, acquire, all_executed, called_before, connect, connect_beside, extend, field,
+    heard_from_all, held_everywhere, label, patient, release, three, until, until_free, vote, waiters,
+    within,
 };
 pub use proxy::{Direction, Proxy};
 pub use server::{Keep, Server};

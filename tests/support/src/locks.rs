@@ -24,6 +24,7 @@ const EXTEND: &str = concat!(
     include_str!("../../../lua/extend.lua")
 );
 pub const RELEASE: &str = concat!(
+    include_str!("../../../lua/announce.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/release.lua")
@@ -51,7 +52,7 @@ pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &st
 pub async fn release(server: &Server, name: &str, owner: &str) -> Value {
     let (queue, deadlines) = (key("multilock_queue", name), key("multilock_deadlines", name));
     let channel = key("redisson_lock__channel", name);
-    let args = [owner, &channel];
+    let args = [owner, "announce", &channel];
     eval(server, RELEASE, &[name, &queue, &deadlines], &args).await
 }
 
@@ -98,6 +99,12 @@ pub fn patient<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> MastersBuil
 /// Connected by [`patient`].
 pub async fn connect<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> Masters {
     patient(nodes).connect().await.expect("masters that can be used")
+}
+
+/// The same, with the option for progress beside Redisson's locks.
+pub async fn connect_beside<N: Into<Node>>(nodes: impl IntoIterator<Item = N>) -> Masters {
+    let builder = patient(nodes).beside_redisson(true);
+    builder.connect().await.expect("masters that can be used")
 }
 
 /// The name of a master in votes and errors.

@@ -68,6 +68,33 @@ async fn a_server_that_writes_nothing_to_its_disk_in_time() {
     }
 }
 
+/// A client of Redisson's waits, and no client of this crate would wake it.
+#[tokio::test]
+async fn a_server_with_clients_of_redissons() {
+    let servers = three(&[]).await;
+    let client = redis::Client::open(servers[1].url()).expect("a URL");
+    let mut waiter = client.get_async_pubsub().await.expect("a connection");
+    let channel = "redisson_lock__channel:{a}";
+    waiter.subscribe(channel).await.expect("subscribed");
+    let (node, remedy) = (label(&servers[1]), "MULTILOCK_BESIDE_REDISSON=true");
+    let seen = "listen to 1 of its channels";
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    diagnosis.only(("warning", "redisson"), Some(&node), seen, remedy, 0);
+    assert_eq!(diagnosis.told["masters"][0]["redisson_channels"], 0);
+    let mut command = all(&urls(&servers));
+    command.env("MULTILOCK_BESIDE_REDISSON", "1");
+    let diagnosis = doctor(command).await;
+    diagnosis.is_well();
+    assert!(diagnosis.told["masters"][1]["redisson_channels"].is_null());
+    // A user who may not ask is told nothing of it.
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-pubsub|channels"];
+    let rules = [&["ACL", "SETUSER", "app"][..], &rules].concat();
+    servers[1].command(&rules).await;
+    let last = format!("redis://app:secret@{node}");
+    let diagnosis = doctor(all(&[servers[0].url(), last, servers[2].url()])).await;
+    diagnosis.is_well();
+}
+
 #[tokio::test]
 async fn a_clock_that_is_ahead() {
     let variables = clock::env().unwrap_or_else(|error| panic!("{error:#}"));

@@ -9,7 +9,7 @@ use crate::node::redis::questions::text;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
 use crate::protocol::fault::{Fault, FaultClass};
-use crate::protocol::keys::revocation_mark;
+use crate::protocol::keys::{fair_channels, revocation_mark};
 use crate::protocol::permissions;
 
 /// Stands for the channels of clients.
@@ -27,7 +27,8 @@ const LOADING: [&str; 2] = ["eval", "script|load"];
 
 /// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of
 /// them changes anything: every client loads the script.
-fn wanted(connection_name: &str) -> [NeededCommand; 9] {
+/// With `beside`, also those for the option `beside_redisson`.
+fn wanted(connection_name: &str, beside: bool) -> Vec<NeededCommand> {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();
         for word in words {
@@ -40,7 +41,7 @@ fn wanted(connection_name: &str) -> [NeededCommand; 9] {
         name: LOADING[1],
         command: calls::ALL[0].load(),
     };
-    [
+    let mut all = vec![
         wanted("evalsha", &["EVALSHA", &"0".repeat(40), "1", &key]),
         wanted(LOADING[0], &["EVAL", "return 1", "1", &key]),
         load,
@@ -51,13 +52,24 @@ fn wanted(connection_name: &str) -> [NeededCommand; 9] {
         // Over RESP2 a connection takes no other command between these two.
         wanted("subscribe", &["SUBSCRIBE", CHANNEL]),
         wanted("unsubscribe", &["UNSUBSCRIBE", CHANNEL]),
-    ]
+    ];
+    if beside {
+        let pattern = fair_channels("");
+        all.push(wanted("psubscribe", &["PSUBSCRIBE", &pattern]));
+        all.push(wanted("punsubscribe", &["PUNSUBSCRIBE", &pattern]));
+    }
+    all
 }
 
 /// Denied commands: by `ACL DRYRUN` if the user may run that, and else by running the commands; inside
 /// scripts by the probe.
-pub(super) async fn denied(pipe: &Pipe, connection_name: &str, probed: &[String]) -> Vec<DeniedCommand> {
-    let all = wanted(connection_name);
+pub(super) async fn denied(
+    pipe: &Pipe,
+    connection_name: &str,
+    probed: &[String],
+    beside: bool,
+) -> Vec<DeniedCommand> {
+    let all = wanted(connection_name, beside);
     let mut denied = match dry_run(pipe, &all).await {
         Some(denied) => denied,
         None => by_running(pipe, &all).await,
@@ -67,7 +79,10 @@ pub(super) async fn denied(pipe: &Pipe, connection_name: &str, probed: &[String]
     for lacking in &mut denied {
         lacking.is_needed = lacking.name == "evalsha" || (!loads && LOADING.contains(&&*lacking.name));
     }
-    let in_scripts = in_scripts(pipe).await.into_iter().map(|name| (name, false));
+    let in_scripts = in_scripts(pipe, beside)
+        .await
+        .into_iter()
+        .map(|name| (name, false));
     let in_scripts = probed.iter().cloned().map(|name| (name, true)).chain(in_scripts);
     denied.extend(in_scripts.map(|(name, is_needed)| DeniedCommand {
         is_needed,
@@ -130,8 +145,8 @@ async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
 }
 
 /// Denied commands that scripts can do without.
-async fn in_scripts(pipe: &Pipe) -> Vec<String> {
-    let answer = pipe.ask(&permissions::probe_wanted()).await;
+async fn in_scripts(pipe: &Pipe, beside: bool) -> Vec<String> {
+    let answer = pipe.ask(&permissions::probe_wanted(beside)).await;
     let mut denied = answer.as_ref().map(permissions::denied).unwrap_or_default();
     // The probe itself needs `del`, which the other probe has checked.
     denied.retain(|name| name != "del");

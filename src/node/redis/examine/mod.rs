@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::future::FutureExt;
+use redis::Value;
 
 use super::info::Info;
 use super::introduction::{Introduction, identity};
@@ -38,10 +39,11 @@ pub(crate) struct Examined {
 }
 
 impl Server {
-    pub(crate) async fn examine(&self) -> Result<Examined, NodeError> {
+    /// Reads all facts, for a client with or without the option `beside_redisson`.
+    pub(crate) async fn examine(&self, beside: bool) -> Result<Examined, NodeError> {
         let session = self.session().await?;
         let within = self.connect_timeout * QUESTIONS;
-        in_time(within, self.question(&session).boxed()).await
+        in_time(within, self.question(&session, beside).boxed()).await
     }
 
     /// Lists the connections of this crate's clients.
@@ -56,7 +58,7 @@ impl Server {
         Ok(clients::read(&text(&list).unwrap_or_default(), db))
     }
 
-    async fn question(&self, session: &Session) -> Result<Examined, NodeError> {
+    async fn question(&self, session: &Session, beside: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
         let told = Introduction::hear(pipe).await?;
         let (info, told_us, record) = (told.info(), told.clock_us()?, told.record());
@@ -74,12 +76,15 @@ impl Server {
         (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
         let probed = pipe.ask(&permissions::probe()).await;
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
-        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts).await;
+        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
         let fit = info.judge(told.role.as_deref(), self.accepted());
         let fit = fit.and_then(|()| record.map(drop));
         facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
         self.read_settings(session, &mut facts).await;
+        if !beside {
+            facts.redisson_channels = redisson_channels(session).await;
+        }
         Ok(Examined { facts, identity })
     }
 
@@ -124,6 +129,16 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
         set: None,
         remembers: None,
         clients: None,
+        redisson_channels: None,
+    }
+}
+
+/// Number of Redisson's channels to which clients listen; `None` if the server does not tell.
+async fn redisson_channels(session: &Session) -> Option<usize> {
+    let mut channels = redis::cmd("PUBSUB");
+    match session.ask(channels.arg("CHANNELS").arg("redisson_*")).await {
+        Ok(Value::Array(channels)) => Some(channels.len()),
+        _ => None,
     }
 }
 

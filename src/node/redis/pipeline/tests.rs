@@ -25,7 +25,8 @@ impl Line {
         let (client, server) = duplex(room);
         let heard: Arc<StdMutex<Vec<(String, String)>>> = Arc::default();
         let note = Arc::clone(&heard);
-        let listener = move |channel: &str, message: &str| {
+        let listener = move |form: ChannelForm, channel: &str, message: &str| {
+            assert_eq!(form == ChannelForm::Pattern, channel.ends_with('*'));
             let heard = (channel.to_owned(), message.to_owned());
             note.lock().expect("not poisoned").push(heard);
         };
@@ -102,19 +103,22 @@ async fn channels_are_confirmed_one_by_one() {
     line.says(&confirmed("a", 1)).await;
     line.server.write_all(message).await.expect("open");
     line.says(&confirmed("b", 2)).await;
+    line.says(">4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$2\r\nab\r\n$1\r\n8\r\n")
+        .await;
     assert!(both.await.is_ok());
     line.says("-NOPERM no\r\n:7\r\n").await;
     assert!(denied.await.is_err());
     assert_eq!(after.await, Ok(Value::Int(7)));
-    let heard = ("a".to_owned(), "7 \u{fffd}".to_owned());
-    assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
+    let heard = [("a", "7 \u{fffd}"), ("a*", "8")];
+    let heard = heard.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
+    assert_eq!(*line.heard.lock().expect("not poisoned"), heard);
 }
 
 /// The set-up polls the driver first, and then a task does.
 #[tokio::test]
 async fn a_driver_that_moves_to_another_task_is_woken_there() {
     let (client, mut server) = duplex(1024);
-    let (pipe, mut driver) = Pipe::open(Box::new(client), Arc::new(|_: &str, _: &str| {}));
+    let (pipe, mut driver) = Pipe::open(Box::new(client), Arc::new(|_: ChannelForm, _: &str, _: &str| {}));
     assert!(futures::poll!(&mut driver).is_pending());
     let _driver = AbortOnDropHandle::new(tokio::spawn(driver));
     tokio::task::yield_now().await;
@@ -135,10 +139,13 @@ async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
     line.receives("s").await;
     line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
     line.says(message).await;
+    line.says("*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$2\r\nab\r\n$1\r\n8\r\n")
+        .await;
     line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n").await;
     assert!(subscribing.await.is_ok());
-    let heard = ("a".to_owned(), "7 b".to_owned());
-    assert_eq!(*line.heard.lock().expect("not poisoned"), [heard]);
+    let heard = [("a", "7 b"), ("a*", "8")];
+    let heard = heard.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
+    assert_eq!(*line.heard.lock().expect("not poisoned"), heard);
     let mut line = Line::open(1024);
     let call = line.call("c", 1);
     line.receives("c").await;

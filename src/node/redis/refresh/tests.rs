@@ -40,7 +40,7 @@ impl Line {
             }
         });
         let (client, server) = duplex(1024);
-        let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(|_, _| {}));
+        let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(|_, _, _| {}));
         let address = NodeUrl::new("redis://db").parse(1).expect("a URL");
         let keeping = keep_logged_in(Arc::clone(&pipe), address, provider, password("one"), WITHIN);
         Self {

@@ -56,7 +56,7 @@ async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, Nod
         connection_name: "multilock".into(),
     };
     let connected = server
-        .connect(predecessor, "multilock:a", Arc::new(|_: &str, _: &str| {}))
+        .connect(predecessor, "multilock:a", Arc::new(|_, _: &str, _: &str| {}))
         .await;
     connected.map(|connection| connection.peer)
 }

@@ -19,6 +19,7 @@ pub(crate) const EXTEND: &str = concat!(
     include_str!("../../../../lua/extend.lua")
 );
 const RELEASE: &str = concat!(
+    include_str!("../../../../lua/announce.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
     include_str!("../../../../lua/release.lua")
@@ -73,7 +74,12 @@ impl Message {
 
     pub(crate) fn release(owner: &str) -> Self {
         let keys = [NAME, QUEUE, DEADLINES, READERS];
-        Self::new(RELEASE, owner, &keys, &["rw", owner, "redisson_rwlock:{a}"])
+        Self::new(
+            RELEASE,
+            owner,
+            &keys,
+            &["rw", owner, "announce", "redisson_rwlock:{a}"],
+        )
     }
 
     pub(crate) fn downgrade(owner: &str, lease: Duration) -> Self {

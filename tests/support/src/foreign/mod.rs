@@ -7,6 +7,7 @@
 //! A future that is dropped while it locks leaves behind what it has, as a process that is killed does.
 
 mod channels;
+pub mod fair;
 pub mod multi_lock;
 pub mod node_redlock;
 pub mod read_write;

@@ -117,9 +117,20 @@ impl LockList {
         Some(held)
     }
 
-    /// All at once; how many were still held.
+    /// Sends the releases one after the other, as one thread does, and awaits them together. So the last master is free later
+    /// than the first one: a client that wants all of them, and hears of the first, does not find them free. Returns the
+    /// number of those that were still held.
     async fn give_back(&self, held: &mut Held) -> usize {
-        let unlocking = held.0.drain(..).map(|(place, one)| self.locks[place].unlock(one));
+        let unlocking = held
+            .0
+            .drain(..)
+            .enumerate()
+            .map(|(nth, (place, one))| async move {
+                for _ in 0..nth {
+                    self.locks[place].handed_over().await;
+                }
+                self.locks[place].unlock(one).await
+            });
         let done = join_all(unlocking).await.into_iter().filter(|held| *held);
         done.count()
     }

@@ -131,12 +131,16 @@ enum Answer {
     Failed,
 }
 
+/// A thread sleeps, since the runtime's own timer goes by milliseconds.
+pub(super) async fn handed_over() {
+    let sleeping = spawn_blocking(|| thread::sleep(HANDED_OVER));
+    sleeping.await.expect("no panic");
+}
+
 impl Process {
-    /// A thread sleeps, since the runtime's own timer goes by milliseconds.
     async fn handed_over(&self) {
         if self.pace == Pace::Java {
-            let sleeping = spawn_blocking(|| thread::sleep(HANDED_OVER));
-            sleeping.await.expect("no panic");
+            handed_over().await;
         }
     }
 }
@@ -145,6 +149,11 @@ impl RLock {
     /// The field that stands for its holder.
     pub fn owner(&self) -> &str {
         &self.owner
+    }
+
+    /// Time that its thread takes from one call to the next.
+    pub(super) async fn handed_over(&self) {
+        self.process.handed_over().await;
     }
 
     async fn run(&self, command: Cmd) -> RedisResult<Option<i64>> {

@@ -28,7 +28,7 @@ fn own(byte: u8) -> Answer {
 pub fn no_call_is_lost() {
     explore(3, || {
         let (server, got) = Server::new(2);
-        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_: &str, _: &str| {}));
+        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_, _: &str, _: &str| {}));
         let other = Arc::clone(&pipe);
         let other = thread::spawn(move || assert_eq!(call(&other, 1), own(1)));
         let driver = thread::spawn(move || block_on(driver));
@@ -45,7 +45,7 @@ pub fn no_call_is_lost() {
 pub fn order_is_kept() {
     explore(2, || {
         let (server, got) = Server::new(3);
-        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_: &str, _: &str| {}));
+        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_, _: &str, _: &str| {}));
         let other = Arc::clone(&pipe);
         let other = thread::spawn(move || assert_eq!(call(&other, 3), own(3)));
         let driver = thread::spawn(move || block_on(driver));
@@ -73,7 +73,7 @@ pub fn order_is_kept() {
 pub fn a_call_while_it_closes_is_answered() {
     explore(3, || {
         let (server, got) = Server::new(1);
-        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_: &str, _: &str| {}));
+        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_, _: &str, _: &str| {}));
         let other = Arc::clone(&pipe);
         let other = thread::spawn(move || call(&other, 1));
         let driver = thread::spawn(move || block_on(driver));
@@ -96,7 +96,7 @@ pub fn a_call_while_it_closes_is_answered() {
 pub fn a_call_while_the_driver_is_dropped_is_answered() {
     explore(3, || {
         let (server, _) = Server::new(9);
-        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_: &str, _: &str| {}));
+        let (pipe, driver) = Pipe::open(Box::new(server), Arc::new(|_, _: &str, _: &str| {}));
         let other = Arc::clone(&pipe);
         let other = thread::spawn(move || call(&other, 1));
         let driver = thread::spawn(move || drop(driver));
