@@ -78,8 +78,8 @@ for i = fences + 1, token and fences + names or fences do
   local fence = clock - BEHIND
   if stored then
     there = there and there - 1
-    fence = fence_of(stored, clock)
-    if not fence and not declared then return spoilt(KEYS[i]) end
+    fence = fencing().fence_of(stored, clock)
+    if not fence and not declared then return fencing().spoilt(KEYS[i]) end
   end
   absent = absent or not stored
   if fence and fence > highest then highest = fence end
@@ -253,18 +253,20 @@ end
 local granted = waiting and {stamp, 1, waiting, first} or stamp
 if not token then return granted end
 if declared then
+  local keep_up = fencing().keep_up
   for i = fences + 1, fences + names do keep_up(KEYS[i], top, clock, shared) end
   return granted
 end
 if shared then
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
   local told = string.format('%.0f', highest)
-  if absent or names > 1 or is_old(highest, clock) then
-    for i = fences + 1, fences + names do keep_up(KEYS[i], told, clock, true) end
+  local fencing = fencing()
+  if absent or names > 1 or fencing.is_old(highest, clock) then
+    for i = fences + 1, fences + names do fencing.keep_up(KEYS[i], told, clock, true) end
   end
   return {stamp, 3, told, waiting, first}
 end
 if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
-local life = token + 63 <= clock + AHEAD and LIFE or life_of(top, clock)
+local life = token + 63 <= clock + AHEAD and LIFE or fencing().life_of(top, clock)
 for i = fences + 1, fences + names do call('set', KEYS[i], top, 'px', life) end
 return granted

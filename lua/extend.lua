@@ -37,12 +37,12 @@ end
 
 -- Whether a token is above all of the fences, or the error of a spoilt fence.
 local function above(first, last, token)
-  local higher = true
+  local higher, fencing = true, fencing()
   for i = first, last do
     -- pcall: a key of another type is spoilt, too.
     local stored = redis.pcall('get', KEYS[i])
-    local fence = stored and fence_of(stored, clock)
-    if stored and not fence then return spoilt(KEYS[i]) end
+    local fence = stored and fencing.fence_of(stored, clock)
+    if stored and not fence then return fencing.spoilt(KEYS[i]) end
     if token <= (fence or clock - BEHIND) then higher = false end
   end
   return higher
@@ -108,6 +108,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
     end
   end
   if not higher then return 3 end
+  local keep_up = fences > 0 and fencing().keep_up
   for i = last + 1, last + fences do
     -- A spoilt fence stays as it is: it keeps all other clients out, and the hold is older than the damage.
     keep_up(KEYS[i], top, clock, reads)

