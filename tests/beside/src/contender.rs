@@ -1,5 +1,6 @@
 //! A contender as a process.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,6 +15,8 @@ use crate::Stage;
 
 /// Limit for a start with its warm-up, and for an end. Both take some seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+const BESIDE_REDISSON: &str = "MULTILOCK_BESIDE_REDISSON";
 
 /// Task of a contender.
 pub(crate) struct Order<'a> {
@@ -70,8 +73,9 @@ impl Contender {
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)
             .kill_on_drop(true);
-        if order.is_beside_redisson {
-            command.env("MULTILOCK_BESIDE_REDISSON", "true");
+        // The caller's own value stays, for a comparison.
+        if order.is_beside_redisson && env::var_os(BESIDE_REDISSON).is_none() {
+            command.env(BESIDE_REDISSON, "true");
         }
         let mut child = command
             .spawn()
