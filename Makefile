@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test check both test-native test-loaded test-compose test-servers sim loom fuzz mutants chaos soak model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint cluster-up cluster-down need-cargo
+.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -150,7 +150,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 
 # The JSON goes first: rustdoc clears its folder.
@@ -203,6 +203,10 @@ bench-report: need-cargo ## Draw the last run into docs/performance
 bench-lint: need-cargo ## Clippy and the tests of the bench itself
 	@cargo clippy --release -q -p multilock-bench --all-targets -- -D warnings
 	@cargo test --release -q -p multilock-bench
+
+beside: need-cargo ## The locks beside the originals of other languages, for the same names and in speed (BESIDE="java go js", ONLY, SECONDS, RUNS)
+	@scripts/install-redis.sh
+	@BESIDE_SECONDS=$(or $(SECONDS),6) RUNS=$(or $(RUNS),5) ONLY='$(ONLY)' scripts/beside.sh $(BESIDE)
 
 cluster-up: ## Start the five masters of docker-compose.yml and wait until they are healthy
 	@scripts/cluster.sh up
