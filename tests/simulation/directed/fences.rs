@@ -56,7 +56,7 @@ async fn propose_at_random(back: Option<u64>) {
                     sleep(Duration::from_micros(
                         random.random_range(100 * SECOND..170 * SECOND),
                     ))
-                    .await
+                    .await;
                 }
                 5 | 6 => {
                     let earlier = accepted.get(random.random_range(0..8));
