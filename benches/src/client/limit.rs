@@ -1,7 +1,7 @@
 //! The limit: what is left when everything but the two rounds is taken away.
 //!
 //! One connection per node, one EVALSHA per node with the reentrant script that Redisson made common, gone
-//! on at a majority of answers; the same for the release. It has no deadline, renews nothing and keeps no
+//! on at a majority of answers; the same for the release, which announces nothing, as this crate's by default. It has no deadline, renews nothing and keeps no
 //! books. The answers it does not wait for are left to come: were they dropped, the client library would
 //! not send what it has not sent yet, and a lock would be left behind.
 
@@ -35,7 +35,6 @@ if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
   return 0
 end
 redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
 return 1";
 
 /// Room for every command that is ever on its way at once: then a command has its place in line when it
@@ -121,8 +120,7 @@ impl Limit {
 
     async fn give_back(&self, held: LimitHeld) -> bool {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&*self.release).arg(2).arg(&held.name);
-        command.arg(format!("redisson_lock__channel:{{{}}}", held.name));
+        command.arg(&*self.release).arg(1).arg(&held.name);
         command.arg(self.lease_ms).arg(&held.owner);
         let (released, stragglers) = self.round(command, &Value::Int(1)).await;
         tokio::spawn(async move {
