@@ -15,8 +15,9 @@
 -- A fence that readers share lives for as long as they renew, so that a reader that comes later gets the same token.
 
 -- In microseconds: how far a token may be behind the clock, and ahead of it for a life from now; how far a clock may
--- be set back; and how far a fence may be ahead of the clock.
-local BEHIND, AHEAD, BACK, FAR = 10000000, 10000000, 100000000, 86400000000
+-- be set back; how far a fence may be ahead of the clock; and the age at which readers renew a fence, so that it outlives
+-- a lease.
+local BEHIND, AHEAD, BACK, FAR, OLD = 10000000, 10000000, 100000000, 86400000000, 50000000
 -- AHEAD, BEHIND and BACK together and one more, in ms.
 local LIFE = '120001'
 
@@ -38,9 +39,6 @@ local function fencing()
     return redis.error_reply('FENCE ' .. fence .. ' holds no token of the last day or earlier, by this clock; DEL it')
   end
 
-  -- Whether a reader has to renew a fence: its life may end before the reader's next renewal.
-  local function is_old(fence, clock) return clock > fence + BACK / 2 end
-
   -- Stores a token that was declared, or that a reader was told. With `shared`, renews a fence that is as high.
   local function keep_up(key, token, clock, shared)
     -- pcall: a fence of another type stays as it is.
@@ -48,10 +46,10 @@ local function fencing()
     local fence = type(stored) == 'string' and tonumber(stored)
     if not stored and value > clock - BEHIND or fence and fence < value then
       redis.call('set', key, token, 'px', life_of(token, clock))
-    elseif shared and fence and is_old(fence, clock) then
+    elseif shared and fence and clock > fence + OLD then
       redis.call('pexpire', key, LIFE)
     end
   end
 
-  return {life_of = life_of, fence_of = fence_of, spoilt = spoilt, is_old = is_old, keep_up = keep_up}
+  return {life_of = life_of, fence_of = fence_of, spoilt = spoilt, keep_up = keep_up}
 end
