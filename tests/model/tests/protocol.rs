@@ -114,7 +114,7 @@ fn every_weaker_form_of_read_and_write_locks_is_refuted() {
 #[test]
 fn readers_and_writers_tokens_tell_who_came_later() {
     let verdicts = explore_reader_tokens();
-    assert_eq!(verdicts.len(), 3);
+    assert_eq!(verdicts.len(), 4);
     assert_eq!(failures(&verdicts), Vec::<String>::new());
     assert!(
         verdicts.iter().all(|verdict| verdict.states > 500_000),
