@@ -20,6 +20,7 @@
 --                                 -  none
 --                                 a  another waiter has a smaller ticket
 --                                 o  a hold of this crate's
+--                                 i  the same, and it may be idle: nobody may hold it, and its client gives it up if asked
 --                                 h  a field of another library
 --                                 s  a key of another type
 --                                 in capitals if another waiter has a smaller ticket, too
@@ -167,6 +168,8 @@ elseif not beside then
   local its_queues, lefts, lasts = {}, {}, {}
   -- The names become free together, with the last of them.
   local causes, refused_for = {}, nil
+  -- For each name, the only owner of this crate that has it.
+  local owners = {}
   local one
   local function refuse(left)
     if refused_for == nil or (refused_for ~= -1 and (left == -1 or left > refused_for)) then refused_for = left end
@@ -182,9 +185,11 @@ elseif not beside then
       -- field of its own, so the name is not open to its write.
       local is_open = shared and lasts[n] or redis.pcall('hexists', key, owner) == 1
       if not is_open then
-        local of_ours
-        causes[n], of_ours = queues.holder(key, its_queues[n])
+        local of_ours, is_alone
+        causes[n], of_ours, is_alone = queues.holder(key, its_queues[n])
         one = one or of_ours
+        owners[n] = is_alone and of_ours
+        if is_alone and string.sub(of_ours, -1) == 's' then causes[n] = 'i' end
         refuse(left)
       end
     end
@@ -204,8 +209,11 @@ elseif not beside then
       local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
       if waiter ~= '' and (only == 0 or only == n) then
-        queues.stand(queue, deadlines, now, waiter, ARGV[6])
+        local is_new = queues.stand(queue, deadlines, now, waiter, ARGV[6])
         here = waiter
+        -- The first waiter recalls the hold, and every other one that asks again: the recall of the first may be lost.
+        local is_first = causes[n] == 'o' or causes[n] == 'i'
+        if owners[n] and (is_first or not is_new) then queues.recall(owners[n], ARGV[6], name) end
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
         changes = true
       end

@@ -43,6 +43,10 @@ for i = 1, names do
       local ends = math.max(now + lifetime, tonumber(call('zscore', mark, holder) or 0))
       call('zadd', mark, string.format('%.0f', ends), holder)
       call('pexpire', mark, math.max(lifetime, call('pttl', mark)))
+      -- The client may keep the name without a holder, and would take it for a new hold.
+      local client, number = string.match(holder, '^(.*):(%d+)s$')
+      -- pcall: an ACL may deny the channel.
+      if client then redis.pcall('publish', 'multilock:' .. client, 'x' .. number .. ' ' .. key) end
     end
   end
   if removed > 0 then

@@ -210,18 +210,29 @@ local function queues()
     if waiter then call(waiter, name, lease) end
   end
 
-  -- Puts a waiter into the queue with its ticket. A waiter that cannot be written has no place there, which does no
-  -- harm. A waiter that asks at once counts as called: it has to ask in its time.
+  -- Puts a waiter into the queue with its ticket, and returns whether it is new there. A waiter that cannot be written has
+  -- no place there, which does no harm. A waiter that asks at once counts as called: it has to ask in its time.
   local function stand(queue, deadlines, now, waiter, ticket, asks)
     local its_queue, deadline = queue_of(queue, waiter), now + TICKET
     if asks then deadline = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
-    redis.pcall('zadd', its_queue, ticket, waiter)
+    local is_new = redis.pcall('zadd', its_queue, ticket, waiter) == 1
     redis.pcall('zadd', deadlines, deadline, waiter)
     redis.pcall('pexpire', its_queue, TICKET)
     redis.pcall('pexpire', deadlines, TICKET)
+    return is_new
   end
 
-  -- The kind of a name's holder, and for `o` also one owner, if it is known:
+  -- Recalls a hold of this crate: tells its client, by the number of the owner's field, that a waiter with this ticket
+  -- wants the name. A call that does not wait for a holder has the last ticket: its recall concerns an idle grant alone,
+  -- and begins with a question mark.
+  local function recall(owner, ticket, name)
+    local client, number = string.match(owner, '^(.*):(%d+)s?$')
+    local kind = ticket == '9007199254740991' and '?' or '!'
+    -- pcall: an ACL may deny the channel. A recall is advice, and the waiter gets the name without it, too.
+    if client then redis.pcall('publish', 'multilock:' .. client, kind .. number .. ' ' .. ticket .. ' ' .. name) end
+  end
+
+  -- The kind of a name's holder, and for `o` also one owner, if it is known, and whether the owner holds it alone:
   -- - o: a client of this crate, with a UUID of version 8 for its id, or readers of this crate,
   -- - h: another library,
   -- - s: a key of another type.
@@ -231,7 +242,7 @@ local function queues()
     if type(fields) ~= 'number' then return 's' end
     -- The hashes of this crate have two fields at most.
     if fields > 64 then return 'h' end
-    local whose, one = 'h', nil
+    local whose, one, owners = 'h', nil, 0
     for _, field in ipairs(redis.call('hkeys', key)) do
       if field == 'multilock' then
         local _, readers = of_readers(queue)
@@ -239,14 +250,14 @@ local function queues()
       end
       if field ~= 'mode' then
         if string.sub(field, 15, 15) ~= '8' then return 'h' end
-        whose, one = 'o', field
+        whose, one, owners = 'o', field, owners + 1
       end
     end
-    return whose, one
+    return whose, one, owners == 1
   end
 
   return {
     of = of, waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
-    tell_head = tell_head, stand = stand, drop = drop, holder = holder, is_before = is_before,
+    tell_head = tell_head, stand = stand, recall = recall, drop = drop, holder = holder, is_before = is_before,
   }
 end

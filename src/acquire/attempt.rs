@@ -1,6 +1,6 @@
 //! One attempt at a new hold: a round of acquire, and its evaluation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,10 +14,12 @@ use crate::acquire::rollback::{DelayedRollback, Rollback};
 use crate::acquire::thrifty::{FirstAsked, UnderWay, choose};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
-use crate::hold::FirstHold;
+use crate::hold::client::ClientCore;
 use crate::hold::expiry::HoldExpiry;
 use crate::hold::grant::{Grant, GrantFacts, Hold};
+use crate::hold::{FirstHold, recall};
 use crate::lock::hold_guard::HoldGuard;
+use crate::node::recalls::KnownField;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::claim::Claim;
@@ -83,6 +85,8 @@ pub(super) struct Acquisition<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) field: Field,
     pub(super) proposal: TokenProposal<'a>,
+    /// Entry of the field for recalls that come before the answers.
+    known: KnownField,
     /// Validity of the hold once a quorum has granted.
     validity: Validity,
     pub(super) tally: Tally,
@@ -107,7 +111,11 @@ impl<'a> Acquisition<'a> {
         clocks: Option<Clocks>,
     ) -> Self {
         let (client, pool) = (&request.client, &request.client.pool);
-        let (field, proposal) = (client.fresh_field(), TokenProposal::new(request, clocks));
+        let (field, proposal) = (
+            client.fresh_field(request.sticky),
+            TokenProposal::new(request, clocks),
+        );
+        let known = pool.topics.recalls.enter(field.number);
         let waiting = precedence.waiter().cloned();
         let question = question(request, field, &proposal, precedence.map(|entry| entry.waiter));
         let mut tally = Tally::new(pool.slots.len(), request.needed);
@@ -151,6 +159,7 @@ impl<'a> Acquisition<'a> {
             request,
             field,
             proposal,
+            known,
             validity: Validity::of_lease(round.begun(), request.lease, pool.config.drift_factor),
             tally,
             blockers: Blockers::default(),
@@ -356,7 +365,9 @@ impl<'a> Acquisition<'a> {
         if request.fenced {
             self.proposal.accepted(clocks::median(self.round.clocks_us(now)));
         }
-        let hold = Hold::first(self.grant(now));
+        let (facts, first) = self.granted(now);
+        let hold = Hold::first(Grant::new(pool.clock, facts, first, self.known));
+        recall::watch(client, &hold.grant);
         // It is entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = request.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();
@@ -387,7 +398,7 @@ impl<'a> Acquisition<'a> {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        hear_stragglers(pool, self.round, &hold.grant, self.waiting);
+        hear_stragglers(client, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
         if let Some(owner) = &request.owner {
             owner.remember(&hold);
@@ -395,9 +406,9 @@ impl<'a> Acquisition<'a> {
         Ok(guard)
     }
 
-    /// Makes the grant of a quorum. Steps of a clock since the round began shorten its expiry, also those
-    /// during the round.
-    fn grant(&self, now: Moment) -> Grant {
+    /// Facts of the grant of a quorum, and its first hold. Steps of a clock since the round began shorten its expiry, also
+    /// those during the round.
+    fn granted(&self, now: Moment) -> (GrantFacts, FirstHold) {
         let (request, pool) = (self.request, &self.request.client.pool);
         let granted = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Granted);
         let ends = HoldExpiry::new(
@@ -423,22 +434,28 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
+            stays: request.sticky,
         };
-        Grant::new(pool.clock, facts, first)
+        (facts, first)
     }
 }
 
 /// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may stand
 /// in a queue there since this round or an earlier one, so it leaves that queue.
-fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
+fn hear_stragglers(client: &Arc<ClientCore>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
     let (grant, begun) = (Arc::clone(grant), round.begun());
-    let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
+    let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), waiting));
+    // A sticky grant may be idle by then, and would keep the waiters out.
+    let client = grant.field.stays.then(|| Arc::downgrade(client));
     // The callback has only the grant: the hold may be given up at any moment, and a late acquire must not
     // follow its release.
     let note = move |node, answer| {
-        let vote = Reply::acquired(answer).vote;
+        let Reply { vote, behind, .. } = Reply::acquired(answer);
         if vote == Vote::Granted {
             grant.confirm(node, begun);
+        }
+        if let (Some(client), Some(first)) = (client.as_ref().and_then(Weak::upgrade), behind.first) {
+            recall::recalled(&client, &grant, first);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
             waiting.leave(pool, &grant.names, |other| other == node);

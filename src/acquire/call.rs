@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::acquire::conflict::overlap;
 use crate::acquire::enter::acquire;
@@ -17,15 +17,38 @@ use crate::acquire::wait::contend;
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
+use crate::lock::owner::OwnerStanding;
 use crate::masters::config::bounded;
 use crate::protocol::tally::LossReason;
 
 /// Tries once for a single lock.
 pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, LockError> {
     request.begin();
-    let acquired = acquire(request).await.map_err(|refusal| refusal.error);
+    let acquired = acquire_or_recall(request).await.map_err(|refusal| refusal.error);
     request.ended(acquired.as_ref());
     acquired
+}
+
+/// Tries once. If only grants are in the way that may be idle, waits for the node timeout at most until their client gives
+/// them up.
+async fn acquire_or_recall(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
+    let refusal = match acquire(request).await {
+        Err(refusal) if refusal.reason == LossReason::Held && refusal.blockers.only_idle => refusal,
+        settled => return settled,
+    };
+    if Handle::try_current().is_err() {
+        return Err(refusal);
+    }
+    let mut waiting = [Waiting::begin_last(request)];
+    let recalled = timeout(
+        request.client.pool.config.node_timeout,
+        contend(&mut waiting, &mut None),
+    )
+    .await;
+    match recalled {
+        Ok(Ok(mut guards)) => Ok(guards.swap_remove(0)),
+        _ => Err(refusal),
+    }
 }
 
 /// Tries once.
@@ -44,6 +67,12 @@ pub(crate) async fn lock(
         return try_lock(all).await;
     }
     all.iter_mut().for_each(AcquireRequest::begin);
+    if let [alone] = &*all
+        && matches!(alone.standing(), OwnerStanding::Outside)
+        && let Some(guard) = alone.take_idle()
+    {
+        return ended(all, Ok(Guards::from_buf([guard])));
+    }
     let begun = Instant::now();
     let mut last = None;
     let acquired = match wait.and_then(bounded) {
@@ -83,7 +112,14 @@ async fn once(
     all: &[AcquireRequest],
     last: &mut LastRefusal,
 ) -> Option<Result<Guards, MemberError<LockError>>> {
-    match try_all(all).await {
+    let tried = match all {
+        [alone] => acquire_or_recall(alone)
+            .await
+            .map(|guard| Guards::from_buf([guard]))
+            .map_err(|refusal| (0, refusal)),
+        _ => try_all(all).await,
+    };
+    match tried {
         Err((index, refusal)) if refusal.reason != LossReason::Final => {
             *last = Some((index, Arc::new(refusal.error)));
             None

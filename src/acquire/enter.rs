@@ -43,6 +43,9 @@ pub(crate) async fn acquire_as(
         OwnerStanding::Overlapping(held) => return Err(overlapping(request, &held).into()),
         OwnerStanding::Outside => {}
     }
+    if let Some(guard) = request.take_idle() {
+        return Ok(guard);
+    }
     request.client.pool.wait_for_backlog(request.needed).await;
     attempt(request, precedence, clocks).await
 }

@@ -40,6 +40,8 @@ pub(super) async fn line_up(
             Joined::Behind(standing, asks) => {
                 *last = None;
                 let place = waiting.stand_behind(standing, asks);
+                // The grant of the line may have become idle just before.
+                request.client.idle.offer(&request.names);
                 let given = request.unless_closed(turn(waiting, place, patience)).await?;
                 waiting.entry.calls.present();
                 if given.is_continue() {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::error::LockError;
 use crate::events::{AcquireTrace, log};
-use crate::hold::Entered;
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
+use crate::hold::idle::IdleRequest;
+use crate::hold::{Entered, IdleWanted};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerStanding};
 use crate::protocol::kind::HoldKind;
@@ -44,6 +45,10 @@ pub(crate) struct AcquireRequest {
     pub(crate) owner: Option<Owner>,
     /// Whether it is served strictly by ticket.
     pub(crate) fair: bool,
+    /// Whether its grant stays with the client while nobody holds it.
+    pub(crate) sticky: bool,
+    /// Whether it is a lock of a set of several.
+    pub(crate) is_member: bool,
     pub(crate) purpose: Purpose,
     /// Trace of the call.
     pub(crate) trace: AcquireTrace,
@@ -108,6 +113,40 @@ impl AcquireRequest {
             .trace
             .begin(&self.trace, true, &self.names, hold.token());
         self.keep(hold, self.client.pool.clock.now());
+        Some(guard)
+    }
+
+    /// Takes the grant that stays with the client, if that suits, for an owner that holds nothing. If it does not suit, it is
+    /// released, so that the masters can
+    /// grant its names otherwise.
+    pub(super) fn take_idle(&self) -> Option<HoldGuard> {
+        let idle = &self.client.idle;
+        let is_fair = self.fair && !self.kind.is_read_write();
+        let may_take = self.renew && !self.is_member && !is_fair && self.at_least.is_zero();
+        if !may_take {
+            idle.release_all_of(&self.names);
+            return None;
+        }
+        let hold = idle.take(&IdleRequest {
+            names: &self.names,
+            kind: self.kind,
+            needed: self.needed,
+            fenced: self.fenced,
+            wanted: IdleWanted {
+                lease: self.lease,
+                min_validity: self.min_validity,
+                max_hold: self.max_hold,
+                stays: self.sticky,
+            },
+        })?;
+        let guard = HoldGuard::entered(&self.client, hold, true, self.kind, self.owner.as_ref());
+        let hold = guard.hold();
+        if let Some(owner) = &self.owner {
+            owner.remember(hold);
+        }
+        hold.grant
+            .trace
+            .begin(&self.trace, true, &self.names, hold.token());
         Some(guard)
     }
 

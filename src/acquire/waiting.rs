@@ -23,7 +23,7 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
-use crate::protocol::waiter::{FIRST_MASTER, Precedence, Waiter};
+use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter};
 use crate::queue::{Given, Joined, LineTicket, NextInLine, QueueEntry, Seat};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
@@ -44,6 +44,8 @@ pub(super) struct Waiting<'a> {
     pub(super) seat: Arc<Seat<Hold>>,
     /// Whether its ticket was drawn from as many clocks as it needs grants.
     has_ticket: bool,
+    /// Whether it waits for an idle grant alone, with the last ticket.
+    is_last: bool,
     /// Whether it may stand in the queues: one of its rounds has reached enough masters, or none has been
     /// tried.
     pub(super) could_win: bool,
@@ -85,6 +87,7 @@ impl<'a> Waiting<'a> {
             stood: false,
             seat: Arc::new(Seat::new()),
             has_ticket: false,
+            is_last: false,
             could_win: true,
             shut_since: SmallVec::from_elem(None, request.names.len()),
             deferred: None,
@@ -101,6 +104,14 @@ impl<'a> Waiting<'a> {
         waiting
     }
 
+    /// Begins to wait for a grant that is idle, behind all waiters.
+    pub(super) fn begin_last(request: &'a AcquireRequest) -> Self {
+        let mut waiting = Self::begin(request);
+        waiting.entry.waiter.ticket = LAST;
+        (waiting.has_ticket, waiting.is_last) = (true, true);
+        waiting
+    }
+
     /// Joins the line of this process.
     pub(super) fn join_line(&self) -> Joined<Hold> {
         let next = NextInLine {
@@ -109,6 +120,7 @@ impl<'a> Waiting<'a> {
             renew: self.request.renew,
             max_hold: self.request.max_hold,
             at_least: self.request.at_least,
+            stays: self.request.sticky,
         };
         let lines = &self.request.client.lines;
         lines.join(&self.request.wanted(), self.entry.clone(), next, &self.seat)
@@ -268,6 +280,9 @@ impl<'a> Waiting<'a> {
 
     /// Draws a ticket, unless the waiter has one that the masters' clocks allow.
     fn draw_ticket(&mut self) {
+        if self.is_last {
+            return;
+        }
         let clocks = self.clocks.take();
         let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.request.client.pool));
         let Some(clock_us) = clocks.median_us() else {

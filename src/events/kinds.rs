@@ -102,6 +102,8 @@ words! {
         /// Given up while its names are still kept.
         Kept = "kept",
         HandedOn = "handed_on",
+        /// Its names stay with the client.
+        Stays = "stays",
         Lost = "lost",
         /// Only leaked guards are in it.
         Leaked = "leaked",
@@ -117,7 +119,7 @@ words! {
 words! {
     /// The outcome of an unlock.
     enum UnlockOutcome by "outcome" {
-        Released = "released", HandedOn = "handed_on", KeptFor = "kept_for", Downgraded = "downgraded",
+        Released = "released", HandedOn = "handed_on", Stays = "stays", KeptFor = "kept_for", Downgraded = "downgraded",
         StillHeld = "still_held", Unconfirmed = "unconfirmed", WasLost = "was_lost",
     }
 }

@@ -33,6 +33,9 @@ pub(crate) trait EventObserver {
     /// Number of holds that exactly a quorum of more masters has.
     fn bare_holds(&self, count: usize) {}
 
+    /// Number of names that stay with the client while nobody holds them.
+    fn idle_locks(&self, count: usize) {}
+
     /// A round is over; it is won where as many masters assented as were needed.
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {}
 

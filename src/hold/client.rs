@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::hold::grant::Hold;
+use crate::hold::idle::IdleGrants;
 use crate::hold::schedule::{Schedule, Survey};
 use crate::hold::tokens::Tokens;
 use crate::masters::status::Status;
@@ -33,6 +34,8 @@ pub(crate) struct ClientCore {
     pub(crate) tokens: Tokens,
     pub(crate) lines: Arc<Lines<Hold>>,
     pub(crate) schedule: Arc<Schedule>,
+    /// Grants that stay with the client while nobody holds them.
+    pub(crate) idle: IdleGrants,
     /// Holds that closing releases.
     pub(crate) released: Releasing,
     /// Number of holds that closing leaves locked for a while.
@@ -50,14 +53,15 @@ pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 impl ClientCore {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
         let schedule = Arc::new(Schedule::new());
-        let known = known(&pool, 0);
+        let known = known(&pool, 0, 0);
         Self {
             id: pool.id,
-            pool,
             next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
             lines: Arc::new(Lines::new()),
             last_ticket: AtomicU64::new(0),
+            idle: IdleGrants::new(Arc::clone(&pool), Arc::clone(&schedule)),
+            pool,
             schedule,
             released: Releasing::default(),
             kept: AtomicU64::new(0),
@@ -68,20 +72,21 @@ impl ClientCore {
 
     /// Current status of the masters.
     pub(crate) fn status(&self) -> Status {
-        known(&self.pool, self.schedule.survey().holds)
+        known(&self.pool, self.schedule.survey().holds, self.idle.count())
     }
 
     /// The status, and a survey of the holds.
     pub(super) fn survey(&self) -> (Status, Survey) {
         let survey = self.schedule.survey();
-        (known(&self.pool, survey.holds), survey)
+        (known(&self.pool, survey.holds, self.idle.count()), survey)
     }
 
     /// Makes a field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self) -> Field {
+    pub(crate) fn fresh_field(&self, stays: bool) -> Field {
         Field {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
+            stays,
         }
     }
 
@@ -108,10 +113,11 @@ impl ClientCore {
     }
 }
 
-fn known(pool: &Pool, holds: usize) -> Status {
+fn known(pool: &Pool, holds: usize, idle: usize) -> Status {
     Status {
         nodes: pool.slots.iter().map(|slot| slot.status(pool.clock)).collect(),
         holds,
+        idle,
         waiters: pool.topics.waiters.len(),
         closed: pool.is_closed(),
     }

@@ -4,6 +4,7 @@
 //! handed on from hold to hold if that is allowed. No message is sent for that: the same process goes on
 //! holding. A mutex makes sure that only one of the holds has the grant at any moment.
 
+use std::num::NonZeroU64;
 use std::ops::Deref;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
@@ -14,10 +15,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
-use super::state::{Entered, FirstHold, HoldState, HoldView, LeaveOutcome, Phase, TIMER_SLACK, Upkeep};
+use super::state::{
+    Entered, FirstHold, HoldState, HoldView, IdleWanted, LeaveOutcome, Phase, TIMER_SLACK, Upkeep,
+};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
 use crate::hold::expiry::HoldExpiry;
+use crate::node::recalls::{KnownField, Recallable};
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
@@ -39,8 +43,9 @@ pub(crate) struct Grant {
     state: Mutex<HoldState>,
     /// Turn of this process at the names, handed on when the grant ends.
     turn: Mutex<Option<Turn<Hold>>>,
-    /// Notified when one of its holds ends before its time.
+    /// Notified when one of its holds ends before its time, and when somebody waits for the names.
     changed: Notify,
+    known: KnownField,
     pub(crate) trace: HoldTrace,
 }
 
@@ -78,20 +83,90 @@ impl Deref for Grant {
 pub(crate) struct Hold {
     pub(crate) grant: Arc<Grant>,
     /// Number of holds before it in the grant.
-    pub(crate) number: u32,
+    pub(crate) number: u64,
 }
 
 impl Grant {
     /// Makes a grant with a first hold that no guard has entered yet.
-    pub(crate) fn new(clock: Clock, facts: GrantFacts, first: FirstHold) -> Self {
+    pub(crate) fn new(clock: Clock, facts: GrantFacts, first: FirstHold, known: KnownField) -> Self {
         Self {
             state: Mutex::new(HoldState::new(facts.granted, facts.begun, first)),
             facts,
             clock,
             turn: Mutex::new(None),
             changed: Notify::new(),
+            known,
             trace: HoldTrace::default(),
         }
+    }
+
+    /// Leads recalls of its field to `recallable`, and takes in those that have come before.
+    pub(crate) fn recalled_by(&self, recallable: Arc<dyn Recallable>) {
+        let before = self
+            .known
+            .granted(recallable)
+            .into_iter()
+            .chain(self.behind.first);
+        if let Some(first) = before.min() {
+            self.wanted_by(first);
+        }
+    }
+
+    /// Notes a waiter of another line or client. Returns whether the grant is idle.
+    pub(crate) fn wanted_by(&self, ticket: NonZeroU64) -> bool {
+        let is_idle = self.state().wanted_by(ticket);
+        self.changed.notify_waiters();
+        is_idle
+    }
+
+    /// Whether somebody else is known to wait for the names: another task in the line of the grant, or a waiter that
+    /// masters have reported.
+    fn is_wanted(&self) -> bool {
+        self.state().is_wanted() || self.line().is_some_and(|line| line.has_waiters())
+    }
+
+    /// Lets the vacant grant stay with the client, if no task stands in its line, and masters have reported no waiter.
+    /// Returns whether it stays.
+    pub(crate) fn stay(&self) -> bool {
+        let now = self.clock.now();
+        let stay = || self.state().stay(now, self.granted);
+        match self.line() {
+            // No task joins the line meanwhile. One that joins later looks for an idle grant.
+            Some(line) => line.if_empty(stay),
+            None => stay(),
+        }
+    }
+
+    /// Takes the idle grant for a new hold of a running task.
+    pub(crate) fn take_idle(self: &Arc<Self>, wanted: &IdleWanted) -> Option<Hold> {
+        let mut state = self.state();
+        if self.token != FencingToken::NONE && state.number() + 1 >= FencingToken::BLOCK {
+            return None;
+        }
+        let number = state.take_idle(self.clock.now(), wanted)?;
+        drop(state);
+        let grant = Arc::clone(self);
+        Some(Hold { grant, number })
+    }
+
+    /// Makes the idle grant vacant, so that the caller can release it. Returns whether it was idle.
+    pub(crate) fn end_idle(&self) -> bool {
+        self.state().end_idle()
+    }
+
+    /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.state().is_unused()
+    }
+
+    /// Begin of its last hold, if the grant is idle.
+    pub(crate) fn idle_since_hold_of(&self) -> Option<Moment> {
+        self.state().idle_since_hold_of()
+    }
+
+    /// Whether the grant was idle when it was lost.
+    pub(crate) fn was_idle(&self) -> bool {
+        self.state().was_idle()
     }
 
     /// Hold that has the grant, or had it last.
@@ -239,10 +314,14 @@ impl Grant {
         self.turn().take()
     }
 
-    /// Hands a vacant grant on to the next in line if that is allowed. Returns whether it did.
+    /// Hands a vacant or idle grant on to the next in line if that is allowed. Returns whether it did.
     pub(crate) fn pass(self: &Arc<Self>) -> bool {
-        let line = self.turn().as_ref().map(|turn| turn.line().clone());
-        line.is_some_and(|line: LineRef<Hold>| line.pass(|wanted, next| self.next_hold(wanted, next)))
+        self.line()
+            .is_some_and(|line| line.pass(|wanted, next| self.next_hold(wanted, next)))
+    }
+
+    fn line(&self) -> Option<LineRef<Hold>> {
+        self.turn().as_ref().map(|turn| turn.line().clone())
     }
 
     fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &NextInLine) -> Option<Hold> {
@@ -266,6 +345,7 @@ impl Grant {
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
             behind: self.behind,
+            stays: state.stays_unless_recalled(),
         };
         if !handoff::may_hand_off(&offer, wanted, next) {
             return None;
@@ -342,6 +422,10 @@ impl Holding for Grant {
 
     fn votes(&self) -> Vec<Vote> {
         self.votes()
+    }
+
+    fn joined(&self) {
+        self.changed.notify_waiters();
     }
 }
 
@@ -455,7 +539,7 @@ impl Hold {
             let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
             let left = match self.grant.look(look) {
                 (Phase::Lost(cause), _) => return Some(cause),
-                (Phase::Left | Phase::Vacant, _) => return None,
+                (Phase::Left | Phase::Vacant | Phase::Idle, _) => return None,
                 (Phase::Held, left) => left,
             };
             tokio::select! {
@@ -463,6 +547,23 @@ impl Hold {
                 () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
                 () = changed => {}
             }
+        }
+    }
+
+    /// Whether somebody else is known to wait for one of the names.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.grant.is_wanted()
+    }
+
+    /// Resolves when somebody else is known to wait for one of the names.
+    pub(crate) async fn wanted(&self) {
+        loop {
+            let mut changed = pin!(self.grant.changed.notified());
+            changed.as_mut().enable();
+            if self.is_wanted() {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -486,6 +587,7 @@ impl PartialEq for Hold {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::node::recalls::Recalls;
     use crate::time::steps::Steps;
     use crate::time::validity::Validity;
 
@@ -502,6 +604,7 @@ pub(crate) mod tests {
             field: Field {
                 client: uuid::Uuid::nil(),
                 number: 1,
+                stays: false,
             },
             needed: 1,
             token: FencingToken::NONE,
@@ -516,8 +619,10 @@ pub(crate) mod tests {
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
+            stays: false,
         };
-        Hold::first(Grant::new(Clock::Host, facts, first))
+        let known = Arc::<Recalls>::default().enter(1);
+        Hold::first(Grant::new(Clock::Host, facts, first, known))
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - If other processes waited at the grant, it is handed on for 20 ms, only to tasks that began to wait
 //!   before it.
 //! - Otherwise it is handed on for 30 ms, to any task: a waiter that came later shows at a release only.
+//! - The grant of a sticky lock is handed on to any task until a waiter of another process recalls it.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const LONG_SLICE: Duration = Duration::from_millis(30);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handoff {
     /// Number that the next hold would have in the grant.
-    pub(super) number: u32,
+    pub(super) number: u64,
     /// Validity left of the grant, and its lease; `None` if masters may keep the names locked for longer.
     pub(super) left: Duration,
     pub(super) lease: Option<Duration>,
@@ -32,12 +33,14 @@ pub(super) struct Handoff {
     pub(super) for_so_long: Duration,
     /// Waiters for the names at the grant.
     pub(super) behind: WaitersBehind,
+    /// Whether the grant stays with the client until it is recalled, and was not recalled.
+    pub(super) stays: bool,
 }
 
 /// Whether the grant may be handed on to the next in a line with the same options.
 pub(super) fn may_hand_off(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
-    let has_token = !wanted.fenced || u64::from(offer.number) < FencingToken::BLOCK;
-    has_token && is_worth_it(offer, wanted, next) && is_in_turn(offer, wanted, next)
+    let has_token = !wanted.fenced || offer.number < FencingToken::BLOCK;
+    has_token && is_worth_it(offer, wanted, next) && (offer.stays || is_in_turn(offer, wanted, next))
 }
 
 /// Whether the grant has the lease of the waiter, and not much less of it than after an acquire.

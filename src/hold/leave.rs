@@ -2,21 +2,17 @@
 //! released, or the names stay locked for a while. Or the hold was lost before.
 //!
 //! [`end`] decides. [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is
-//! dropped.
+//! dropped. The grant of a sticky lock may stay with the client instead (`idle.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::error::LossCause;
 use crate::events::{HoldEnd, log};
 use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
-use crate::hold::grant::{Grant, Hold};
-use crate::hold::release::Release;
+use crate::hold::grant::Grant;
 use crate::hold::retake;
-use crate::queue::entry::Next;
-use crate::queue::{QueueEntry, Turn};
-use crate::round::pool::Pool;
+use crate::hold::unsent_release::UnsentRelease;
 
 /// Result of leaving a hold.
 pub(crate) enum Leave {
@@ -26,23 +22,14 @@ pub(crate) enum Leave {
     Downgraded(Box<Downgrade>),
     /// The next task of this process has the hold.
     HandedOn,
+    /// The grant stays with the client, and nobody has it.
+    Stays,
     /// The grant is to be released.
     Release(UnsentRelease),
     /// The hold was lost, and another task releases it.
     Lost,
     /// The guard had left before, or was leaked.
     NotInside,
-}
-
-/// A release that is to be sent, with the waiter that joins the queues with it. While the names stay locked,
-/// it is the request for that. When it is dropped, it is sent in the background.
-pub(crate) struct UnsentRelease {
-    pool: Arc<Pool>,
-    grant: Arc<Grant>,
-    turn: Option<Turn<Hold>>,
-    /// Time for which the names stay locked first.
-    pub(crate) kept: Duration,
-    is_sent: bool,
 }
 
 /// Hands a vacant grant on if that is allowed, or ends it.
@@ -68,6 +55,7 @@ pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) 
     match (loss, &leave) {
         (Some(cause), _) => trace.lost(cause),
         (None, Leave::HandedOn) => trace.end(HoldEnd::HandedOn),
+        (None, Leave::Stays) => trace.end(HoldEnd::Stays),
         (None, Leave::Release(release)) if !release.kept.is_zero() => trace.end(HoldEnd::Kept),
         (None, _) => trace.end(HoldEnd::Released),
     }
@@ -82,81 +70,14 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     if may_hand_off && grant.pass() {
         return Leave::HandedOn;
     }
+    if may_hand_off && client.idle.keep(grant) {
+        return Leave::Stays;
+    }
     if !kept.is_zero() {
         // The names stay locked for longer than the watchdog looks after the grant.
         retake::widen(pool, grant, grant.lease());
     }
-    let is_mine = grant.is_to_release();
+    let release = UnsentRelease::of(pool, grant, kept);
     client.schedule.forget(grant);
-    let turn = grant.take_turn();
-    if !is_mine {
-        return Leave::Lost;
-    }
-    Leave::Release(UnsentRelease {
-        pool: Arc::clone(pool),
-        grant: Arc::clone(grant),
-        turn,
-        kept,
-        is_sent: false,
-    })
-}
-
-impl UnsentRelease {
-    /// Sends the release for a caller that waits for the answers of the masters.
-    pub(crate) fn begin(mut self) -> Release {
-        self.is_sent = true;
-        let (grant, touched) = (&self.grant, self.grant.touched());
-        if !self.kept.is_zero() {
-            return self.keep();
-        }
-        // The next task in line asks right after the release, when the turn is dropped.
-        Release::begin(&self.pool, grant.claim(), self.next(), |node| {
-            touched.contains(node)
-        })
-    }
-
-    /// Sends the release in the background, and puts a waiter into the queues with it. If the names stay
-    /// locked, because an earlier entry wanted that, it sends the request for that instead.
-    pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
-        if !self.kept.is_zero() {
-            return;
-        }
-        self.is_sent = true;
-        let touched = self.grant.touched();
-        let next = waiter.map(Next::resting);
-        drop(Release::begin(&self.pool, self.grant.claim(), next, |node| {
-            touched.contains(node)
-        }));
-    }
-
-    fn keep(&self) -> Release {
-        let touched = self.grant.touched();
-        Release::keep(&self.pool, self.grant.claim(), self.kept, |node| {
-            touched.contains(node)
-        })
-    }
-
-    /// Waiter that joins the queues with the release. `None` when it is the turn of clients of other
-    /// libraries.
-    fn next(&self) -> Option<Next> {
-        let (yielding, names) = (&self.pool.topics.yielding, &self.grant.names);
-        let turn = self.turn.as_ref().filter(|_| !yielding.is_due(names))?;
-        turn.line().next(names).map(Next::asking)
-    }
-}
-
-impl Drop for UnsentRelease {
-    fn drop(&mut self) {
-        if self.is_sent {
-            return;
-        }
-        if self.kept.is_zero() {
-            let (grant, touched) = (&self.grant, self.grant.touched());
-            Release::leave(&self.pool, grant.claim(), self.next(), |node| {
-                touched.contains(node)
-            });
-        } else {
-            drop(self.keep());
-        }
-    }
+    release.map_or(Leave::Lost, Leave::Release)
 }

@@ -10,14 +10,17 @@ pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
 mod handoff;
+pub(crate) mod idle;
 pub(crate) mod leave;
+pub(crate) mod recall;
 pub(crate) mod release;
 pub(crate) mod retake;
 pub(crate) mod schedule;
 mod state;
 mod status;
 pub(crate) mod tokens;
+pub(crate) mod unsent_release;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{Entered, FirstHold, HoldView, LeaveOutcome, Upkeep};
+pub(crate) use self::state::{Entered, FirstHold, HoldView, IdleWanted, LeaveOutcome, Upkeep};

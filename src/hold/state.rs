@@ -1,6 +1,7 @@
 //! State of one grant: its current hold, the guards in it, and its phase: held, vacant, given up or lost.
 //! Transitions use no clock, mutex or notification.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -41,7 +42,7 @@ pub(super) struct HoldState {
     /// Whether some master may have a longer lease.
     is_longer: bool,
     /// Number of the current hold in the grant, from 0, and its begin.
-    number: u32,
+    number: u64,
     since: Moment,
     /// Number of guards in the hold, and number of exclusive ones among them.
     count: u64,
@@ -61,6 +62,14 @@ pub(super) struct HoldState {
     pub(super) touched: NodeSet,
     /// Age at which the grant is taken on masters that do not have it; `None` for a grant that all masters were asked for.
     widen_after: Option<Duration>,
+    /// Smallest ticket of the waiters of other lines and clients that masters have reported.
+    wanted: Option<NonZeroU64>,
+    /// Whether the grant stays with the client when its hold is given up and nobody waits.
+    stays: bool,
+    /// Whether the grant had a hold since its last renewal.
+    is_used: bool,
+    /// Whether the grant was idle when it was lost, so that nobody lost a hold.
+    was_idle: bool,
     /// Whether its release has begun.
     released: bool,
     /// Token that is cancelled when the hold is lost; made at the first request.
@@ -76,15 +85,28 @@ pub(crate) struct FirstHold {
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
+    /// Whether the grant is to stay with the client when the hold is given up.
+    pub(crate) stays: bool,
 }
 
-/// Phase in the life of a grant. Only a vacant grant can get another hold.
+/// What a lock wants of an idle grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleWanted {
+    pub(crate) lease: Duration,
+    pub(crate) min_validity: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) stays: bool,
+}
+
+/// Phase in the life of a grant. Only a vacant or idle grant can get another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
     /// The last guard of a hold has left, and the next hold is not decided yet. The grant belongs to no hold,
     /// and is not released.
     Vacant,
+    /// Nobody holds the grant, and it stays with the client for the next lock of its names.
+    Idle,
     /// The grant is being released.
     Left,
     Lost(LossCause),
@@ -143,6 +165,7 @@ impl HoldState {
             lease,
             votes,
             max_hold,
+            stays,
         } = first;
         let is_thrifty = votes.iter().any(|vote| matches!(vote, Vote::NotAsked));
         Self {
@@ -162,6 +185,10 @@ impl HoldState {
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
+            wanted: None,
+            stays,
+            is_used: true,
+            was_idle: false,
             released: false,
             votes: VoteRecord::new(votes),
             cancellation: None,
@@ -172,18 +199,18 @@ impl HoldState {
     /// Validity of the grant at `now`, whichever hold has it.
     pub(super) fn left(&mut self, now: Moment) -> Duration {
         match self.phase {
-            Phase::Held | Phase::Vacant => self.ends.remaining(now),
+            Phase::Held | Phase::Vacant | Phase::Idle => self.ends.remaining(now),
             Phase::Left | Phase::Lost(_) => Duration::ZERO,
         }
     }
 
     /// Whether this hold has the grant.
-    fn is_held_by(&self, number: u32) -> bool {
+    fn is_held_by(&self, number: u64) -> bool {
         self.phase == Phase::Held && self.number == number
     }
 
     /// Phase of one of its holds.
-    pub(super) fn phase_of(&self, number: u32) -> Phase {
+    pub(super) fn phase_of(&self, number: u64) -> Phase {
         if self.number == number {
             self.phase
         } else {
@@ -192,7 +219,7 @@ impl HoldState {
     }
 
     /// Validity of a hold at `now`.
-    pub(super) fn remaining(&mut self, number: u32, now: Moment) -> Duration {
+    pub(super) fn remaining(&mut self, number: u64, now: Moment) -> Duration {
         if self.is_held_by(number) {
             self.ends.remaining(now)
         } else {
@@ -202,7 +229,7 @@ impl HoldState {
 
     /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
     /// for that.
-    pub(super) fn term(&mut self, number: u32, now: Moment) -> HoldView {
+    pub(super) fn term(&mut self, number: u64, now: Moment) -> HoldView {
         let left = if self.is_leaked() {
             Duration::ZERO
         } else {
@@ -217,7 +244,7 @@ impl HoldState {
     }
 
     /// Number of guards in a hold.
-    pub(super) fn count(&self, number: u32) -> u64 {
+    pub(super) fn count(&self, number: u64) -> u64 {
         if self.number == number { self.count } else { 0 }
     }
 
@@ -230,7 +257,7 @@ impl HoldState {
     /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
     pub(super) fn enter(
         &mut self,
-        number: u32,
+        number: u64,
         now: Moment,
         min_validity: Duration,
         renew: bool,
@@ -279,29 +306,102 @@ impl HoldState {
         is_downgraded && self.phase == Phase::Held && !self.released
     }
 
-    /// Begins the next hold, with one guard in it, if the grant is vacant. Returns its number.
-    pub(super) fn pass(&mut self, now: Moment, next_in_line: &NextInLine) -> Option<u32> {
-        if self.phase != Phase::Vacant {
+    /// Begins the next hold, with one guard in it, if nobody holds the grant. Returns its number.
+    pub(super) fn pass(&mut self, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
+        if !matches!(self.phase, Phase::Vacant | Phase::Idle) {
             return None;
         }
+        // Renewal begins only when the hold is taken: its task may never be polled.
+        self.begin_next(now, next_in_line.max_hold, next_in_line.stays);
+        Some(self.number)
+    }
+
+    fn begin_next(&mut self, now: Moment, max_hold: Option<Duration>, stays: bool) {
         self.phase = Phase::Held;
         self.number += 1;
         self.since = now;
         self.count = 1;
         self.exclusive = 1;
         self.leaked = 0;
-        // Renewal begins only when the hold is taken: its task may never be polled.
         self.renewing = 0;
-        self.max_hold = next_in_line.max_hold;
+        self.max_hold = max_hold;
+        self.stays = stays;
+        self.is_used = true;
         self.told_s = 0;
         self.kept_for = Duration::ZERO;
         // The hold before was given up, and so was not lost.
         self.cancellation = None;
+    }
+
+    /// Lets a vacant grant stay with the client, if nobody is known to wait for its names and it is as it was granted.
+    /// Returns whether it stays.
+    pub(super) fn stay(&mut self, now: Moment, granted: HoldKind) -> bool {
+        let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
+        let stays = self.phase == Phase::Vacant
+            && self.stays
+            && self.wanted.is_none()
+            && is_as_granted
+            && self.ends.remaining(now) > TIMER_SLACK;
+        if stays {
+            self.phase = Phase::Idle;
+        }
+        stays
+    }
+
+    /// Begins a hold of an idle grant for a task that is running, with the grant renewed. Returns its number. `None` if
+    /// the grant is not idle, or has less validity at `now` than the task wants.
+    pub(super) fn take_idle(&mut self, now: Moment, wanted: &IdleWanted) -> Option<u64> {
+        let least = wanted.min_validity.max(self.lease / 3);
+        if self.phase != Phase::Idle || self.lease < wanted.lease || self.ends.remaining(now) <= least {
+            return None;
+        }
+        self.begin_next(now, wanted.max_hold, wanted.stays);
+        self.renewing = 1;
         Some(self.number)
     }
 
+    /// Makes an idle grant vacant, so that the caller can release it. Returns whether it was idle.
+    pub(super) fn end_idle(&mut self) -> bool {
+        let was_idle = self.phase == Phase::Idle;
+        if was_idle {
+            self.phase = Phase::Vacant;
+        }
+        was_idle
+    }
+
+    /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
+    pub(super) fn is_unused(&mut self) -> bool {
+        self.phase == Phase::Idle && !std::mem::replace(&mut self.is_used, false)
+    }
+
+    /// Begin of its last hold, if the grant is idle.
+    pub(super) fn idle_since_hold_of(&self) -> Option<Moment> {
+        (self.phase == Phase::Idle).then_some(self.since)
+    }
+
+    /// Notes a waiter of another line or client. Returns whether the grant is idle.
+    pub(super) fn wanted_by(&mut self, ticket: NonZeroU64) -> bool {
+        self.wanted = Some(self.wanted.map_or(ticket, |first| first.min(ticket)));
+        self.phase == Phase::Idle
+    }
+
+    /// Whether the grant stays with the client until it is recalled, and was not recalled.
+    pub(super) fn stays_unless_recalled(&self) -> bool {
+        self.stays && self.wanted.is_none()
+    }
+
+    /// Whether masters have reported a waiter.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Whether the grant was idle when it was lost.
+    pub(super) fn was_idle(&self) -> bool {
+        self.was_idle
+    }
+
     /// Takes a hold that was handed on, on behalf of its task, unless the guard has left.
-    pub(super) fn take(&mut self, number: u32, renew: bool) -> bool {
+    pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
         if self.number != number || self.count == 0 {
             return false;
         }
@@ -310,7 +410,7 @@ impl HoldState {
     }
 
     /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
-    pub(super) fn keep_at_least(&mut self, number: u32, now: Moment, at_least: Duration) {
+    pub(super) fn keep_at_least(&mut self, number: u64, now: Moment, at_least: Duration) {
         if self.number == number {
             self.kept_for = self.kept_for.max(now.since(self.since).saturating_add(at_least));
         }
@@ -340,7 +440,7 @@ impl HoldState {
     }
 
     /// Number of the last hold.
-    pub(super) fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u64 {
         self.number
     }
 
@@ -352,7 +452,7 @@ impl HoldState {
     }
 
     /// Token of the hold, and whether it was made now.
-    pub(super) fn cancellation(&mut self, number: u32) -> (CancellationToken, bool) {
+    pub(super) fn cancellation(&mut self, number: u64) -> (CancellationToken, bool) {
         if self.number != number {
             return (CancellationToken::new(), false);
         }
@@ -362,7 +462,7 @@ impl HoldState {
 
     /// Takes over the expiry of an extension for one hold, unless no validity is left at `now`. A longer
     /// lease belongs to that hold alone, and not to the holds after it.
-    pub(super) fn prolong(&mut self, number: u32, ends: HoldExpiry, lease: Duration, now: Moment) -> bool {
+    pub(super) fn prolong(&mut self, number: u64, ends: HoldExpiry, lease: Duration, now: Moment) -> bool {
         if self.left(now).is_zero() || number != self.number && lease > self.lease {
             return false;
         }
@@ -373,13 +473,16 @@ impl HoldState {
 
     /// Lets a hold without validity at `now` lapse. Returns whether it had not lapsed before.
     pub(super) fn lapse(&mut self, now: Moment) -> bool {
-        self.phase == Phase::Held && self.ends.remaining(now) <= TIMER_SLACK && self.lose(LossCause::Expired)
+        matches!(self.phase, Phase::Held | Phase::Idle)
+            && self.ends.remaining(now) <= TIMER_SLACK
+            && self.lose(LossCause::Expired)
     }
 
     /// Ends the validity early. Returns whether it had not ended yet.
     pub(super) fn lose(&mut self, cause: LossCause) -> bool {
-        let kept = matches!(self.phase, Phase::Held | Phase::Vacant);
+        let kept = matches!(self.phase, Phase::Held | Phase::Vacant | Phase::Idle);
         if kept {
+            self.was_idle = self.phase == Phase::Idle;
             self.phase = Phase::Lost(cause);
         }
         kept
@@ -400,7 +503,7 @@ impl HoldState {
             // The task that closes the client releases its holds.
             Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
-            Phase::Held | Phase::Vacant => {}
+            Phase::Held | Phase::Vacant | Phase::Idle => {}
         }
         let left = self.left(now);
         if let Some(after) = self.widen_after {
@@ -412,7 +515,7 @@ impl HoldState {
             };
         }
         let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
-        if self.renewing > 0 && !spent {
+        if self.phase == Phase::Idle || self.renewing > 0 && !spent {
             Upkeep::Renewal {
                 lease: self.lease,
                 left,
@@ -436,7 +539,7 @@ impl HoldState {
     }
 
     /// Exempts the hold from reports of its age.
-    pub(super) fn lasts_by_design(&mut self, number: u32) {
+    pub(super) fn lasts_by_design(&mut self, number: u64) {
         if self.number == number {
             self.told_s = NEVER;
         }

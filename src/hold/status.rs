@@ -47,6 +47,7 @@ impl ClientCore {
             }
             self.pool.events.oldest_hold(survey.oldest);
             self.pool.events.bare_holds(survey.bare);
+            self.pool.events.idle_locks(status.idle);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

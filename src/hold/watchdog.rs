@@ -90,6 +90,11 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
         if let Some(held_for) = grant.lasts_long() {
             log::held_long(&grant.names, held_for);
         }
+        if grant.is_unused() {
+            client.idle.release(&grant);
+            client.schedule.done(&grant);
+            continue;
+        }
         match grant.upkeep() {
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
             Upkeep::Widening { lease } => {
@@ -97,6 +102,7 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
                 client.schedule.reschedule(&grant, true);
             }
             Upkeep::CleanUp => {
+                client.idle.forget(&grant);
                 clean_up(&client.pool, &grant);
                 client.schedule.done(&grant);
             }
@@ -124,7 +130,7 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
 fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     let is_mine = grant.is_to_release();
-    if is_mine {
+    if is_mine && !grant.was_idle() {
         log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));
     }
     if let Some(trace) = grant.trace.take() {

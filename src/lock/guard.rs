@@ -163,6 +163,40 @@ impl<M: Mode> MultiLockGuard<M> {
         usize::try_from(self.grant().behind.waiting).unwrap_or(usize::MAX)
     }
 
+    /// Whether somebody else is known to wait for one of the names, as at [`wanted`](Self::wanted).
+    pub fn is_wanted(&self) -> bool {
+        self.hold().is_wanted()
+    }
+
+    /// Resolves when somebody else waits for one of the names: another task of this process, or a waiter of another
+    /// process. For a job that can stop early, a batch that can pause between two items, or a leader that should step down.
+    /// It is advice. A waiter that gives up meanwhile is not taken back, and a waiter whose message is lost shows up to five
+    /// seconds later, when it asks again. Calls of [`try_lock`](crate::MultiLock::try_lock) do not wait, nor do
+    /// clients of other libraries.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// let guard = masters.red_lock("import").lock().await?;
+    /// let other = cluster.connect(Masters::builder()).await?;
+    /// let waiting = tokio::spawn(async move { other.red_lock("import").lock().await });
+    /// // A row is imported at a time, until another host wants its turn.
+    /// guard.wanted().await;
+    /// guard.unlock().await?;
+    /// waiting.await??;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only observes the hold, so the future can be dropped and made again at any point.
+    pub async fn wanted(&self) {
+        self.hold().wanted().await;
+    }
+
     /// Number of guards of its owner in this hold, this guard included.
     pub fn hold_count(&self) -> u64 {
         self.hold().count()

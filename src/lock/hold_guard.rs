@@ -27,6 +27,9 @@ pub enum Unlocked {
     /// No message was sent. [`MultiLock::fair`](crate::MultiLock::fair) describes for how long a process may
     /// do so.
     HandedOn,
+    /// The names stay with this client for its next lock of them, because the lock is
+    /// [`sticky`](crate::MultiLock::sticky) and nobody is known to wait. No message was sent.
+    Stays,
     /// A quorum has confirmed that the names stay locked for this rest of
     /// [`MultiLock::at_least`](crate::MultiLock::at_least). Nobody holds them meanwhile, and the masters free
     /// them afterwards. A master that the message did not reach locks them until the lease ends.
@@ -140,6 +143,10 @@ impl HoldGuard {
             Leave::HandedOn => {
                 self.count_outcome(UnlockOutcome::HandedOn);
                 return Ok(Unlocked::HandedOn);
+            }
+            Leave::Stays => {
+                self.count_outcome(UnlockOutcome::Stays);
+                return Ok(Unlocked::Stays);
             }
             Leave::Release(release) => (release.kept, release.begin()),
             _ => {

@@ -207,6 +207,47 @@ impl MultiLock {
         self
     }
 
+    /// Lets the names stay with this client when the last guard is given up, until somebody else wants them. The next lock of
+    /// the same names takes them without a message to the masters, with a fencing token of its own. For names that one
+    /// process locks again and again: a partition, a session, an actor.
+    ///
+    /// **Close the client before the process ends** ([`Masters::close`](crate::Masters::close)), or drop its last
+    /// [`Masters`](crate::Masters) while the runtime lives. A process that ends without either leaves the names locked for
+    /// up to two thirds of the lease, although [`unlock`](MultiLockGuard::unlock) has returned.
+    ///
+    /// The names are released
+    /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,
+    /// - after a third of the lease if they were not used meanwhile,
+    /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
+    ///
+    /// While they stay, [`unlock`](MultiLockGuard::unlock) returns [`Unlocked::Stays`](crate::Unlocked::Stays), and others
+    /// see the names as held. With [`beside_redisson`](crate::MastersBuilder::beside_redisson) the option has no effect:
+    /// clients of other libraries cannot ask for a name.
+    ///
+    /// Not with [`read`](Self::read), [`lease`](Self::lease), [`at_least`](Self::at_least), [`fair`](Self::fair), or in a set:
+    /// these return [`LockError::Invalid`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::{Closing, Unlocked};
+    ///
+    /// let partition = masters.red_lock("partition:7").sticky();
+    /// for message in ["first", "second", "third"] {
+    ///     let guard = partition.lock().await?;
+    ///     println!("{message}, under token {}", guard.fencing_token());
+    ///     // Only the first lock asks the masters.
+    ///     assert_eq!(guard.unlock().await?, Unlocked::Stays);
+    /// }
+    /// masters.close(Closing::Release).await;
+    /// # Ok(()) }
+    /// ```
+    pub fn sticky(mut self) -> Self {
+        self.options.sticky = true;
+        self
+    }
+
     /// Runs a job that never ends in one process of many, and in another one as soon as that one fails.
     ///
     /// Acquires as [`lock`](Self::lock) does, and runs the body as [`run`](Self::run) does. Whenever the hold

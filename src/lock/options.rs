@@ -34,6 +34,7 @@ pub(crate) struct LockOptions {
     pub(crate) at_least: Duration,
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
+    pub(crate) sticky: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
     /// Label of the call site in the metrics.
@@ -54,6 +55,7 @@ impl LockOptions {
             at_least: Duration::ZERO,
             fenced: true,
             fair: false,
+            sticky: false,
             owner: None,
             purpose: Purpose::Job,
             label: masters.client.pool.events.unlabelled(),
@@ -103,9 +105,14 @@ impl LockOptions {
             let allowed = allowed("what is won while another one is refused is given back at once");
             return Err(InvalidInput::new("at_least", at_least, allowed).into());
         }
+        if self.sticky {
+            let allowed = allowed("its grants are released together");
+            return Err(InvalidInput::new("sticky", self.sticky, allowed).into());
+        }
         let request = self.request()?;
         Ok(AcquireRequest {
             owner: owner.cloned(),
+            is_member: true,
             ..request
         })
     }
@@ -123,6 +130,26 @@ impl LockOptions {
             return Err(InvalidInput::new("at_least", at_least, allowed));
         }
         Ok(())
+    }
+
+    /// Refuses the options that a sticky lock excludes.
+    fn check_sticky(&self) -> Result<(), InvalidInput> {
+        let excluded = if self.kind.is_shared() {
+            "read, because readers share a name"
+        } else if self.lease.is_some() {
+            "lease, because its grant is renewed"
+        } else if !self.at_least.is_zero() {
+            "at_least, because its names stay locked for nobody"
+        } else if self.fair {
+            "fair, because its client is served first"
+        } else {
+            return Ok(());
+        };
+        Err(InvalidInput::new(
+            "sticky",
+            self.sticky,
+            format!("false with {excluded}"),
+        ))
     }
 
     /// Checks the options. No master has been asked yet.
@@ -148,6 +175,9 @@ impl LockOptions {
         if self.kind.is_read_write() {
             self.check_kind()?;
         }
+        if self.sticky {
+            self.check_sticky()?;
+        }
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
@@ -165,6 +195,8 @@ impl LockOptions {
             min_validity: self.min_validity,
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
+            sticky: self.sticky,
+            is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),
         })

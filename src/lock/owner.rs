@@ -50,7 +50,7 @@ struct Actor {
 
 /// Nearly every owner has one hold at a time. The references are weak, so that an owner that outlives its
 /// guards retains no grant.
-type Holds = SmallVec<[(Weak<Grant>, u32); 1]>;
+type Holds = SmallVec<[(Weak<Grant>, u64); 1]>;
 
 /// Relation of an owner's holds to the names that it asks for.
 #[derive(Debug)]

@@ -138,6 +138,21 @@ impl LockSetGuard {
         SetLoss { index, loss }
     }
 
+    /// Whether somebody else is known to wait for one of the names.
+    pub fn is_wanted(&self) -> bool {
+        self.guards.iter().any(MultiLockGuard::is_wanted)
+    }
+
+    /// Resolves when somebody else waits for one of the names, as [`MultiLockGuard::wanted`] does.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only observes the holds, so the future can be dropped and made again at any point.
+    pub async fn wanted(&self) {
+        let wanted = self.guards.iter().map(|guard| Box::pin(guard.wanted()));
+        select_all(wanted).await;
+    }
+
     /// Leaves all holds at once. Returns the result of [`MultiLockGuard::unlock`] for each.
     ///
     /// # Errors

@@ -105,6 +105,28 @@ impl MastersBuilder {
         self
     }
 
+    /// Sets the most names that stay with this client while nobody holds them, for
+    /// [`sticky`](crate::MultiLock::sticky) locks. The default is 64. If there are more, the name that was used least
+    /// recently is released. With 0, no lock is sticky.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// let masters = cluster.connect(Masters::builder().max_idle(1)).await?;
+    /// for name in ["partition:1", "partition:2"] {
+    ///     masters.red_lock(name).sticky().lock().await?.unlock().await?;
+    /// }
+    /// assert_eq!(masters.status().idle, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn max_idle(mut self, names: usize) -> Self {
+        self.config.max_idle = names;
+        self
+    }
+
     /// Sets another longest lease than 30 s, for masters that are thrown away: in tests, demonstrations, at
     /// home.
     ///

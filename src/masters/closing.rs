@@ -80,6 +80,8 @@ impl Masters {
         for grant in client.schedule.all() {
             match holds {
                 Closing::Release => release(client, &grant),
+                // Nobody has it, so it is released in any case.
+                Closing::Leave if client.idle.release(&grant) => {}
                 // No watchdog looks after it any more.
                 Closing::Leave => retake::widen(pool, &grant, grant.lease()),
             }

@@ -32,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) for_tests: Option<Duration>,
     /// Longest hold of a lock without one of its own.
     pub(crate) max_hold: Option<Duration>,
+    /// Most grants that stay with the client while nobody holds them.
+    pub(crate) max_idle: usize,
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
@@ -136,6 +138,7 @@ impl Default for Config {
             lease: None,
             for_tests: None,
             max_hold: None,
+            max_idle: 64,
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             drift_factor: LEAST_DRIFT_FACTOR,

@@ -34,6 +34,8 @@ pub struct Status {
     /// Holds of this client with a live guard, or that it still renews or releases. A leaked hold does not
     /// count.
     pub holds: usize,
+    /// Names that stay with this client while nobody holds them ([`sticky`](crate::MultiLock::sticky)).
+    pub idle: usize,
     /// Calls that wait for a lock.
     pub waiters: usize,
     /// Whether the client is closed, or the runtime has ended on which it was connected.

@@ -8,17 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::ChannelForm;
+use super::recalls::Recalls;
 use super::waiters::{StaleWaiter, Waiters};
 use crate::interop::yielding::Yielding;
+use crate::protocol::field::FieldMessage;
 use crate::protocol::waiter::WaiterCall;
 
 /// The channels that a client listens to.
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    /// Channel on which its waiters are called. Each connection listens to it from its set-up on.
+    /// Channel on which its waiters are called, and its holds recalled. Each connection listens to it from its set-up on.
     own: String,
     pub(crate) waiters: Waiters,
+    pub(crate) recalls: Arc<Recalls>,
     pub(crate) yielding: Yielding,
     joined: Mutex<Joined>,
 }
@@ -42,6 +45,7 @@ impl Topics {
             nodes,
             own,
             waiters: Waiters::default(),
+            recalls: Arc::default(),
             yielding: Yielding::default(),
             joined: Mutex::default(),
         }
@@ -98,6 +102,10 @@ impl Topics {
         message: &str,
     ) -> Option<StaleWaiter> {
         if form == ChannelForm::Exact && channel == self.own {
+            if let Some(message) = FieldMessage::parse(message) {
+                self.recalls.take_in(message);
+                return None;
+            }
             return self.waiters.call(node, WaiterCall::parse(message)?);
         }
         if let Some((topic, _)) = self.topics().get(&(form, channel.to_owned())) {

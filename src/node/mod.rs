@@ -14,6 +14,7 @@ mod keeper;
 pub(crate) mod label;
 mod leaving;
 mod pace;
+pub(crate) mod recalls;
 mod redis;
 mod slot;
 pub(crate) mod sync;

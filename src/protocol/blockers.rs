@@ -13,6 +13,8 @@ pub(crate) struct Blockers {
     pub(crate) foreign_field: bool,
     /// Whether a name is a key of another type; its client announces no release.
     pub(crate) foreign_key: bool,
+    /// Whether only grants that may be idle are in the way.
+    pub(crate) only_idle: bool,
     /// Label of a holder's client, from the first master that gave it.
     pub(crate) holder: Option<Arc<str>>,
     /// For each name, the number of masters that refused because of it.
@@ -23,6 +25,9 @@ impl Blockers {
     /// Adds one master's answer: a letter for each name, as in `lua/acquire.lua`, and the holder's label.
     pub(crate) fn add(&mut self, causes: &str, holder: Option<Arc<str>>) {
         self.holder = self.holder.take().or(holder);
+        let is_first = self.by_name.is_empty();
+        let may_be_idle = causes.bytes().all(|cause| matches!(cause, b'-' | b'i'));
+        self.only_idle = may_be_idle && (self.only_idle || is_first);
         let is_behind = |cause: u8| cause == b'a' || cause.is_ascii_uppercase();
         self.behind_others += u8::from(causes.bytes().any(is_behind));
         self.by_name.resize(self.by_name.len().max(causes.len()), 0);
@@ -47,6 +52,13 @@ mod tests {
         assert_eq!(told.holder.as_deref(), Some("one"));
         assert_eq!(told.by_name.as_slice(), [2, 2]);
         assert!(told.behind_others == 2 && told.foreign_field && !told.foreign_key);
+        let mut idle = Blockers::default();
+        idle.add("-i", None);
+        idle.add("i-", None);
+        assert!(idle.only_idle);
+        idle.add("o", None);
+        idle.add("i", None);
+        assert!(!idle.only_idle && !told.only_idle);
         let mut alone = Blockers::default();
         alone.add("s", None);
         assert!(alone.foreign_key && alone.behind_others == 0 && !alone.foreign_field);

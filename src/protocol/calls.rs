@@ -435,6 +435,7 @@ mod tests {
             field: Field {
                 client: Uuid::nil(),
                 number: 3,
+                stays: false,
             },
             kind: HoldKind::Plain,
             is_announced: false,

@@ -1,11 +1,15 @@
 //! The hash field that stands for a hold on the masters.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use uuid::Uuid;
 
-/// Length of an id, a colon and a number.
-const LONGEST: usize = 36 + 1 + 20;
+/// Length of an id, a colon, a number and a letter.
+const LONGEST: usize = 36 + 1 + 20 + 1;
+
+/// Stands behind the number of a grant that may stay with its client while nobody holds it.
+const STAYS: char = 's';
 
 /// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
 /// never uses again. Stored as two numbers and not as text, because a process may hold very many locks.
@@ -13,6 +17,19 @@ const LONGEST: usize = 36 + 1 + 20;
 pub(crate) struct Field {
     pub(crate) client: Uuid,
     pub(crate) number: u64,
+    /// Whether its grant may stay with the client while nobody holds it.
+    pub(crate) stays: bool,
+}
+
+/// Message of a master about a field, on the channel of the field's client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldMessage {
+    /// A waiter with this ticket wants a name of the field.
+    Recall { number: u64, ticket: NonZeroU64 },
+    /// A call that does not wait for a holder wants a name of the field.
+    Try { number: u64 },
+    /// The field was forced out of a name.
+    Forced { number: u64 },
 }
 
 impl Field {
@@ -22,7 +39,32 @@ impl Field {
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push(':');
         text.push_str(itoa::Buffer::new().format(self.number));
+        text.extend(self.stays.then_some(STAYS));
         text
+    }
+}
+
+impl FieldMessage {
+    /// Parses a message. The name behind the other words is for people who look at the channel.
+    pub(crate) fn parse(message: &str) -> Option<Self> {
+        let mut words = message.splitn(3, ' ');
+        let first = words.next()?;
+        let kind = first.chars().next()?;
+        let number = first[kind.len_utf8()..].parse().ok()?;
+        match kind {
+            'x' => Some(Self::Forced { number }),
+            '?' => Some(Self::Try { number }),
+            '!' => Some(Self::Recall {
+                number,
+                ticket: words.next()?.parse().ok()?,
+            }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        let (Self::Recall { number, .. } | Self::Try { number } | Self::Forced { number }) = self;
+        number
     }
 }
 
@@ -39,8 +81,34 @@ mod tests {
     #[test]
     fn as_redisson_writes_it_and_no_secret_in_logs() {
         let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        let field = Field { client, number: 7 };
+        let field = |stays| Field {
+            client,
+            number: 7,
+            stays,
+        };
+        assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7s");
+        let field = field(false);
         assert_eq!(field.text(), "01234567-89ab-cdef-0123-456789abcdef:7");
         assert_eq!(format!("{field:?}"), "Field(…:7)");
+    }
+
+    #[test]
+    fn messages() {
+        let ticket = NonZeroU64::new(99).expect("not 0");
+        assert_eq!(
+            FieldMessage::parse("!7 99 the till"),
+            Some(FieldMessage::Recall { number: 7, ticket })
+        );
+        assert_eq!(
+            FieldMessage::parse("x7 the till"),
+            Some(FieldMessage::Forced { number: 7 })
+        );
+        assert_eq!(
+            FieldMessage::parse("?7 9007199254740991 the till"),
+            Some(FieldMessage::Try { number: 7 })
+        );
+        for odd in ["7 the till", "!7", "!7 0 a", "!x 9 a", "x a", ""] {
+            assert_eq!(FieldMessage::parse(odd), None, "{odd}");
+        }
     }
 }

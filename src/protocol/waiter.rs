@@ -15,8 +15,8 @@ const READS: &str = "r";
 /// Index of the master that the client lists first.
 pub(crate) const FIRST_MASTER: usize = 0;
 
-/// Ticket behind all others, of no more digits than a server's numbers can store.
-const LAST: u64 = (1 << 53) - 1;
+/// Ticket behind all others, of no more digits than a server's numbers can store. `lua/queue.lua` knows it.
+pub(crate) const LAST: u64 = (1 << 53) - 1;
 
 /// A place in the queues of some names, the same on every master and for every attempt of one wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

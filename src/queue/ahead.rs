@@ -29,6 +29,9 @@ pub(crate) trait Holding: fmt::Debug + Send + Sync {
 
     /// Last vote of each master.
     fn votes(&self) -> Vec<Vote>;
+
+    /// Takes in that a task has joined the line behind it.
+    fn joined(&self);
 }
 
 impl<A: Clone> Ahead<A> {

@@ -128,6 +128,8 @@ pub(crate) struct NextInLine {
     pub(crate) max_hold: Option<Duration>,
     /// Time for which the names have to stay locked.
     pub(crate) at_least: Duration,
+    /// Whether its grant is to stay with the client when the hold is given up.
+    pub(crate) stays: bool,
 }
 
 /// Place of a task that joins a line.
@@ -228,6 +230,11 @@ impl<T> Lines<T> {
         };
         behind.insert(order, new);
         drop(behind);
+        if let Some(InFront::Holds(holding)) = line.ahead.get()
+            && let Some(holding) = holding.upgrade()
+        {
+            holding.joined();
+        }
         let asks = line.ahead.asks();
         let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.entry)));
         let standing = LineTicket {
@@ -281,6 +288,18 @@ impl<T> LineRef<T> {
         let (_, next) = behind.first_key_value()?;
         let is_carried = next.next_in_line.ticket.is_some() && self.line.wanted.names == *names;
         is_carried.then(|| next.entry.clone())
+    }
+
+    /// Whether a task stands behind the one with the turn.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.line.behind().is_empty()
+    }
+
+    /// Runs `act` if no task stands behind the one with the turn, and before another one does. Returns whether `act` ran
+    /// and returned true.
+    pub(crate) fn if_empty(&self, act: impl FnOnce() -> bool) -> bool {
+        let behind = self.line.behind();
+        behind.is_empty() && act()
     }
 
     /// Gives the next task a hold that `pass` makes for it; the task then needs no turn. Returns whether

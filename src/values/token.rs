@@ -82,11 +82,11 @@ impl FencingToken {
     }
 
     /// Token of the hold with this number in a block that begins with this token.
-    pub(crate) fn of_hold(self, number: u32) -> Self {
+    pub(crate) fn of_hold(self, number: u64) -> Self {
         if self == Self::NONE {
             self
         } else {
-            Self(self.0.saturating_add(u64::from(number)))
+            Self(self.0.saturating_add(number))
         }
     }
 

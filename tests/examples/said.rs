@@ -105,6 +105,18 @@ async fn a_job_that_lost_its_lock_is_stopped_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
+async fn a_key_stays_until_another_host_wants_it() {
+    let said = on_five("sticky").await;
+    let parts = [
+        "2000 messages for 10 keys: ",
+        "saved: ",
+        "another host has a key, and 9 stay",
+        "closed, and every key is free",
+    ];
+    assert_in_order(&said, &parts);
+}
+
+#[tokio::test]
 async fn of_three_hosts_one_runs_the_report() {
     let said = on_five("once_per_period").await;
     assert_eq!(count(&said, "the first host: running it"), 1, "{said}");

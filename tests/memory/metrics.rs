@@ -96,7 +96,7 @@ async fn every_series_has_a_unit_and_a_help_and_stands_in_the_docs() {
         names.len(),
         "a row for what there is not: {names:#?}"
     );
-    assert_eq!(names.len(), 25);
+    assert_eq!(names.len(), 26);
 }
 
 #[cfg(feature = "metrics")]

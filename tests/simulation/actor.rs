@@ -148,7 +148,7 @@ impl Actor {
         let fenced = rng.random_bool(plan.fenced);
         let masters = self.seat.masters();
         let mut lock = masters.lock(names.clone(), policy).fenced(fenced);
-        let (mut lease, mut renews) = (plan.lease, true);
+        let (mut lease, mut renews, mut may_stay) = (plan.lease, true, plan.sticky && kind != LockKind::Read);
         let mut text = format!("{} ({kind:?}) under {policy}", names.join("+"));
         if !fenced {
             text += ", unfenced";
@@ -156,7 +156,7 @@ impl Actor {
         if rng.random_bool(0.6) {
             lease = plan.any_lease(rng);
             lock = lock.lease(lease);
-            renews = false;
+            (renews, may_stay) = (false, false);
             let _ = write!(text, ", lease {lease:?}");
         } else if rng.random_bool(0.1) {
             lock = lock.max_hold(lease * 2);
@@ -175,6 +175,10 @@ impl Actor {
         if !at_least.is_zero() {
             lock = lock.at_least(at_least);
             let _ = write!(text, ", at least {at_least:?}");
+        }
+        if may_stay && at_least.is_zero() {
+            lock = lock.sticky();
+            text += ", sticky";
         }
         let op = self.world.next_op();
         let terms = Terms {
@@ -356,6 +360,16 @@ impl Actor {
             lock = lock.owner(&self.me);
         }
         let at_least = some_of(&mut self.rng, plan.lease.min(ms(100)), kind);
+        let is_fair = alike.fair && kind == LockKind::Plain;
+        if plan.sticky
+            && !text.ends_with("not renewed")
+            && !is_fair
+            && kind != LockKind::Read
+            && at_least.is_zero()
+        {
+            lock = lock.sticky();
+            text += ", sticky";
+        }
         lock = lock.at_least(at_least);
         let mut terms = Terms {
             op: self.world.next_op(),

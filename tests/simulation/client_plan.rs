@@ -19,6 +19,8 @@ pub(crate) struct ClientPlan {
     pub(crate) rounds: Rounds,
     /// Whether it announces its releases to clients of Redisson's, and listens to theirs.
     pub(crate) beside_redisson: bool,
+    /// Whether most of its call sites let names stay with it, where that is allowed.
+    pub(crate) sticky: bool,
     pub(crate) drift_factor: f64,
     /// The masters that it lists, in its own order.
     pub(crate) masters: Vec<usize>,
@@ -83,6 +85,7 @@ impl ClientPlan {
             node_timeout: plan.node_timeout,
             rounds: Rounds::All,
             beside_redisson: true,
+            sticky: false,
             drift_factor: 0.01,
             masters: (0..plan.nodes).collect(),
             policies: Policies::Any,
@@ -116,6 +119,7 @@ impl ClientPlan {
             rounds: pick(rng, &[Rounds::All, Rounds::Thrifty]),
             // Some are with it and some without; it draws nothing, so that seeds stand for the same schedules as before.
             beside_redisson: ms_of(lease).is_multiple_of(2),
+            sticky: !ms_of(lease).is_multiple_of(3),
             drift_factor: 0.01,
             masters,
             policies: pick(

@@ -38,6 +38,7 @@ meters! {
         ready: Family<NamedPolicy, Gauge> = "multilock_ready", Count, "1 while a lock could be granted, else 0, by policy";
         bare_holds: Gauge = "multilock_holds_without_slack", Count,
             "Holds that exactly a quorum of more masters has";
+        idle_locks: Gauge = "multilock_idle_locks", Count, "Names that stay with this client while nobody holds them";
         oldest_hold: Gauge = "multilock_oldest_hold_seconds", Seconds,
             "Time for which the oldest hold of this client is held";
         margin: Histogram = "multilock_renew_margin_seconds", Seconds,

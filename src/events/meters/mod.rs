@@ -109,6 +109,13 @@ impl EventObserver for Events {
             .set(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
+    fn idle_locks(&self, count: usize) {
+        self.0
+            .meters
+            .idle_locks
+            .set(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {
         let outcome = if is_won {
             RoundOutcome::Won

@@ -18,6 +18,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         begun: at(1_000),
         for_so_long: Duration::from_millis(later),
         behind: WaitersBehind::default(),
+        stays: false,
     };
     let mut wanted = Wanted {
         names: Names::from("a"),
@@ -34,6 +35,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         renew: true,
         max_hold: None,
         at_least: Duration::ZERO,
+        stays: false,
     };
     change(&mut offer, &mut wanted, &mut next);
     may_hand_off(&offer, &wanted, &next)

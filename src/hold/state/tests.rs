@@ -30,6 +30,7 @@ fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
         lease: LEASE,
         votes: vec![Vote::Granted],
         max_hold,
+        stays: true,
     };
     HoldState::new(kind, at(0), first)
 }
@@ -119,6 +120,7 @@ fn next_in_line(renew: bool) -> NextInLine {
         renew,
         max_hold: Some(Duration::from_secs(20)),
         at_least: Duration::ZERO,
+        stays: true,
     }
 }
 
@@ -250,6 +252,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
         lease: LEASE,
         votes: vec![Vote::Granted, Vote::NotAsked, Vote::NotAsked],
         max_hold: None,
+        stays: false,
     };
     let mut state = HoldState::new(HoldKind::Plain, at(0), first);
     let look = |ms: u64| Upkeep::Look(Duration::from_millis(ms));
@@ -265,4 +268,101 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
     state.votes.set(2, Vote::Granted);
     assert_eq!(state.widen().len(), 0);
     assert!(matches!(state.upkeep(at(0), old), Upkeep::Look(left) if left > Duration::from_secs(29)));
+}
+
+fn vacant() -> HoldState {
+    let mut state = held();
+    assert!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
+    assert_eq!(state.leave(true, false), LeaveOutcome::Last);
+    state
+}
+
+fn idle_wanted() -> IdleWanted {
+    IdleWanted {
+        lease: LEASE,
+        min_validity: AT_ONCE,
+        max_hold: None,
+        stays: true,
+    }
+}
+
+#[test]
+fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
+    let mut state = vacant();
+    assert_eq!(state.take_idle(at(1), &idle_wanted()), None, "it is vacant");
+    assert!(state.stay(at(1), HoldKind::Plain));
+    assert_eq!(state.remaining(0, at(1)), AT_ONCE, "its last hold is over");
+    let longer = IdleWanted {
+        lease: LEASE * 2,
+        ..idle_wanted()
+    };
+    let more = IdleWanted {
+        min_validity: Duration::from_secs(12),
+        ..idle_wanted()
+    };
+    assert_eq!(state.take_idle(at(1), &longer), None);
+    assert_eq!(state.take_idle(at(18), &more), None);
+    // A third of the lease is left.
+    assert_eq!(state.take_idle(at(20), &idle_wanted()), None);
+    assert_eq!(state.take_idle(at(19), &idle_wanted()), Some(1));
+    assert_eq!(state.remaining(1, at(19)), Duration::from_secs(11));
+    assert_eq!(state.take_idle(at(19), &idle_wanted()), None, "it is held");
+}
+
+#[test]
+fn what_somebody_waits_for_does_not_stay() {
+    let ticket = NonZeroU64::new(9).expect("not 0");
+    let mut state = vacant();
+    assert!(!state.wanted_by(ticket));
+    assert!(!state.stay(at(1), HoldKind::Plain));
+    let mut state = vacant();
+    assert!(state.stay(at(1), HoldKind::Plain));
+    assert!(state.wanted_by(ticket) && state.is_wanted());
+    assert!(state.end_idle() && !state.end_idle());
+    assert_eq!(state.take_idle(at(1), &idle_wanted()), None);
+    assert!(state.is_to_release());
+}
+
+#[test]
+fn what_is_not_as_it_was_granted_does_not_stay() {
+    let mut downgraded = of_kind(HoldKind::Write, None);
+    assert!(
+        downgraded
+            .enter(0, at(0), AT_ONCE, true, HoldKind::Write)
+            .is_some()
+    );
+    assert!(
+        downgraded
+            .enter(0, at(0), AT_ONCE, true, HoldKind::Read)
+            .is_some()
+    );
+    downgraded.leave(true, false);
+    downgraded.leave(true, true);
+    assert!(!downgraded.stay(at(1), HoldKind::Write));
+    let mut kept = held();
+    assert!(kept.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
+    kept.keep_at_least(0, at(0), Duration::from_secs(5));
+    kept.leave(true, false);
+    assert!(!kept.stay(at(1), HoldKind::Plain));
+    let mut longer = vacant();
+    longer.ask(LEASE * 2);
+    assert!(!longer.stay(at(1), HoldKind::Plain));
+    assert!(!vacant().stay(at(30), HoldKind::Plain), "nothing is left");
+    let mut lost = vacant();
+    assert!(lost.lose(LossCause::Forgotten) && !lost.stay(at(1), HoldKind::Plain));
+}
+
+#[test]
+fn an_idle_grant_is_renewed_once_after_its_last_hold() {
+    let mut state = vacant();
+    assert!(state.stay(at(1), HoldKind::Plain));
+    assert_eq!(state.upkeep(at(10), OLD), renewal(20));
+    assert!(!state.is_unused());
+    assert!(state.is_unused());
+    assert_eq!(state.take_idle(at(1), &idle_wanted()), Some(1));
+    assert!(!state.is_unused(), "it is held");
+    state.leave(true, false);
+    assert!(state.stay(at(2), HoldKind::Plain) && !state.is_unused() && state.is_unused());
+    // Nobody loses a hold when it lapses.
+    assert!(state.lapse(at(30)) && state.was_idle());
 }

@@ -24,6 +24,7 @@ fn status(nodes: Vec<NodeStatus>) -> Status {
     Status {
         nodes,
         holds: 0,
+        idle: 0,
         waiters: 0,
         closed: false,
     }

@@ -39,6 +39,7 @@ fn next_in_line(ticket: u64) -> NextInLine {
         renew: true,
         max_hold: None,
         at_least: Duration::ZERO,
+        stays: false,
     }
 }
 

@@ -62,3 +62,18 @@ fn one_of_two_guards_is_the_last() {
 fn what_is_taken_back_is_not_taken_too() {
     passing::what_is_taken_back_is_not_taken_too();
 }
+
+#[test]
+fn what_is_recalled_is_released() {
+    passing::what_is_recalled_is_released();
+}
+
+#[test]
+fn a_recall_at_the_end_of_a_hold_is_heeded() {
+    passing::a_recall_at_the_end_of_a_hold_is_heeded();
+}
+
+#[test]
+fn who_joins_does_not_wait_for_what_stays() {
+    passing::who_joins_does_not_wait_for_what_stays();
+}

@@ -21,6 +21,7 @@ mod read_write_calls;
 mod reentry;
 mod sets;
 mod several;
+mod sticky;
 mod thrifty;
 mod tokens;
 mod validity;

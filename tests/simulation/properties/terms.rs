@@ -56,8 +56,11 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 let what = format!("{} is entered after it was leaked", facts.owner);
                 return Some((what, vec![*end, place]));
             }
-            if *needed > facts.needed {
-                let what = format!("{} needed {needed}, and {} granted", facts.owner, facts.needed);
+            // A hold may have the grant of an earlier one that needed more.
+            let of_grant = case.record.holds.iter().filter(|hold| hold.owner == facts.owner);
+            let had = of_grant.map(|hold| hold.needed).max().unwrap_or(0);
+            if *needed > had {
+                let what = format!("{} needed {needed}, and {had} granted", facts.owner);
                 return Some((what, vec![place]));
             }
             if *fenced && *token == 0 {

@@ -1,6 +1,7 @@
 //! A hold that passes from task to task: its guards leave, waiters give up and the grant is lost in threads of their
 //! own.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use loom::thread;
 
 use super::expiry::HoldExpiry;
 use super::grant::{Grant, GrantFacts, Hold};
-use super::state::FirstHold;
-use super::state::LeaveOutcome;
+use super::state::{FirstHold, IdleWanted, LeaveOutcome};
 use crate::error::LossCause;
 use crate::explore;
+use crate::node::recalls::KnownField;
 use crate::node::waiters::Calls;
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
@@ -87,8 +88,9 @@ impl Process {
             lease: LEASE,
             votes,
             max_hold: None,
+            stays: true,
         };
-        let hold = Hold::first(Grant::new(Clock(NOW), facts, first));
+        let hold = Hold::first(Grant::new(Clock(NOW), facts, first, KnownField));
         let process = Self {
             lines: Arc::new(Lines::new()),
             grant: Arc::clone(&hold.grant),
@@ -110,6 +112,7 @@ impl Process {
             renew: true,
             max_hold: None,
             at_least: Duration::ZERO,
+            stays: true,
         };
         let seat = Arc::new(Seat::new());
         match self.lines.join(&wanted(), entry, next_in_line, &seat) {
@@ -130,6 +133,43 @@ impl Process {
             self.release();
             drop(turn);
         }
+    }
+
+    /// As a guard of a sticky lock does that is given up. Returns whether the grant stays.
+    fn leave_idle(&self, hold: &Hold) -> bool {
+        assert_eq!(hold.leave(true, false), LeaveOutcome::Last);
+        let goes_on = self.grant.pass();
+        let stays = !goes_on && self.grant.stay();
+        if !goes_on && !stays {
+            let turn = self.grant.take_turn();
+            self.release();
+            drop(turn);
+        }
+        stays
+    }
+
+    /// As a client does when a waiter elsewhere recalls the grant, or when it wants the names otherwise.
+    fn end_idle(&self) {
+        if self.grant.end_idle() {
+            let turn = self.grant.take_turn();
+            self.release();
+            drop(turn);
+        }
+    }
+
+    fn recall(&self) {
+        if self.grant.wanted_by(NonZeroU64::MIN) {
+            self.end_idle();
+        }
+    }
+
+    fn take_idle(&self) -> Option<Hold> {
+        self.grant.take_idle(&IdleWanted {
+            lease: LEASE,
+            min_validity: Duration::ZERO,
+            max_hold: None,
+            stays: true,
+        })
     }
 
     fn release(&self) {
@@ -243,6 +283,68 @@ pub fn one_of_two_guards_is_the_last() {
         };
         process.leave(&hold);
         leaving.join().expect("no panic");
+        process.assert_over();
+    });
+}
+
+/// A grant that stays is taken while a waiter elsewhere recalls it: it is released, at once or when the new hold is given
+/// up, and once.
+pub fn what_is_recalled_is_released() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        assert!(process.leave_idle(&hold));
+        let recalling = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.recall())
+        };
+        if let Some(next) = process.take_idle() {
+            assert_eq!(next.token().get(), 101);
+            assert!(!next.remaining().is_zero(), "nobody releases what is held");
+            assert!(!process.leave_idle(&next) || process.released.load(Ordering::SeqCst) < 2);
+        }
+        recalling.join().expect("no panic");
+        process.assert_over();
+    });
+}
+
+/// The last guard leaves while a waiter elsewhere recalls the grant: it does not stay.
+pub fn a_recall_at_the_end_of_a_hold_is_heeded() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        let recalling = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.recall())
+        };
+        process.leave_idle(&hold);
+        recalling.join().expect("no panic");
+        process.assert_over();
+    });
+}
+
+/// The last guard leaves while a task joins its line: the task has the hold or the turn, and does not wait for what nobody
+/// holds.
+pub fn who_joins_does_not_wait_for_what_stays() {
+    explore(3, || {
+        let (process, hold) = Process::new();
+        let leaving = {
+            let process = Arc::clone(&process);
+            thread::spawn(move || process.leave_idle(&hold))
+        };
+        match process.join(1) {
+            Ok(turn) => drop(turn),
+            Err(mut waits) => {
+                // As `IdleGrants::offer` does once the task stands in line.
+                if !process.grant.pass() {
+                    process.end_idle();
+                }
+                if let Some(Given::Passed(next)) = block_on(waits.given()) {
+                    assert!(next.take(true));
+                    process.leave_idle(&next);
+                }
+            }
+        }
+        leaving.join().expect("no panic");
+        process.end_idle();
         process.assert_over();
     });
 }

@@ -1,0 +1,321 @@
+//! Idle grants: nobody holds them, and they stay with their client for the next lock of their names.
+//!
+//! Nothing is sent when a hold of a sticky lock is given up, and nothing when the next one begins. The masters keep the
+//! grant for the client meanwhile, so an idle grant is released as soon as it is in the way or not worth its renewals:
+//! - a waiter of another client recalls it (`recall.rs`),
+//! - this client wants its names otherwise,
+//! - it was not used since its last renewal,
+//! - too many other grants were used after it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::hold::IdleWanted;
+use crate::hold::grant::{Grant, Hold};
+use crate::hold::schedule::Schedule;
+use crate::hold::unsent_release::UnsentRelease;
+use crate::protocol::kind::HoldKind;
+use crate::round::pool::Pool;
+use crate::values::names::Names;
+use crate::values::token::FencingToken;
+
+/// Bounds of the number of times for which the grant of a name is released at once after a recall.
+const FEWEST_RELEASES: u8 = 2;
+const MOST_RELEASES: u8 = 64;
+/// Number of names whose recalls are remembered.
+const MOST_RECALLED: usize = 1024;
+
+/// Grants of a client that are idle, or have been.
+#[derive(Debug)]
+pub(crate) struct IdleGrants {
+    pool: Arc<Pool>,
+    schedule: Arc<Schedule>,
+    state: Mutex<IdleState>,
+    /// Number of grants, for callers that look without the mutex.
+    len: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct IdleState {
+    /// Grants by each of their names. A grant stays here while it is held again.
+    grants: HashMap<Box<str>, Arc<Grant>>,
+    recalled: HashMap<Box<str>, RecalledName>,
+}
+
+/// A name with a grant that was recalled before it was used again.
+#[derive(Clone, Copy, Debug)]
+struct RecalledName {
+    /// Number of releases after the next recall is twice this.
+    releases: u8,
+    /// Number of times for which a grant is still released at once.
+    left: u8,
+}
+
+/// Properties that an idle grant has to have for a lock.
+#[derive(Debug)]
+pub(crate) struct IdleRequest<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) kind: HoldKind,
+    pub(crate) needed: usize,
+    pub(crate) fenced: bool,
+    pub(crate) wanted: IdleWanted,
+}
+
+impl IdleRequest<'_> {
+    fn is_met_by(&self, grant: &Grant) -> bool {
+        grant.names == *self.names
+            && grant.granted == self.kind
+            && grant.needed >= self.needed
+            && (grant.token != FencingToken::NONE) == self.fenced
+    }
+}
+
+impl IdleGrants {
+    pub(crate) fn new(pool: Arc<Pool>, schedule: Arc<Schedule>) -> Self {
+        Self {
+            pool,
+            schedule,
+            state: Mutex::default(),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets a vacant grant stay, if its lock is sticky and nobody is known to wait for its names. Returns whether it
+    /// stays.
+    pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
+        let most = self.pool.config.max_idle;
+        // Clients of other libraries do not recall.
+        if !grant.field.stays || grant.is_announced || most == 0 {
+            return false;
+        }
+        {
+            let mut state = self.state();
+            if state.is_to_release(&grant.names) {
+                return false;
+            }
+            let mut before = Vec::new();
+            for name in grant.names.iter() {
+                if !state
+                    .grants
+                    .get(name)
+                    .is_some_and(|known| Arc::ptr_eq(known, grant))
+                {
+                    before.extend(state.grants.insert(name.into(), Arc::clone(grant)));
+                }
+            }
+            self.len.store(state.grants.len(), Ordering::Relaxed);
+            drop(state);
+            // The drop of a grant takes other mutexes.
+            drop(before);
+        }
+        // It is entered before it is idle: a recall that comes at once finds it.
+        if !grant.stay() {
+            self.forget(grant);
+            return false;
+        }
+        if self.len.load(Ordering::Relaxed) > most {
+            self.release_oldest(grant);
+        }
+        true
+    }
+
+    /// Takes an idle grant for a lock. If an idle grant of its names does not suit the lock, the grant is released first.
+    pub(crate) fn take(&self, request: &IdleRequest<'_>) -> Option<Hold> {
+        for grant in self.of(request.names) {
+            if request.is_met_by(&grant)
+                && let Some(hold) = grant.take_idle(&request.wanted)
+            {
+                self.state().was_used(request.names);
+                return Some(hold);
+            }
+            self.release(&grant);
+        }
+        None
+    }
+
+    /// Releases the idle grants of some names, so that the masters grant the names otherwise.
+    pub(crate) fn release_all_of(&self, names: &Names) {
+        for grant in self.of(names) {
+            self.release(&grant);
+        }
+    }
+
+    /// Hands an idle grant on to a task that has joined its line, or releases it.
+    pub(crate) fn offer(&self, names: &Names) {
+        for grant in self.of(names) {
+            if !grant.pass() {
+                self.release(&grant);
+            }
+        }
+    }
+
+    /// Releases an idle grant because a waiter wants its names, and for some time releases later ones of the names at
+    /// once.
+    pub(super) fn recalled(&self, grant: &Arc<Grant>) {
+        if self.release(grant) {
+            self.state().was_recalled(&grant.names);
+        }
+    }
+
+    /// Releases a grant if it is idle, in the background. The next task of its line asks behind the release. Returns
+    /// whether it was idle.
+    pub(crate) fn release(&self, grant: &Arc<Grant>) -> bool {
+        if !grant.end_idle() {
+            return false;
+        }
+        self.forget(grant);
+        let release = UnsentRelease::of(&self.pool, grant, Duration::ZERO);
+        self.schedule.forget(grant);
+        drop(release);
+        true
+    }
+
+    /// Releases all idle grants.
+    pub(crate) fn release_all(&self) {
+        let all: Vec<_> = self.state().grants.values().cloned().collect();
+        for grant in all {
+            self.release(&grant);
+        }
+    }
+
+    /// Number of idle grants.
+    pub(crate) fn count(&self) -> usize {
+        let state = self.state();
+        let idle = |(name, grant): &(&Box<str>, &Arc<Grant>)| {
+            grant.names.iter().next() == Some(name) && grant.idle_since_hold_of().is_some()
+        };
+        state.grants.iter().filter(idle).count()
+    }
+
+    /// Removes a grant that does not stay.
+    pub(super) fn forget(&self, grant: &Arc<Grant>) {
+        let mut state = self.state();
+        let mut removed = Vec::new();
+        for name in grant.names.iter() {
+            if state
+                .grants
+                .get(name)
+                .is_some_and(|known| Arc::ptr_eq(known, grant))
+            {
+                removed.extend(state.grants.remove(name));
+            }
+        }
+        self.len.store(state.grants.len(), Ordering::Relaxed);
+        drop(state);
+        // The drop of a grant takes other mutexes.
+        drop(removed);
+    }
+
+    /// Releases the idle grant that was used least recently, apart from `newest`.
+    fn release_oldest(&self, newest: &Arc<Grant>) {
+        let oldest = {
+            let state = self.state();
+            let others = state.grants.values().filter(|grant| !Arc::ptr_eq(grant, newest));
+            let now = self.pool.clock.now();
+            let idle = others.filter_map(|grant| Some((now.since(grant.idle_since_hold_of()?), grant)));
+            idle.max_by_key(|(age, _)| *age)
+                .map(|(_, grant)| Arc::clone(grant))
+        };
+        if let Some(oldest) = oldest {
+            self.release(&oldest);
+        }
+    }
+
+    /// Grants of any of the names that are idle, or have been.
+    fn of(&self, names: &Names) -> SmallVec<[Arc<Grant>; 1]> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return SmallVec::new();
+        }
+        let state = self.state();
+        let grants = names.iter().filter_map(|name| state.grants.get(name));
+        grants.cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, IdleState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IdleState {
+    /// Whether a grant of the names is to be released at once, after recalls.
+    fn is_to_release(&mut self, names: &Names) -> bool {
+        if self.recalled.is_empty() {
+            return false;
+        }
+        let mut is_to_release = false;
+        for name in names.iter() {
+            if let Some(recalled) = self.recalled.get_mut(name)
+                && recalled.left > 0
+            {
+                recalled.left -= 1;
+                is_to_release = true;
+            }
+        }
+        is_to_release
+    }
+
+    fn was_recalled(&mut self, names: &Names) {
+        if self.recalled.len() + names.len() > MOST_RECALLED {
+            self.recalled.clear();
+        }
+        for name in names.iter() {
+            let before = self.recalled.get(name).map_or(0, |recalled| recalled.releases);
+            let releases = before.saturating_mul(2).clamp(FEWEST_RELEASES, MOST_RELEASES);
+            let now = RecalledName {
+                releases,
+                left: releases,
+            };
+            self.recalled.insert(name.into(), now);
+        }
+    }
+
+    fn was_used(&mut self, names: &Names) {
+        if self.recalled.is_empty() {
+            return;
+        }
+        for name in names.iter() {
+            if let Some(recalled) = self.recalled.get_mut(name) {
+                recalled.releases /= 2;
+                if recalled.releases < FEWEST_RELEASES {
+                    self.recalled.remove(name);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for IdleGrants {
+    /// The client has ended, and nobody takes its grants any more.
+    fn drop(&mut self) {
+        self.release_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recalls_double_the_releases_and_uses_halve_them() {
+        let mut state = IdleState::default();
+        let names = Names::from("a");
+        let released = |state: &mut IdleState| (0..).take_while(|_| state.is_to_release(&names)).count();
+        assert_eq!(released(&mut state), 0);
+        for expected in [2, 4, 8, 16, 32, 64, 64] {
+            state.was_recalled(&names);
+            assert_eq!(released(&mut state), expected);
+        }
+        state.was_used(&names);
+        state.was_used(&names);
+        state.was_recalled(&names);
+        assert_eq!(released(&mut state), 32);
+        for _ in 0..6 {
+            state.was_used(&names);
+        }
+        assert!(state.recalled.is_empty());
+    }
+}

@@ -1,0 +1,424 @@
+//! Grants that stay with a client while nobody holds them, and what takes them away.
+
+use std::time::Duration;
+
+use multilock::sim::{Client, Cluster, Master, Network};
+use multilock::{Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Quarantine, Unlocked};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::plan::ms;
+
+const LEASE: Duration = ms(3000);
+/// Longer than it takes to recall a grant, to release it and to ask again.
+const SOON: Duration = ms(60);
+
+struct Stage {
+    cluster: Cluster,
+    masters: Masters,
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+    let network = Network::new(3);
+    for place in 0..3 {
+        network.set_distance(place, ms(1));
+    }
+    let client = Client::new().network(&network);
+    cluster.connect_as(&client, builder).await.expect("connects")
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        Self { cluster, masters }
+    }
+
+    fn lock(&self) -> MultiLock {
+        self.masters.red_lock("a").sticky()
+    }
+
+    /// Takes the name and gives it up, so that it stays.
+    async fn stays(&self) -> FencingToken {
+        let guard = self.lock().lock().await.expect("free or idle");
+        let token = guard.fencing_token();
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+        assert_eq!(self.masters.status().idle, 1);
+        token
+    }
+
+    fn executed(&self) -> u64 {
+        let all = self.cluster.iter().map(Master::executed);
+        all.map(|scripts| scripts.values().sum::<u64>()).sum()
+    }
+
+    fn having(&self) -> usize {
+        let has = |master: &&Master| !master.fields("a").is_empty();
+        self.cluster.iter().filter(has).count()
+    }
+
+    fn nothing_is_left(&self) {
+        assert_eq!((self.having(), self.masters.status().idle), (0, 0));
+    }
+}
+
+fn waiting(masters: &Masters) -> JoinHandle<Result<MultiLockGuard, LockError>> {
+    let lock = masters.red_lock("a");
+    tokio::spawn(async move { lock.lock().await })
+}
+
+async fn soon(waiting: JoinHandle<Result<MultiLockGuard, LockError>>) -> MultiLockGuard {
+    let guard = timeout(SOON, waiting).await.expect("soon");
+    guard.expect("no panic").expect("granted")
+}
+
+/// Only the first lock and the end send anything, and each hold has a token of its own.
+#[tokio::test(start_paused = true)]
+async fn the_second_lock_asks_nobody() {
+    let stage = Stage::new().await;
+    let mut last = stage.stays().await;
+    let before = stage.executed();
+    for _ in 0..20 {
+        let token = stage.stays().await;
+        assert!(token > last);
+        last = token;
+        sleep(ms(1)).await;
+    }
+    assert_eq!(stage.executed(), before);
+    let tried = stage.lock().try_lock().await.expect("idle");
+    assert!(tried.fencing_token() > last);
+    assert_eq!(tried.unlock().await.expect("held"), Unlocked::Stays);
+    assert_eq!(stage.executed(), before);
+    stage.masters.close(Closing::Leave).await;
+    stage.nothing_is_left();
+}
+
+/// A grant has 64 tokens.
+#[tokio::test(start_paused = true)]
+async fn tokens_that_run_out_cost_a_round() {
+    let stage = Stage::new().await;
+    let mut last = FencingToken::NONE;
+    for _ in 0..200 {
+        let guard = stage.lock().lock().await.expect("free or idle");
+        assert!(guard.fencing_token() > last);
+        last = guard.fencing_token();
+        guard.unlock().await.expect("held");
+    }
+    assert!(stage.executed() < 60, "{}", stage.executed());
+}
+
+/// A waiter elsewhere recalls an idle grant.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_what_stays_elsewhere() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let token = stage.stays().await;
+    let theirs = soon(waiting(&other)).await;
+    assert!(theirs.fencing_token() > token);
+    theirs.unlock().await.expect("held");
+    sleep(SOON).await;
+    stage.nothing_is_left();
+    // After a recall the name is released at once for two times.
+    for expected in [Unlocked::Released, Unlocked::Released, Unlocked::Stays] {
+        let guard = stage.lock().lock().await.expect("free");
+        assert_eq!(guard.unlock().await.expect("held"), expected);
+    }
+}
+
+/// A holder is told, and what it gives up does not stay.
+#[tokio::test(start_paused = true)]
+async fn a_holder_learns_that_somebody_waits() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let guard = stage.lock().lock().await.expect("free");
+    assert!(timeout(ms(500), guard.wanted()).await.is_err() && !guard.is_wanted());
+    let waiting = waiting(&other);
+    timeout(SOON, guard.wanted()).await.expect("soon");
+    assert!(guard.is_wanted());
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
+    drop(soon(waiting).await);
+}
+
+/// A task of the same process waits: in the line of the holder, and with other options.
+#[tokio::test(start_paused = true)]
+async fn a_task_of_the_process_is_somebody_else() {
+    let stage = Stage::new().await;
+    for other in [stage.lock(), stage.masters.multi_lock("a")] {
+        let guard = stage.lock().lock().await.expect("free");
+        let waiting = tokio::spawn(async move { other.lock().await });
+        timeout(SOON, guard.wanted()).await.expect("soon");
+        guard.unlock().await.expect("held");
+        drop(soon(waiting).await);
+        sleep(SOON).await;
+        stage
+            .masters
+            .red_lock("a")
+            .fair()
+            .lock()
+            .await
+            .expect("idle or free")
+            .unlock()
+            .await
+            .expect("held");
+    }
+}
+
+/// Recalls are lost: the waiter asks again after five seconds.
+#[tokio::test(start_paused = true)]
+async fn a_lost_recall_is_sent_again() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let mut guard = stage.lock().lock().await.expect("free");
+    for master in stage.cluster.iter() {
+        master.lose_notices(true);
+    }
+    let waiting = waiting(&other);
+    sleep(ms(100)).await;
+    for master in stage.cluster.iter() {
+        master.lose_notices(false);
+    }
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    // It is used all the time, so that it would stay for ever.
+    let begun = Instant::now();
+    while begun.elapsed() < ms(5500) && !waiting.is_finished() {
+        guard = stage.lock().lock().await.expect("its own or free");
+        guard.unlock().await.expect("held");
+        sleep(ms(50)).await;
+    }
+    assert!(begun.elapsed() < ms(5300), "{:?}", begun.elapsed());
+    drop(waiting.await.expect("no panic").expect("granted"));
+}
+
+/// The task that leaves finds nobody in its line, another one joins, and then the grant would stay.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_joins_the_line_gets_what_stays() {
+    let stage = Stage::new().await;
+    stage.stays().await;
+    let before = stage.executed();
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let lock = stage.lock();
+            tokio::spawn(async move {
+                let guard = lock.lock().await.expect("idle");
+                sleep(ms(1)).await;
+                guard.unlock().await.expect("held")
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(SOON, task).await.expect("soon").expect("no panic");
+    }
+    assert_eq!(
+        stage.executed(),
+        before,
+        "they pass it on, and the last one leaves it"
+    );
+    assert_eq!(stage.masters.status().idle, 1);
+}
+
+/// It is renewed once after its last use, and then released.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_used_is_released() {
+    let stage = Stage::new().await;
+    stage.stays().await;
+    sleep(ms(1500)).await;
+    assert_eq!(stage.having(), 3, "renewed once");
+    sleep(ms(700)).await;
+    stage.nothing_is_left();
+    // What is used stays.
+    for _ in 0..20 {
+        stage.stays().await;
+        sleep(ms(500)).await;
+    }
+}
+
+/// The client wants the name with other options than those of the grant that stays.
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_otherwise_is_released_first() {
+    let stage = Stage::new().await;
+    let masters = &stage.masters;
+    let otherwise = [
+        masters.multi_lock("a"),
+        masters.red_lock("a").lease(ms(1000)),
+        masters.red_lock(["a", "b"]),
+        masters.red_lock("a").write(),
+        masters.red_lock("a").fair(),
+    ];
+    for lock in otherwise {
+        stage.stays().await;
+        let guard = lock.try_lock().await.expect("released first");
+        assert_eq!(masters.status().idle, 0);
+        guard.unlock().await.expect("held");
+    }
+    stage.stays().await;
+    let set = masters.red_lock("a").and(masters.red_lock("b")).lock().await;
+    set.expect("released first").unlock().await.expect("held");
+    stage.stays().await;
+    let reading = masters.red_lock("a").read().lock().await;
+    reading.expect("released first").unlock().await.expect("held");
+    // One that is not sticky takes what suits it, and does not leave it behind.
+    stage.stays().await;
+    let before = stage.executed();
+    let guard = masters.red_lock("a").lock().await.expect("idle");
+    assert_eq!(stage.executed(), before);
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
+    stage.nothing_is_left();
+}
+
+/// A grant that the masters no longer have is not taken.
+#[tokio::test(start_paused = true)]
+async fn what_is_forced_or_lapsed_is_not_taken() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let token = stage.stays().await;
+    other.red_lock("a").force_release().await.expect("forced");
+    sleep(ms(10)).await;
+    assert_eq!(stage.masters.status().idle, 0);
+    let theirs = other.red_lock("a").try_lock().await.expect("free");
+    assert!(theirs.fencing_token() > token);
+    let refused = stage.lock().try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })));
+    theirs.unlock().await.expect("held");
+    sleep(SOON).await;
+    // No master answers for longer than the lease.
+    stage.stays().await;
+    for master in stage.cluster.iter() {
+        master.freeze();
+    }
+    sleep(LEASE).await;
+    assert!(stage.lock().try_lock().await.is_err());
+    assert_eq!(stage.masters.status().idle, 0);
+    for master in stage.cluster.iter() {
+        master.thaw();
+    }
+    sleep(ms(500)).await;
+    stage.nothing_is_left();
+}
+
+/// The least recently used name makes room.
+#[tokio::test(start_paused = true)]
+async fn no_more_stay_than_may() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .max_idle(2);
+    let masters = cluster.connect(builder).await.expect("connects");
+    for name in ["a", "b", "a", "c"] {
+        let guard = masters
+            .red_lock(name)
+            .sticky()
+            .lock()
+            .await
+            .expect("free or idle");
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+        sleep(ms(10)).await;
+    }
+    assert_eq!(masters.status().idle, 2);
+    sleep(ms(10)).await;
+    for (name, is_free) in [("a", false), ("b", true), ("c", false)] {
+        assert_eq!(cluster.master(0).fields(name).is_empty(), is_free, "{name}");
+    }
+    let none = cluster
+        .connect(Masters::builder().quarantine(Quarantine::Off).max_idle(0))
+        .await;
+    let guard = none
+        .expect("connects")
+        .red_lock("d")
+        .sticky()
+        .lock()
+        .await
+        .expect("free");
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
+}
+
+/// The last handle is dropped while the runtime lives.
+#[tokio::test(start_paused = true)]
+async fn nothing_stays_without_a_client() {
+    let Stage { cluster, masters } = Stage::new().await;
+    let guard = masters.red_lock("a").sticky().lock().await.expect("free");
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    drop(masters);
+    sleep(ms(10)).await;
+    assert!(cluster.iter().all(|master| master.fields("a").is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_excludes_it_is_refused() {
+    let stage = Stage::new().await;
+    let lock = || stage.lock();
+    let errors = [
+        lock().lease(ms(1000)).try_lock().await.expect_err("lease"),
+        lock().at_least(ms(1000)).try_lock().await.expect_err("at_least"),
+        lock().fair().try_lock().await.expect_err("fair"),
+        lock().read().try_lock().await.expect_err("read"),
+    ];
+    for error in errors {
+        assert!(
+            error
+                .to_string()
+                .starts_with("sticky: true is not allowed; allowed: false with "),
+            "{error}"
+        );
+    }
+    let set = lock().and(stage.masters.red_lock("b")).try_lock().await;
+    let error = set.expect_err("a set").to_string();
+    assert!(error.contains("sticky: true is not allowed"), "{error}");
+    assert_eq!(stage.executed(), 0);
+}
+
+/// A try does not wait for a holder, but for a name that nobody holds.
+#[tokio::test(start_paused = true)]
+async fn a_try_gets_what_stays_elsewhere() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    stage.stays().await;
+    let begun = Instant::now();
+    let theirs = other.red_lock("a").try_lock().await.expect("idle elsewhere");
+    assert!(
+        begun.elapsed() <= ms(8),
+        "four round trips: {:?}",
+        begun.elapsed()
+    );
+    theirs.unlock().await.expect("held");
+    // What is held is left alone, and so is its next hold.
+    let guard = stage.lock().lock().await.expect("free");
+    let begun = Instant::now();
+    let refused = other.red_lock("a").try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })));
+    assert!(begun.elapsed() < ms(60), "{:?}", begun.elapsed());
+    assert!(!guard.is_wanted());
+    drop(guard);
+    sleep(SOON).await;
+    for master in stage.cluster.iter() {
+        assert!(
+            !master.keys().iter().any(|key| key.contains("queue")),
+            "{:?}",
+            master.keys()
+        );
+    }
+}
+
+/// Tries of many clients at once: one of them gets it.
+#[tokio::test(start_paused = true)]
+async fn of_many_tries_one_gets_what_stays() {
+    let stage = Stage::new().await;
+    let mut others = Vec::new();
+    for _ in 0..8 {
+        others.push(connect(&stage.cluster).await);
+    }
+    stage.stays().await;
+    let tries: Vec<_> = others
+        .iter()
+        .map(|masters| {
+            let lock = masters.red_lock("a");
+            tokio::spawn(async move { lock.try_lock().await })
+        })
+        .collect();
+    let mut won = Vec::new();
+    for tried in tries {
+        won.extend(tried.await.expect("no panic"));
+    }
+    assert_eq!(won.len(), 1);
+}
