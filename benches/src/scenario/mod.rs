@@ -17,6 +17,7 @@ mod readers;
 mod reentry;
 mod several;
 mod short_sections;
+mod sticky;
 mod think_times;
 mod throughput;
 mod uncontended;
@@ -124,6 +125,7 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S18" => downgrade::run,
         "S19" => several::run,
         "S20" => one_master::run,
+        "S21" => sticky::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     Ok((bench.summary, failed))
