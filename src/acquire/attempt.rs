@@ -31,7 +31,7 @@ use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::queue::QueueEntry;
 use crate::round::clocks::{self, Clocks};
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::clock::Moment;
 use crate::time::validity::Validity;
 use crate::values::votes::Vote;
@@ -447,7 +447,7 @@ fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: 
         grant.note_vote(node, vote);
         kind
     };
-    round.leave(OnNoScript::Loaded, note);
+    round.leave(NoScriptFallback::LoadOnly, note);
 }
 
 /// Rolls back an attempt that met a holder, once the imminent answers are there. A master that refuses needs
@@ -482,7 +482,7 @@ fn delayed_rollback(
         // Slower masters get the release after their acquire, in order.
         let _ = timeout(patience, hearing).await;
         heard.finish();
-        round.leave(OnNoScript::Loaded, move |_, answer| {
+        round.leave(NoScriptFallback::LoadOnly, move |_, answer| {
             unless_queued(&answer);
             VoteKind::of(&Reply::acquired(answer).vote)
         });

@@ -32,11 +32,11 @@ pub(crate) async fn acquire_as(
         return Err(LockError::Closed.into());
     }
     match request.standing() {
-        OwnerStanding::Inside(hold, term) if !term.kind.includes(request.kind) => {
-            return Err(of_another_kind(request, &hold, term.kind));
+        OwnerStanding::Inside(hold, view) if !view.kind.includes(request.kind) => {
+            return Err(of_another_kind(request, &hold, view.kind));
         }
-        OwnerStanding::Inside(hold, term) => {
-            if let Some(guard) = reenter(request, hold, term).await? {
+        OwnerStanding::Inside(hold, view) => {
+            if let Some(guard) = reenter(request, hold, view).await? {
                 return Ok(guard);
             }
         }
@@ -95,7 +95,7 @@ async fn reenter(
         }
         Ok(guard) => Ok(Some(guard)),
         // A new attempt would be refused because of the owner's own hold.
-        Err(hold) if !hold.term(now).left.is_zero() => {
+        Err(hold) if !hold.view(now).left.is_zero() => {
             let its = hold.grant.kind();
             if !its.includes(request.kind) {
                 return Err(of_another_kind(request, &hold, its));

@@ -365,8 +365,8 @@ impl Hold {
 
     /// Validity, lease and kind of the hold at `now`, for a caller that wants to enter. A leaked hold has no
     /// validity for that.
-    pub(crate) fn term(&self, now: Moment) -> HoldView {
-        self.grant.state().term(self.number, now)
+    pub(crate) fn view(&self, now: Moment) -> HoldView {
+        self.grant.state().view(self.number, now)
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -21,7 +21,7 @@ use crate::protocol::waiter::FIRST_MASTER;
 use crate::queue::QueueEntry;
 use crate::queue::entry::Next;
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::validity::covering;
 use crate::values::votes::Vote;
 
@@ -168,7 +168,7 @@ impl Drop for Release {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| VoteKind::of(&record.note(node, answer));
-            round.leave(OnNoScript::Resend, note);
+            round.leave(NoScriptFallback::Resend, note);
         }
     }
 }

@@ -202,7 +202,7 @@ impl HoldState {
 
     /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
     /// for that.
-    pub(super) fn term(&mut self, number: u32, now: Moment) -> HoldView {
+    pub(super) fn view(&mut self, number: u32, now: Moment) -> HoldView {
         let left = if self.is_leaked() {
             Duration::ZERO
         } else {

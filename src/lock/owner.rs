@@ -83,12 +83,12 @@ impl Owner {
             let is_whole = grant.names.contains_all(names);
             let number = *number;
             let hold = Hold { grant, number };
-            let term = hold.term(now);
-            if term.left.is_zero() {
+            let view = hold.view(now);
+            if view.left.is_zero() {
                 continue;
             }
             if is_whole {
-                return OwnerStanding::Inside(hold, term);
+                return OwnerStanding::Inside(hold, view);
             }
             part.get_or_insert_with(|| hold.grant.names.clone());
         }

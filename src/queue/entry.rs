@@ -7,7 +7,7 @@ use crate::protocol::calls;
 use crate::protocol::node_set::NodeSet;
 use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::names::Names;
 
 impl QueueEntry {
@@ -43,7 +43,7 @@ impl QueueEntry {
                 }
             }
         });
-        round.leave(OnNoScript::Resend, |_, _| None);
+        round.leave(NoScriptFallback::Resend, |_, _| None);
     }
 }
 

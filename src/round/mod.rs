@@ -1,10 +1,10 @@
 //! One round: a request to all masters at once, their answers, and one deadline for all.
 
 pub(crate) mod clocks;
-mod overdue;
 pub(crate) mod pool;
 pub(crate) mod preference;
 pub(crate) mod stragglers;
+mod timed_out;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Stamp};
-use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
 use crate::round::stragglers::LateAnswers;
+use crate::round::timed_out::{Hook, TimedOutRequest};
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 use crate::values::policy::{Policy, forgetful_allowed};
@@ -86,12 +86,12 @@ struct Hooks {
 
 /// Reaction to a master that does not have the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnNoScript {
+pub(crate) enum NoScriptFallback {
     /// Sends the request with the script's text, over the same connection and so in order.
     Resend,
     /// Sends the script alone, for the next request. Otherwise a master that always answers late would never
     /// have it. For a request that must not be sent later than it was begun.
-    Loaded,
+    LoadOnly,
 }
 
 /// Masters with answers that count. Some masters in quarantine count, too, as far as the quorum tolerates
@@ -322,12 +322,12 @@ impl Round {
     /// Waits for the next answer; `None` once every master that was asked has answered. At the deadline the
     /// other masters are taken as *late*.
     pub(crate) async fn next(&mut self) -> Option<NodeAnswer> {
-        poll_fn(|cx| self.poll_next(cx, OnNoScript::Resend)).await
+        poll_fn(|cx| self.poll_next(cx, NoScriptFallback::Resend)).await
     }
 
     /// As [`next`](Self::next), but the request is not sent again.
     pub(crate) async fn next_as_sent(&mut self) -> Option<NodeAnswer> {
-        poll_fn(|cx| self.poll_next(cx, OnNoScript::Loaded)).await
+        poll_fn(|cx| self.poll_next(cx, NoScriptFallback::LoadOnly)).await
     }
 
     /// Sets the number of masters that have to assent, if it is not a quorum of all.
@@ -362,7 +362,7 @@ impl Round {
     /// one.
     pub(crate) fn leave(
         mut self,
-        forgotten: OnNoScript,
+        fallback: NoScriptFallback,
         mut note: impl FnMut(usize, Result<Value, Fault>) -> Option<VoteKind> + Send + 'static,
     ) {
         if self.outstanding == 0 {
@@ -372,7 +372,7 @@ impl Round {
         if !self.heard {
             // There is no decision yet, so no answer is late.
             pool.in_background(async move {
-                while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
+                while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, fallback)).await {
                     let vote = note(node, answer);
                     self.counted(node, vote);
                 }
@@ -381,7 +381,7 @@ impl Round {
         }
         self.trace.end();
         let late_answers = LateAnswers::new(pool.tracker.token(), move |cx| {
-            while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
+            while let Some((node, answer)) = ready!(self.poll_next(cx, fallback)) {
                 let vote = note(node, answer);
                 self.counted(node, vote);
             }
@@ -393,7 +393,7 @@ impl Round {
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        forgotten: OnNoScript,
+        fallback: NoScriptFallback,
     ) -> Poll<Option<NodeAnswer>> {
         loop {
             let Some((node, answer)) = ready!(self.poll_arrived(cx)) else {
@@ -402,8 +402,8 @@ impl Round {
             if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript)
                 && let Ok(link) = &self.links[node]
             {
-                match forgotten {
-                    OnNoScript::Resend => {
+                match fallback {
+                    NoScriptFallback::Resend => {
                         self.send(node, By::Source);
                         let hooks = self.hooks.as_ref();
                         if let Some(hook) = hooks.and_then(|hooks| hooks.sent_again.as_ref()) {
@@ -411,7 +411,7 @@ impl Round {
                         }
                         continue;
                     }
-                    OnNoScript::Loaded => {
+                    NoScriptFallback::LoadOnly => {
                         let within = self.pool.config.node_timeout;
                         let loaded = link.load(self.request.script).answer();
                         self.pool.in_background(async move {
@@ -512,7 +512,7 @@ impl Round {
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let owed = |claim| (claim, self.pool.slots.clone());
-        let late = Arc::new(Overdue {
+        let late = Arc::new(TimedOutRequest {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             op: self.trace.op(),

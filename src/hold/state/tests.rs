@@ -89,7 +89,7 @@ fn nobody_enters_what_only_leaked_guards_are_in() {
     assert!(!state.leak(true));
     assert_eq!(state.leave(true, false), LeaveOutcome::Leaked(1));
     assert_eq!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain), None);
-    assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
+    assert_eq!(state.view(0, at(0)).left, Duration::ZERO);
     assert_ne!(
         state.remaining(0, at(0)),
         Duration::ZERO,
