@@ -51,7 +51,7 @@ pub(super) async fn contend(
     loop {
         // The turn in the line is taken back from a task that is not polled in time.
         if let [alone] = waiters
-            && !alone.seat.has_turn()
+            && !alone.mailbox.has_turn()
             && let ControlFlow::Break(guard) = line_up(alone, &mut patience, last)
                 .await
                 .map_err(|error| (0, error))?
@@ -78,7 +78,7 @@ pub(super) async fn contend(
         *last = longest(&refused).map(|(index, error)| (index, Arc::new(error.clone())));
         if let Some((index, why)) = last {
             if let [alone] = waiters {
-                alone.seat.refused(why);
+                alone.mailbox.refused(why);
                 alone.mind_absence();
                 if let Some(refusal) = &refused[0] {
                     alone.mind_redisson(refusal);

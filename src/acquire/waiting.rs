@@ -24,7 +24,7 @@ use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, Precedence, Waiter};
-use crate::queue::{Given, Joined, LineTicket, NextInLine, QueueEntry, Seat};
+use crate::queue::{Delivery, Joined, LineTicket, Mailbox, NextInLine, QueueEntry};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::time::random::Random;
@@ -41,7 +41,7 @@ pub(super) struct Waiting<'a> {
     /// Whether the last attempt was sent with a place in the queues.
     pub(super) stood: bool,
     /// Turn in the line of this process.
-    pub(super) seat: Arc<Seat<Hold>>,
+    pub(super) mailbox: Arc<Mailbox<Hold>>,
     /// Whether its ticket was drawn from as many clocks as it needs grants.
     has_ticket: bool,
     /// Whether it may stand in the queues: one of its rounds has reached enough masters, or none has been
@@ -83,7 +83,7 @@ impl<'a> Waiting<'a> {
             entry: QueueEntry { waiter, calls },
             heard: Heard::default(),
             stood: false,
-            seat: Arc::new(Seat::new()),
+            mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
             could_win: true,
             shut_since: SmallVec::from_elem(None, request.names.len()),
@@ -111,25 +111,25 @@ impl<'a> Waiting<'a> {
             at_least: self.request.at_least,
         };
         let lines = &self.request.client.lines;
-        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.seat)
+        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.mailbox)
     }
 
-    /// Stands in line behind the front task, which may be asking for the first time.
-    pub(super) fn stand_behind(
+    /// Takes a place in line behind the front task, which may be asking for the first time.
+    pub(super) fn place_behind(
         &self,
-        standing: LineTicket<Hold>,
-        asks: Option<(Arc<Seat<Hold>>, QueueEntry)>,
+        line_ticket: LineTicket<Hold>,
+        asks: Option<(Arc<Mailbox<Hold>>, QueueEntry)>,
     ) -> LinePlace<'a> {
-        if let Some((seat, place)) = asks {
+        if let Some((mailbox, place)) = asks {
             // No task waited behind the front task until now, so its absence did not matter.
-            mind_absence_of(self.request, &seat, &place);
+            mind_absence_of(self.request, &mailbox, &place);
             place.calls.woken();
         }
         self.mind_absence();
         LinePlace {
             client: &self.request.client,
-            standing,
-            seat: Arc::clone(&self.seat),
+            line_ticket,
+            mailbox: Arc::clone(&self.mailbox),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Waiting<'a> {
     /// and its task is not polled in time, its turn goes on to the next in line, and it leaves the queues. It
     /// comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.request, &self.seat, &self.entry);
+        mind_absence_of(self.request, &self.mailbox, &self.entry);
     }
 
     /// Draws a ticket for a waiter in line without one, as soon as enough masters have shown their clocks.
@@ -156,8 +156,8 @@ impl<'a> Waiting<'a> {
         std::future::pending::<()>().await;
     }
 
-    /// Precedence of a question beside the other tasks of the line.
-    pub(super) fn beside(&mut self) -> Precedence<&'static QueueEntry> {
+    /// Precedence of a question at the same time as other tasks of the line.
+    pub(super) fn concurrent(&mut self) -> Precedence<&'static QueueEntry> {
         self.draw_ticket();
         if self.has_ticket {
             Precedence::Ticketed(self.entry.waiter.ticket)
@@ -224,9 +224,9 @@ impl<'a> Waiting<'a> {
 
     /// Gives the guard this process's turn. A read guard opens the line instead.
     pub(super) fn admit(&self, guard: HoldGuard) -> HoldGuard {
-        match self.seat.take() {
-            Some(Given::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
-            Some(Given::Turn(turn)) => guard.hold().keep_turn(turn),
+        match self.mailbox.take() {
+            Some(Delivery::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
+            Some(Delivery::Turn(turn)) => guard.hold().keep_turn(turn),
             _ => {}
         }
         guard
@@ -373,15 +373,15 @@ impl<'a> Waiting<'a> {
 }
 
 /// Lets the turn of any waiter of this client for these names be taken back.
-fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &QueueEntry) {
+fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place: &QueueEntry) {
     if place.calls.minds_absence() {
         return;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
-    let (seat, waiter) = (Arc::clone(seat), place.waiter);
+    let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
     place.calls.on_absence(waiter.comes_within, move |calls| {
         client.pool.log_throttle.not_polled(&names);
-        line::give_up(&client, seat.take());
+        line::give_up(&client, mailbox.take());
         let calls = Arc::clone(calls);
         QueueEntry { waiter, calls }.leave_all(&client.pool, &names);
     });
@@ -390,7 +390,7 @@ fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &Que
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // First, so that the next task in line asks after the messages below are sent.
-        line::give_up(&self.request.client, self.seat.take());
+        line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();
         pool.topics.waiters.leave(self.entry.calls.number);

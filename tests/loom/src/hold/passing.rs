@@ -20,7 +20,7 @@ use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Given, Joined, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted};
+use crate::queue::{Delivery, Joined, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
@@ -34,15 +34,15 @@ const NOW: Moment = Moment(1);
 /// A waiter behind others.
 #[derive(Debug)]
 struct Waits {
-    standing: LineTicket<Hold>,
-    seat: Arc<Seat<Hold>>,
+    line_ticket: LineTicket<Hold>,
+    mailbox: Arc<Mailbox<Hold>>,
 }
 
 impl Waits {
     /// What it is given, unless that is taken back before it is taken.
-    async fn given(&mut self) -> Option<Given<Hold>> {
-        self.standing.given().await;
-        self.seat.take()
+    async fn delivered(&mut self) -> Option<Delivery<Hold>> {
+        self.line_ticket.delivered().await;
+        self.mailbox.take()
     }
 }
 
@@ -111,11 +111,11 @@ impl Process {
             max_hold: None,
             at_least: Duration::ZERO,
         };
-        let seat = Arc::new(Seat::new());
-        match self.lines.join(&wanted(), entry, next_in_line, &seat) {
+        let mailbox = Arc::new(Mailbox::new());
+        match self.lines.join(&wanted(), entry, next_in_line, &mailbox) {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Behind(standing, _) => Err(Waits { standing, seat }),
-            Joined::Beside => unreachable!("nobody reads"),
+            Joined::Behind(line_ticket, _) => Err(Waits { line_ticket, mailbox }),
+            Joined::Concurrent => unreachable!("nobody reads"),
         }
     }
 
@@ -139,14 +139,14 @@ impl Process {
     }
 
     /// What one does with what it was given, and the token of the hold.
-    fn use_up(&self, given: Given<Hold>) -> Option<u64> {
-        match given {
-            Given::Turn(turn) => {
+    fn use_up(&self, delivery: Delivery<Hold>) -> Option<u64> {
+        match delivery {
+            Delivery::Turn(turn) => {
                 drop(turn);
                 None
             }
-            Given::Open => unreachable!("nobody reads"),
-            Given::Passed(hold) => {
+            Delivery::Concurrent => unreachable!("nobody reads"),
+            Delivery::Hold(hold) => {
                 if !hold.take(true) {
                     return None;
                 }
@@ -177,9 +177,14 @@ pub fn what_is_passed_on_is_never_lost() {
         };
         let giving_up = {
             let process = Arc::clone(&process);
-            thread::spawn(move || gives_up.standing.leave().and_then(|given| process.use_up(given)))
+            thread::spawn(move || {
+                gives_up
+                    .line_ticket
+                    .leave()
+                    .and_then(|delivery| process.use_up(delivery))
+            })
         };
-        let token = block_on(waits.given()).and_then(|given| process.use_up(given));
+        let token = block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
         leaving.join().expect("no panic");
         let other = giving_up.join().expect("no panic");
         match (other, token) {
@@ -208,7 +213,7 @@ pub fn what_is_lost_is_released_once() {
                 }
             })
         };
-        block_on(waits.given()).and_then(|given| process.use_up(given));
+        block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
         leaving.join().expect("no panic");
         losing.join().expect("no panic");
         process.assert_over();
@@ -221,11 +226,11 @@ pub fn what_is_taken_back_is_not_taken_too() {
         let (process, hold) = Process::new();
         let mut waits = process.wait(1);
         let taking_back = {
-            let (process, seat) = (Arc::clone(&process), Arc::clone(&waits.seat));
-            thread::spawn(move || seat.take().map(|given| process.use_up(given)).is_some())
+            let (process, mailbox) = (Arc::clone(&process), Arc::clone(&waits.mailbox));
+            thread::spawn(move || mailbox.take().map(|delivery| process.use_up(delivery)).is_some())
         };
         process.leave(&hold);
-        let taken = block_on(waits.given()).map(|given| process.use_up(given));
+        let taken = block_on(waits.delivered()).map(|delivery| process.use_up(delivery));
         let taken_back = taking_back.join().expect("no panic");
         assert!(taken.is_some() != taken_back, "one of them has it");
         process.assert_over();
