@@ -98,12 +98,12 @@ local now = math.floor(clock / 1000)
 -- - every name is free, without waiters or revocation marks,
 -- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
 --   pay for them. For a call without a token a fence is in the way, too.
-local found, beside
+local found, joined
 if not there then
   found = call('exists', unpack(KEYS, 2, token and last or fences + names))
   local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
-  beside = type(last) == 'string'
-  if beside then
+  joined = type(last) == 'string'
+  if joined then
     local ends, its_readers = now + lease, KEYS[readers_at + 1]
     -- pcall: a key of another type has no readers.
     local added = redis.pcall('zadd', its_readers, 'nx', ends, owner) == 1
@@ -141,9 +141,9 @@ if found == 0 and not mode then
     call('hset', KEYS[i], owner, count)
     call('pexpire', KEYS[i], lease)
   end
-elseif found == 0 and not beside and shared then
+elseif found == 0 and not joined and shared then
   for n = 1, names do readers().begin(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
-elseif found == 0 and not beside then
+elseif found == 0 and not joined then
   for i = 1, last, 3 do
     local name = KEYS[i]
     call('hset', name, 'mode', 'write', owner, count)
@@ -151,7 +151,7 @@ elseif found == 0 and not beside then
     -- Readers that are left over from before read no longer.
     call('del', KEYS[readers_at + (i + 2) / 3])
   end
-elseif not beside then
+elseif not joined then
   local queues, reading = queues(), readers()
   for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end

@@ -50,13 +50,13 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            may_listen: request.client.pool.config.beside_redisson && !self.beside.listens(),
+            may_listen: request.client.pool.config.beside_redisson && !self.foreign_releases.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };
-        let (at_most, beside_foreign) = match refused.next_step(&mut self.pauses) {
+        let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
-                self.beside
+                self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
                 return WokenBy::Gap;
@@ -67,8 +67,8 @@ impl Waiting<'_> {
             }
             NextStep::AwaitCalls {
                 at_most,
-                beside_foreign,
-            } => (at_most, beside_foreign),
+                behind_foreign_field,
+            } => (at_most, behind_foreign_field),
         };
         // A waiter that asked the first master alone is woken by that one alone.
         let (votes, needed) = match refusal.asked {
@@ -81,7 +81,7 @@ impl Waiting<'_> {
         tokio::select! {
             biased;
             by = called(&self.entry.calls, &self.heard, votes, needed) => by,
-            () = self.beside.released(rolled_back, counts), if beside_foreign => WokenBy::Notice,
+            () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
             () = appointed(&self.entry.calls) => WokenBy::Notice,
             () = sleep(at_most) => WokenBy::Timer,
         }

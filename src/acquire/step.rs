@@ -15,11 +15,11 @@ use crate::values::votes::Vote;
 pub(super) const REASK: Duration = Duration::from_secs(5);
 /// Time after the end of a lease until every master has seen it end too.
 pub(super) const AFTER_LEASE: Duration = Duration::from_millis(2);
-/// Pause beside clients of other libraries, which have no queue: short after a round in which some masters
+/// Pause behind clients of other libraries, which have no queue: short after a round in which some masters
 /// granted.
 const SOON: Duration = Duration::from_millis(5);
 const SPREAD: Duration = Duration::from_millis(15);
-/// Pauses beside clients that announce nothing: the window of the first pauses, the time for which it
+/// Pauses behind clients that announce nothing: the window of the first pauses, the time for which it
 /// applies, and the divisor of the time waited from then on.
 const POLL: Duration = Duration::from_millis(50);
 const POLLED: Duration = Duration::from_secs(2);
@@ -34,7 +34,10 @@ pub(super) enum NextStep {
     /// Sleeps for the whole time, whatever happens.
     Sleep(Duration),
     /// Sleeps until a quorum of masters has called the waiter, at most for the given time.
-    AwaitCalls { at_most: Duration, beside_foreign: bool },
+    AwaitCalls {
+        at_most: Duration,
+        behind_foreign_field: bool,
+    },
 }
 
 /// A refusal, and the state of its waiter.
@@ -72,7 +75,7 @@ impl Refused<'_> {
         };
         NextStep::AwaitCalls {
             at_most,
-            beside_foreign: is_first && blockers.foreign_field,
+            behind_foreign_field: is_first && blockers.foreign_field,
         }
     }
 
@@ -203,7 +206,7 @@ mod tests {
             listens,
             NextStep::AwaitCalls {
                 at_most: LEFT + AFTER_LEASE,
-                beside_foreign: true
+                behind_foreign_field: true
             }
         );
         let some_granted = refusal(LossReason::Held, vec![Vote::Granted, HELD, HELD], foreign(0));
@@ -212,7 +215,7 @@ mod tests {
         assert!(matches!(
             next(&second, |_| {}),
             NextStep::AwaitCalls {
-                beside_foreign: false,
+                behind_foreign_field: false,
                 ..
             }
         ));

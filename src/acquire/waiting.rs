@@ -18,7 +18,7 @@ use crate::error::LockError;
 use crate::events::EventObserver;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
-use crate::interop::beside::Beside;
+use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
 use crate::node::waiters::Heard;
 use crate::protocol::node_set::NodeSet;
@@ -58,8 +58,8 @@ pub(super) struct Waiting<'a> {
     begun: Moment,
     /// Clocks of the masters, until the first attempt.
     pub(super) clocks: Option<Clocks>,
-    /// Progress beside clients of other libraries.
-    pub(super) beside: Beside,
+    /// Releases by clients of other libraries.
+    pub(super) foreign_releases: ForeignReleases,
     /// Whether it has met a field of Redisson's, so that it asks the first master first if it needs all.
     has_met_redisson: bool,
     pub(super) pauses: Pauses<'a>,
@@ -93,7 +93,7 @@ impl<'a> Waiting<'a> {
             since: Instant::now(),
             begun: pool.clock.now(),
             clocks: None,
-            beside: Beside::default(),
+            foreign_releases: ForeignReleases::default(),
             has_met_redisson: false,
             pauses: Pauses::new(&pool.random),
         };
@@ -175,7 +175,7 @@ impl<'a> Waiting<'a> {
         // The waiter counts as present until it reads the answers.
         self.entry.calls.present();
         self.entry.calls.woken();
-        self.beside.before_asking();
+        self.foreign_releases.before_asking();
         self.heard = self.entry.calls.heard();
         self.stood = self.queued_entry().is_some();
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
-use super::state::{Entered, FirstHold, HoldState, HoldView, LeaveOutcome, Phase, TIMER_SLACK, Upkeep};
+use super::state::{Entered, FirstHold, HoldState, HoldView, LeaveOutcome, Phase, TIMER_TOLERANCE, Upkeep};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
 use crate::hold::expiry::HoldExpiry;
@@ -211,8 +211,8 @@ impl Grant {
         self.state().widen()
     }
 
-    /// Whether exactly its quorum has it, of more masters.
-    pub(crate) fn is_bare(&self) -> bool {
+    /// Whether it has no slack: exactly its quorum has it, of more masters.
+    pub(crate) fn is_without_slack(&self) -> bool {
         let (missing, nodes) = {
             let state = self.state();
             (state.votes.missing().len(), state.votes.nodes())
@@ -460,7 +460,7 @@ impl Hold {
             };
             tokio::select! {
                 biased;
-                () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
+                () = sleep(left.saturating_sub(TIMER_TOLERANCE)) => {}
                 () = changed => {}
             }
         }

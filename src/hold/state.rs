@@ -17,7 +17,7 @@ use crate::values::votes::Vote;
 
 /// Time before the end of a hold at which it ends for the tasks that wait for its end. Timers fire up to a
 /// millisecond late. So these tasks are woken no later than the end, and no validity is left then.
-pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
+pub(super) const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
 
 /// Age at which a grant of a thrifty round is taken on the other masters. A try that not all of them grant is followed by
 /// another one at twice the age, until a sixth of the lease has passed. A renewal takes the grant on all masters anyway.
@@ -373,7 +373,9 @@ impl HoldState {
 
     /// Lets a hold without validity at `now` lapse. Returns whether it had not lapsed before.
     pub(super) fn lapse(&mut self, now: Moment) -> bool {
-        self.phase == Phase::Held && self.ends.remaining(now) <= TIMER_SLACK && self.lose(LossCause::Expired)
+        self.phase == Phase::Held
+            && self.ends.remaining(now) <= TIMER_TOLERANCE
+            && self.lose(LossCause::Expired)
     }
 
     /// Ends the validity early. Returns whether it had not ended yet.
