@@ -6,7 +6,7 @@
 --       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
 --       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
 --       master's record is given; hold count (1); ticket (behind all others); waiter (none)
---       The waiter is its number, a colon and the ms that it needs to ask. If it is to stand in the queue of one name
+--       The waiter is its number, a colon and the ms that it needs to ask. If it is to be in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
 --       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
 -- Returns
@@ -15,7 +15,7 @@
 --   {stamp, 1, waiting, first}    granted, with the number of waiters for the names, and their smallest ticket
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
---   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues. Ms left is -1 without
+--   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter is in the queues. Ms left is -1 without
 --                                 a TTL. The label is that of a holder's client, or empty. One cause for each name:
 --                                 -  none
 --                                 a  another waiter has a smaller ticket
@@ -204,7 +204,7 @@ elseif not joined then
       local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
       if waiter ~= '' and (only == 0 or only == n) then
-        queues.stand(queue, deadlines, now, waiter, ARGV[6])
+        queues.enqueue(queue, deadlines, now, waiter, ARGV[6])
         here = waiter
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
         changes = true

@@ -1,7 +1,7 @@
--- announce: tell clients of Redisson's that a name is free. Stands in front of every script that frees a name.
+-- announce: tell clients of Redisson's that a name is free. Is put in front of every script that frees a name.
 --
 -- A waiter for a fair lock of Redisson's listens to no other channel than one of its own: that of the name, a colon, and
--- its field. Such waiters stand in a list beside the name. Only the first one may take the lock. One that has died stays in
+-- its field. Such waiters are in a list beside the name. Only the first one may take the lock. One that has died stays in
 -- the list for minutes.
 
 -- Sends a message on a channel. Returns whether clients listen to the channel. Monitors, and waiters of this crate for

@@ -1,4 +1,4 @@
--- fences: fencing tokens that a master has accepted. Stands in front of every script that stores one.
+-- fences: fencing tokens that a master has accepted. Is put in front of every script that stores one.
 --
 -- A name's fence is the largest token that was accepted for it, or the last token of the block. A token is accepted
 -- if it is above the fence. Where no fence is stored, it must be less than BEHIND behind the clock.

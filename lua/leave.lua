@@ -2,7 +2,7 @@
 --
 -- KEYS  for each name: the name, its queue, its deadlines
 -- ARGV  waiter
--- Returns the number of queues in which it stood.
+-- Returns the number of queues in which it was.
 --
 -- In each queue from which the waiter is taken, the next waiters may need a call or a message:
 -- - The name is free: the next waiter is called, because the last call may have gone to the waiter that leaves.
@@ -14,11 +14,11 @@
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local queues, stood = queues(), 0
+local queues, removed = queues(), 0
 for i = 1, #KEYS, 3 do
   local name, queue, deadlines = unpack(KEYS, i, i + 2)
   if queues.drop(queue, deadlines, ARGV[1]) then
-    stood = stood + 1
+    removed = removed + 1
     local is_read = readers().read_until(name)
     if is_read or redis.call('exists', name) == 0 then
       -- If the name is read, the call is for the waiters that want to read, too.
@@ -30,4 +30,4 @@ for i = 1, #KEYS, 3 do
     end
   end
 end
-return stood
+return removed

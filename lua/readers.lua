@@ -1,10 +1,10 @@
--- readers: readers of a name. Stands in front of every script that lets readers in or out.
+-- readers: readers of a name. Is put in front of every script that lets readers in or out.
 --
 -- A name that is read is a hash with two fields:
 -- - mode, with the value write, so that every lock of Redisson's finds the name written by another owner,
 -- - multilock: the ms of this master's clock at which the last reader's lease ends.
 --
--- Beside it stands the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
+-- Beside it is the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
 -- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees no
 -- reader's name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
 --

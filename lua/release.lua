@@ -5,7 +5,7 @@
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
 --       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
 --       and 1 if it asks next over the same connection
---       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
+--       The waiter, as in acquire.lua, is in the queues from then on. It needs no call: its attempt is rolled
 --       back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
@@ -85,7 +85,7 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
           local number, name = string.match(waiter, '^([^ ]*) ?(%d*)$')
           if name == '' or tonumber(name) == n then
             here = string.match(owner, '^(.*):') .. ':' .. number
-            queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
+            queue.enqueue(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
           end
         end
         if still == 0 then

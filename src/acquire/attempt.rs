@@ -123,7 +123,9 @@ impl<'a> Acquisition<'a> {
             rollback.votes[node] = vote;
         }
         let may_ask = |node: usize| rollback.votes[node] == Vote::Pending;
-        let is_first = waiting.as_ref().is_none_or(|waiting| !waiting.calls.stands());
+        let is_first = waiting
+            .as_ref()
+            .is_none_or(|waiting| !waiting.calls.may_be_queued());
         let goes_by_first = waiting.as_ref().is_some_and(|waiting| waiting.waiter.at_first)
             && (0..pool.slots.len()).all(may_ask);
         let first = if goes_by_first {
@@ -145,7 +147,7 @@ impl<'a> Acquisition<'a> {
         }
         if let Some(waiting) = &waiting {
             // Wherever it may be asked for later, too.
-            waiting.calls.stand(round.sent_to().with(round.held_back()));
+            waiting.calls.note_queued(round.sent_to().with(round.held_back()));
         }
         Self {
             request,
@@ -247,7 +249,7 @@ impl<'a> Acquisition<'a> {
         let is_alone = node == FIRST_MASTER && self.round.held_back().len() > 0;
         match vote {
             _ if !is_alone => {
-                self.rollback.stands_everywhere();
+                self.rollback.requeue_everywhere();
                 false
             }
             Vote::Granted => {
@@ -266,7 +268,7 @@ impl<'a> Acquisition<'a> {
                 true
             }
             _ => {
-                self.rollback.stands_everywhere();
+                self.rollback.requeue_everywhere();
                 false
             }
         }
@@ -280,7 +282,7 @@ impl<'a> Acquisition<'a> {
         self.round.ask_others();
         if let Some(waiting) = &self.waiting {
             // It may have left the queues since the first were asked.
-            waiting.calls.stand(self.round.sent_to());
+            waiting.calls.note_queued(self.round.sent_to());
         }
     }
 
@@ -428,7 +430,7 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may stand
+/// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may be
 /// in a queue there since this round or an earlier one, so it leaves that queue.
 fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
     let (grant, begun) = (Arc::clone(grant), round.begun());

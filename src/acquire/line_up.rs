@@ -18,7 +18,7 @@ use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::OwnerStanding;
+use crate::lock::owner::OwnerRelation;
 use crate::protocol::tally::LossReason;
 use crate::queue::{Delivery, Joined};
 
@@ -129,5 +129,5 @@ pub(super) async fn inside(request: &AcquireRequest) {
 }
 
 pub(super) fn is_inside(request: &AcquireRequest) -> bool {
-    !matches!(request.standing(), OwnerStanding::Outside)
+    !matches!(request.relation(), OwnerRelation::Outside)
 }

@@ -24,8 +24,8 @@ impl Waiting<'_> {
             log_throttle.still_waiting(&request.names, &refusal.error);
         }
         self.refused(refusal);
-        let had_place = self.stood && self.entry.calls.stands();
-        if !had_place && self.may_stand() {
+        let had_place = self.was_queued && self.entry.calls.may_be_queued();
+        if !had_place && self.may_queue() {
             // The attempt had no place in the queues, or the waiter has left them because its task was not polled. So no
             // master would call it.
             return Ok(());

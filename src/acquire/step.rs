@@ -45,7 +45,7 @@ pub(super) struct Refused<'a> {
     pub(super) refusal: &'a Refusal,
     /// Number of refusals that together prevent a quorum.
     pub(super) blocking: usize,
-    /// Whether the waiter stands in the queues.
+    /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
     /// Whether it is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
@@ -68,7 +68,7 @@ impl Refused<'_> {
         }
         let at_most = match reason {
             LossReason::Unreachable => pauses.next(OUTAGE),
-            // The waiter stands in no queue, so no master calls it.
+            // The waiter is in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
             LossReason::Held => self.latest(is_first, pauses),
             LossReason::Split | LossReason::Final => return NextStep::Sleep(pauses.next(SPLIT)),
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Next step of a waiter that stands in the queues of three masters, and does not listen yet.
+    /// Next step of a waiter in the queues of three masters, and does not listen yet.
     fn next(refusal: &Refusal, change: impl FnOnce(&mut Refused<'_>)) -> NextStep {
         let random = Random::from_host();
         let mut refused = Refused {

@@ -35,7 +35,7 @@ const SPREAD: Duration = Duration::from_millis(1);
 type Refusals = SmallVec<[Option<Refusal>; 1]>;
 
 /// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after
-/// the caller's time. It is `None` while a single lock stands behind another task of this process, because
+/// the caller's time. It is `None` while a single lock waits behind another task of this process, because
 /// that task knows more.
 ///
 /// # Cancel safety

@@ -39,12 +39,12 @@ pub(super) struct Waiting<'a> {
     /// Calls that had come before the last attempt was sent.
     pub(super) heard: Heard,
     /// Whether the last attempt was sent with a place in the queues.
-    pub(super) stood: bool,
+    pub(super) was_queued: bool,
     /// Turn in the line of this process.
     pub(super) mailbox: Arc<Mailbox<Hold>>,
     /// Whether its ticket was drawn from as many clocks as it needs grants.
     has_ticket: bool,
-    /// Whether it may stand in the queues: one of its rounds has reached enough masters, or none has been
+    /// Whether it may be in the queues: one of its rounds has reached enough masters, or none has been
     /// tried.
     pub(super) could_win: bool,
     /// For each of several names, the time since which it has blocked the waiter without a call for it.
@@ -82,7 +82,7 @@ impl<'a> Waiting<'a> {
             request,
             entry: QueueEntry { waiter, calls },
             heard: Heard::default(),
-            stood: false,
+            was_queued: false,
             mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
             could_win: true,
@@ -177,10 +177,10 @@ impl<'a> Waiting<'a> {
         self.entry.calls.woken();
         self.foreign_releases.before_asking();
         self.heard = self.entry.calls.heard();
-        self.stood = self.queued_entry().is_some();
+        self.was_queued = self.queued_entry().is_some();
     }
 
-    /// Chooses whether the next attempt asks the first master alone. Then the waiter stands in no other queue.
+    /// Chooses whether the next attempt asks the first master alone. Then the waiter is in no other queue.
     fn choose_first_asked(&mut self) {
         let before = self.entry.waiter.at_first;
         self.entry.waiter.at_first = self.has_met_redisson && first_master::is_possible(self.request);
@@ -191,7 +191,7 @@ impl<'a> Waiting<'a> {
         let (mut first, places) = (NodeSet::default(), calls.left());
         first.insert(FIRST_MASTER);
         let others = places.without(first);
-        calls.stand(places.without(others));
+        calls.note_queued(places.without(others));
         self.entry
             .leave(pool, &self.request.names, |node| others.contains(node));
     }
@@ -254,8 +254,8 @@ impl<'a> Waiting<'a> {
         is_near
     }
 
-    /// Whether it may stand in the queues from its next attempt on.
-    pub(super) fn may_stand(&mut self) -> bool {
+    /// Whether it may be in the queues from its next attempt on.
+    pub(super) fn may_queue(&mut self) -> bool {
         self.draw_ticket();
         self.queued_entry().is_some()
     }
@@ -306,8 +306,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// Chooses the queues of a waiter for several names. If one name has refused it for long, without a call
-    /// for that name, it stands in that queue alone. Otherwise it would block the other names for as long.
-    /// After a call for the name, it stands in all queues again.
+    /// for that name, it is in that queue alone. Otherwise it would block the other names for as long.
+    /// After a call for the name, it is in all queues again.
     fn choose_queues(&mut self, refusal: &Refusal) {
         let (now, blocking) = (Instant::now(), self.request.blocking());
         let called = self.entry.calls.take_names();
@@ -323,7 +323,7 @@ impl<'a> Waiting<'a> {
             .filter(|(since, _)| now - *since >= comes_within)
             .map(|(_, index)| index);
         let before = std::mem::replace(&mut self.entry.waiter.only, only);
-        let (Some(only), true) = (only, only != before && self.entry.calls.stands()) else {
+        let (Some(only), true) = (only, only != before && self.entry.calls.may_be_queued()) else {
             return;
         };
         // It leaves at once: it would block the other names until its next question.
@@ -342,7 +342,7 @@ impl<'a> Waiting<'a> {
         shut.filter_map(|(index, since)| Some(((*since)?, index))).min()
     }
 
-    /// Time for which the waiter may still stand in the queues of several names. `None` if it stands in one
+    /// Time for which the waiter may still be in the queues of several names. `None` if it is in one
     /// alone.
     pub(super) fn may_keep_shut(&self) -> Option<Duration> {
         let waiter = &self.entry.waiter;
@@ -363,7 +363,7 @@ impl<'a> Waiting<'a> {
 
     /// Leaves the queues.
     pub(super) fn leave(&mut self) {
-        if self.entry.calls.stands() {
+        if self.entry.calls.may_be_queued() {
             // The rollback would put the waiter back into the queues, so it is finished first.
             self.finish_rollback();
             self.entry

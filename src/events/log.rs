@@ -38,7 +38,7 @@ pub(crate) fn waits_long(names: &Names, waited: Duration, error: &dyn Display) {
 }
 
 /// As is usual where another one leads.
-pub(crate) fn stands_by(names: &Names, waited: Duration, error: &dyn Display) {
+pub(crate) fn waits_to_lead(names: &Names, waited: Duration, error: &dyn Display) {
     let waited = Rounded(waited);
     tracing::info!(target: TARGET, %names, %waited, %error, "standing by to lead");
 }

@@ -186,7 +186,7 @@ impl Grant {
     /// - It has given no other answer since.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
         let state = self.state();
-        state.ends.stand_on(node, self.clock.now())
+        state.ends.is_valid_on(node, self.clock.now())
             && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
     }
 

@@ -109,7 +109,7 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    /// Sends a release, with a waiter that is to stand in the queues.
+    /// Sends a release, with a waiter that is to join the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
         let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
         let round = Round::release(pool, &request, claim.clone(), asked);

@@ -76,9 +76,9 @@ impl Keeper {
             clock_check.hear(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            let stood = self.serve(connection, set_up, &clock_check).await;
+            let lasted = self.serve(connection, set_up, &clock_check).await;
             self.context.servers.leave(self.slot.node());
-            if stood < LONGEST_DELAY {
+            if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
             } else {
@@ -193,7 +193,7 @@ impl Keeper {
             mut driver,
             peer,
         } = connection;
-        let (end, stood) = match introduced {
+        let (end, lasted) = match introduced {
             Ok(memory) => {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
@@ -217,7 +217,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
-        stood
+        lasted
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {

@@ -55,7 +55,7 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// Address of the master, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter stands
+    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter is
     /// in a queue there without being reachable. Messages on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,

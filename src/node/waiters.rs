@@ -42,7 +42,7 @@ pub(crate) struct Calls {
     /// Number of interruptions of the subscription. During one, calls may have been missed.
     interruptions: AtomicU32,
     notify: Notify,
-    /// Masters on which the waiter may stand in a queue, as the bits of a [`NodeSet`].
+    /// Masters on which the waiter may be in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
     /// Whether the wait is over, with or without a hold.
     is_over: AtomicBool,
@@ -78,7 +78,7 @@ pub(crate) struct Heard {
 }
 
 impl StaleWaiter {
-    /// Describes a waiter that has ended, and that may stand in the queue of a name.
+    /// Describes a waiter that has ended, and that may be in the queue of a name.
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
             number: waiter.number,
@@ -125,7 +125,7 @@ impl Waiters {
             None => {
                 calls.called_for(call.name);
                 calls.open(node);
-                if calls.stands() {
+                if calls.may_be_queued() {
                     calls.woken();
                 }
             }
@@ -280,17 +280,17 @@ impl Calls {
         }
     }
 
-    /// Notes masters on which the waiter may stand in a queue from now on.
-    pub(crate) fn stand(&self, places: NodeSet) {
+    /// Notes masters on which the waiter may be in a queue from now on.
+    pub(crate) fn note_queued(&self, places: NodeSet) {
         self.places.fetch_or(places.bits(), Ordering::SeqCst);
     }
 
-    /// Whether the waiter may stand in a queue.
-    pub(crate) fn stands(&self) -> bool {
+    /// Whether the waiter may be in a queue.
+    pub(crate) fn may_be_queued(&self) -> bool {
         self.places.load(Ordering::SeqCst) != 0
     }
 
-    /// Ends the wait. Returns the masters on which the waiter may still stand in a queue.
+    /// Ends the wait. Returns the masters on which the waiter may still be in a queue.
     pub(crate) fn end(&self) -> NodeSet {
         // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
@@ -299,19 +299,19 @@ impl Calls {
         self.left()
     }
 
-    /// Called before the waiter leaves all queues. Returns the masters on which it may stand in one.
+    /// Called before the waiter leaves all queues. Returns the masters on which it may be in one.
     pub(crate) fn left(&self) -> NodeSet {
         NodeSet::from_bits(self.places.swap(0, Ordering::SeqCst))
     }
 
     /// Notes that a master was not asked to take the waiter out, or was asked before a call that puts it into
     /// a queue. Returns whether the caller has to report the waiter, because the wait is over.
-    pub(crate) fn still_stands(&self, node: usize) -> bool {
+    pub(crate) fn note_still_queued(&self, node: usize) -> bool {
         let mut place = NodeSet::default();
         place.insert(node);
         // The place is stored before the check: a task that ends the wait meanwhile sees it, and reports the
         // waiter.
-        self.stand(place);
+        self.note_queued(place);
         let is_over = self.is_over();
         is_over && self.places.fetch_and(!place.bits(), Ordering::SeqCst) & place.bits() != 0
     }
@@ -365,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_last_knows_whether_it_stands() {
+    fn whoever_withdraws_last_knows_whether_it_is_queued() {
         let calls = Waiters::default().join(2);
         let first = NodeSet::from_bits(1);
-        assert!(!calls.still_stands(0), "whoever ends it sees to it");
+        assert!(!calls.note_still_queued(0), "whoever ends it sees to it");
         assert!(!calls.is_over() && calls.end() == first);
-        assert!(calls.still_stands(0) && calls.left() == NodeSet::default());
-        calls.stand(first);
+        assert!(calls.note_still_queued(0) && calls.left() == NodeSet::default());
+        calls.note_queued(first);
         assert!(calls.is_over() && calls.end() == first);
         assert_eq!(calls.end(), NodeSet::default());
     }

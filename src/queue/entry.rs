@@ -16,13 +16,13 @@ impl QueueEntry {
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
-            if entry.calls.still_stands(node) {
+            if entry.calls.note_still_queued(node) {
                 entry.leave(&pool, &names, |other| other == node);
             }
         })
     }
 
-    /// Takes the waiter out of all queues in which it may stand, in the background.
+    /// Takes the waiter out of all queues in which it may be, in the background.
     pub(crate) fn leave_all(&self, pool: &Arc<Pool>, names: &Names) {
         let places = self.calls.left();
         self.leave(pool, names, |node| places.contains(node));
@@ -37,7 +37,7 @@ impl QueueEntry {
         let request = calls::leave(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
         let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
-            if entry.calls.still_stands(node) {
+            if entry.calls.note_still_queued(node) {
                 for name in all.iter() {
                     slots[node].stale(StaleWaiter::of(&entry.waiter, name));
                 }
@@ -76,7 +76,7 @@ impl Next {
     /// Notes that the release was sent to `places`. A waiter that gave up just before may have left the
     /// queues before the release put it there, so it leaves once more.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
-        self.entry.calls.stand(places);
+        self.entry.calls.note_queued(places);
         if self.entry.calls.is_over() {
             self.entry.leave_all(pool, names);
         }

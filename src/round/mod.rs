@@ -33,7 +33,7 @@ use crate::values::votes::Vote;
 pub(crate) type NodeAnswer = (usize, Result<Value, Fault>);
 
 /// Reason why there is no answer if no task could receive one.
-const STANDS_STILL: &str = "the runtime that drives the connections, in which they were made, does not run";
+const STALLED: &str = "the runtime that drives the connections, in which they were made, does not run";
 
 /// A round in progress. Dropping it does not undo the requests that were sent.
 pub(crate) struct Round {
@@ -257,8 +257,8 @@ impl Round {
     /// Time for which a master has no vote, if its clock stepped while it can have run the request.
     pub(crate) fn clock_quarantine(&self, node: usize) -> Option<Duration> {
         let link = self.links[node].as_ref().ok()?;
-        let standing = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
-        link.suspected_since(self.sent).or_else(standing)
+        let current = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
+        link.suspected_since(self.sent).or_else(current)
     }
 
     /// Masters to which the request was sent.
@@ -503,8 +503,8 @@ impl Round {
             self.ask_others();
             return self.poll_arrived(cx);
         }
-        let stands_still = self.pool.deadlines.stand_still(self.alarm.as_ref());
-        self.give_up(stands_still.then_some(STANDS_STILL));
+        let is_stalled = self.pool.deadlines.is_stalled(self.alarm.as_ref());
+        self.give_up(is_stalled.then_some(STALLED));
         self.poll_arrived(cx)
     }
 

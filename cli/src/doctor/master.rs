@@ -22,7 +22,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     // A command that is denied inside of scripts is a refusal, too.
     let is_told_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
-    // Another master is in another set, and the finding stands there.
+    // Another master is in another set, and the finding is reported there.
     let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
     let refusal = facts
         .refusal

@@ -111,7 +111,7 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
 }
 
 #[test]
-fn an_introduction_tells_what_stands() {
+fn an_introduction_tells_what_is_stored() {
     let told = |record: Value, clock: i64| parse_introduced(&Value::Array(vec![record, Value::Int(clock)]));
     let (record, clock_us) = told(bulk("3 a-b 5"), 7).expect("a record and a clock");
     assert_eq!((record.set.masters, clock_us), (3, 7));

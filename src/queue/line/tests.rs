@@ -192,7 +192,7 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
     }
     assert!(
         first.line().next(&"a".into()).is_none(),
-        "it cannot stand in a queue yet"
+        "it cannot be in a queue yet"
     );
     without.ticket().set(11);
     assert_eq!(

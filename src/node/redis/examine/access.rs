@@ -12,7 +12,7 @@ use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::{fair_channels, revocation_mark};
 use crate::protocol::permissions;
 
-/// Stands for the channels of clients.
+/// Placeholder for the channels of clients.
 const CHANNEL: &str = "multilock:examined";
 
 /// A command that clients send outside of scripts.
