@@ -381,11 +381,11 @@ impl<'a> Acquisition<'a> {
             .begin(&request.trace, false, &request.names, hold.token());
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
-            let places = waiting.calls.left();
+            let places = waiting.calls.take_places();
             // A grant has taken the waiter out of the queues there. The late answers of the other masters are
             // handled below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);
-            waiting.leave(pool, &request.names, |node| {
+            waiting.withdraw(pool, &request.names, |node| {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
@@ -431,7 +431,7 @@ impl<'a> Acquisition<'a> {
 }
 
 /// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may be
-/// in a queue there since this round or an earlier one, so it leaves that queue.
+/// in a queue there since this round or an earlier one, so it withdraws from that queue.
 fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
@@ -443,13 +443,13 @@ fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: 
             grant.confirm(node, begun);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.leave(pool, &grant.names, |other| other == node);
+            waiting.withdraw(pool, &grant.names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
         grant.note_vote(node, vote);
         kind
     };
-    round.leave(NoScriptFallback::LoadOnly, note);
+    round.detach(NoScriptFallback::LoadOnly, note);
 }
 
 /// Rolls back an attempt that met a holder, once the imminent answers are there. A master that refuses needs
@@ -484,7 +484,7 @@ fn delayed_rollback(
         // Slower masters get the release after their acquire, in order.
         let _ = timeout(patience, hearing).await;
         heard.finish();
-        round.leave(NoScriptFallback::LoadOnly, move |_, answer| {
+        round.detach(NoScriptFallback::LoadOnly, move |_, answer| {
             unless_queued(&answer);
             VoteKind::of(&Reply::acquired(answer).vote)
         });

@@ -7,7 +7,7 @@ use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
 use crate::queue::{Delivery, LineTicket, Mailbox};
 
-/// A waiter in the line behind others. When it is dropped, it leaves the line. If it got a turn or a
+/// A waiter in the line behind others. When it is dropped, it withdraws from the line. If it got a turn or a
 /// hold meanwhile, that goes on to the next waiter, or is released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
@@ -30,7 +30,7 @@ impl LinePlace<'_> {
 
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        give_up(self.client, self.line_ticket.leave());
+        give_up(self.client, self.line_ticket.withdraw());
     }
 }
 

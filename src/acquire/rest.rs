@@ -26,7 +26,7 @@ impl Waiting<'_> {
         self.refused(refusal);
         let had_place = self.was_queued && self.entry.calls.may_be_queued();
         if !had_place && self.may_queue() {
-            // The attempt had no place in the queues, or the waiter has left them because its task was not polled. So no
+            // The attempt had no place in the queues, or the waiter has withdrawn because its task was not polled. So no
             // master would call it.
             return Ok(());
         }

@@ -93,7 +93,7 @@ impl Drop for Rollback {
         let votes = &self.votes;
         let touched = |node: usize| votes[node].may_have_granted();
         if (0..votes.len()).any(touched) {
-            // A waiter that has left the queues must not get back into them, and must not prevent the call of
+            // A waiter that has withdrawn from the queues must not get back into them, and must not prevent the call of
             // the next waiter.
             let waiting = self.waiting.take();
             let waiting =

@@ -61,7 +61,7 @@ impl Refused<'_> {
             // It has no place in the queues of the masters that refused.
             return NextStep::Sleep(pauses.next(SPLIT));
         }
-        // A few masters may still report a waiter ahead that is just leaving.
+        // A few masters may still report a waiter ahead that is just withdrawing.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
         if is_first && blockers.foreign_field && self.may_listen {
             return NextStep::Listen;

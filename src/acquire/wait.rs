@@ -40,7 +40,7 @@ type Refusals = SmallVec<[Option<Refusal>; 1]>;
 ///
 /// # Cancel safety
 ///
-/// When it is dropped at any point with its waiters, it leaves the line and all queues, and rolls back.
+/// When it is dropped at any point with its waiters, it withdraws from the line and all queues, and rolls back.
 pub(super) async fn contend(
     waiters: &mut [Waiting<'_>],
     last: &mut LastRefusal,
@@ -233,7 +233,7 @@ async fn rest_together(
             if let Some(refusal) = refused[index].as_ref().filter(|_| !has_time) {
                 waiter.refused(refusal);
             }
-            waiter.leave();
+            waiter.withdraw();
         }
         (&mut first).await;
         first.take_output().unwrap_or(Ok(()))

@@ -31,7 +31,7 @@ use crate::time::random::Random;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// State of a waiter. When it is dropped, it leaves every queue.
+/// State of a waiter. When it is dropped, it withdraws from every queue.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
@@ -134,7 +134,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Lets the turn be taken back, because others may wait behind this waiter from here on. If it is woken
-    /// and its task is not polled in time, its turn goes on to the next in line, and it leaves the queues. It
+    /// and its task is not polled in time, its turn goes on to the next in line, and it withdraws from the queues. It
     /// comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
         mind_absence_of(self.request, &self.mailbox, &self.entry);
@@ -188,12 +188,12 @@ impl<'a> Waiting<'a> {
             return;
         }
         let (calls, pool) = (&self.entry.calls, &self.request.client.pool);
-        let (mut first, places) = (NodeSet::default(), calls.left());
+        let (mut first, places) = (NodeSet::default(), calls.take_places());
         first.insert(FIRST_MASTER);
         let others = places.without(first);
         calls.note_queued(places.without(others));
         self.entry
-            .leave(pool, &self.request.names, |node| others.contains(node));
+            .withdraw(pool, &self.request.names, |node| others.contains(node));
     }
 
     /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
@@ -298,7 +298,7 @@ impl<'a> Waiting<'a> {
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();
         self.could_win = refusal.reason == LossReason::Held && reached >= self.request.needed;
         if !self.could_win {
-            self.leave();
+            self.withdraw();
         }
         if self.request.names.len() > 1 {
             self.choose_queues(refusal);
@@ -326,14 +326,14 @@ impl<'a> Waiting<'a> {
         let (Some(only), true) = (only, only != before && self.entry.calls.may_be_queued()) else {
             return;
         };
-        // It leaves at once: it would block the other names until its next question.
+        // It withdraws at once: it would block the other names until its next question.
         let names = self.request.names.iter().enumerate();
         let others: Names = names
             .filter(|(index, _)| *index != only)
             .map(|(_, name)| name)
             .collect();
         self.finish_rollback();
-        self.entry.leave(&self.request.client.pool, &others, |_| true);
+        self.entry.withdraw(&self.request.client.pool, &others, |_| true);
     }
 
     /// Name that has refused the waiter for longest, and the time since which it has.
@@ -361,13 +361,13 @@ impl<'a> Waiting<'a> {
         self.could_win = true;
     }
 
-    /// Leaves the queues.
-    pub(super) fn leave(&mut self) {
+    /// Withdraws from the queues.
+    pub(super) fn withdraw(&mut self) {
         if self.entry.calls.may_be_queued() {
             // The rollback would put the waiter back into the queues, so it is finished first.
             self.finish_rollback();
             self.entry
-                .leave_all(&self.request.client.pool, &self.request.names);
+                .withdraw_all(&self.request.client.pool, &self.request.names);
         }
     }
 }
@@ -383,7 +383,7 @@ fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place
         client.pool.log_throttle.not_polled(&names);
         line::give_up(&client, mailbox.take());
         let calls = Arc::clone(calls);
-        QueueEntry { waiter, calls }.leave_all(&client.pool, &names);
+        QueueEntry { waiter, calls }.withdraw_all(&client.pool, &names);
     });
 }
 
@@ -393,10 +393,10 @@ impl Drop for Waiting<'_> {
         line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();
-        pool.topics.waiters.leave(self.entry.calls.number);
+        pool.topics.waiters.remove(self.entry.calls.number);
         let places = self.entry.calls.end();
         self.finish_rollback();
         self.entry
-            .leave(pool, &self.request.names, |node| places.contains(node));
+            .withdraw(pool, &self.request.names, |node| places.contains(node));
     }
 }

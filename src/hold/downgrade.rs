@@ -50,7 +50,7 @@ impl Downgrade {
 impl Drop for Downgrade {
     fn drop(&mut self) {
         if let Some(round) = self.round.take() {
-            round.leave(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
+            round.detach(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
         }
     }
 }

@@ -135,7 +135,12 @@ impl Release {
 
     /// Releases a hold if no task waits for the answers. If all its masters are backed up, only the claim is
     /// stored until the release is sent.
-    pub(crate) fn leave(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, asked: impl Fn(usize) -> bool) {
+    pub(crate) fn in_background(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        next: Option<Next>,
+        asked: impl Fn(usize) -> bool,
+    ) {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
@@ -168,7 +173,7 @@ impl Drop for Release {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| VoteKind::of(&record.note(node, answer));
-            round.leave(NoScriptFallback::Resend, note);
+            round.detach(NoScriptFallback::Resend, note);
         }
     }
 }

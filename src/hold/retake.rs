@@ -37,7 +37,7 @@ pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
             return;
         };
         let grant = Arc::clone(grant);
-        round.leave(NoScriptFallback::LoadOnly, move |node, answer| {
+        round.detach(NoScriptFallback::LoadOnly, move |node, answer| {
             let vote = Reply::acquired(answer).vote;
             let kind = VoteKind::of(&vote);
             grant.note_vote(node, vote);

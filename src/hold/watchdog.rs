@@ -71,7 +71,7 @@ async fn run(client: Weak<ClientCore>) {
                 }
             }
             () = steps.more() => schedule.look_again(),
-            absent = topics.waiters.absent() => absent.leave_for_absence(),
+            absent = topics.waiters.absent() => absent.handle_absence(),
             () = schedule.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
@@ -132,7 +132,7 @@ fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     }
     if is_mine {
         let touched = grant.touched();
-        Release::leave(pool, grant.claim(), None, |node| touched.contains(node));
+        Release::in_background(pool, grant.claim(), None, |node| touched.contains(node));
     }
     drop(grant.take_turn());
 }

@@ -11,10 +11,10 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::connection::{Memory, Recollection};
-use super::leaving::Leaving;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
+use super::withdrawals::Withdrawals;
 use super::{Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::events::EventObserver;
@@ -77,7 +77,7 @@ impl Keeper {
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
             let lasted = self.serve(connection, set_up, &clock_check).await;
-            self.context.servers.leave(self.slot.node());
+            self.context.servers.disconnected(self.slot.node());
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
@@ -248,7 +248,7 @@ impl Keeper {
             &self.context.random,
         );
         let mut pace = Pace::new(random, node_timeout);
-        let mut leaving = Leaving::new(&self.slot, link, client, node_timeout, random);
+        let mut withdrawals = Withdrawals::new(&self.slot, link, client, node_timeout, random);
         loop {
             let next = pace.send(deferrals, link);
             let silent_until = pace.overdue.map(|since| since + node_timeout);
@@ -261,9 +261,9 @@ impl Keeper {
                 }
                 () = &mut labelling => {}
                 () = deferrals.news() => {}
-                () = self.slot.went_stale() => leaving.went_stale(),
-                () = sleep_until(leaving.again_at.unwrap_or_else(Instant::now)), if leaving.again_at.is_some() => {
-                    leaving.tell();
+                () = self.slot.went_stale() => withdrawals.went_stale(),
+                () = sleep_until(withdrawals.again_at.unwrap_or_else(Instant::now)), if withdrawals.again_at.is_some() => {
+                    withdrawals.send();
                 }
                 () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
                 () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {

@@ -12,13 +12,13 @@ mod inbox;
 mod introduction;
 mod keeper;
 pub(crate) mod label;
-mod leaving;
 mod pace;
 mod redis;
 mod slot;
 pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
+mod withdrawals;
 
 use futures::future::BoxFuture;
 use std::fmt;

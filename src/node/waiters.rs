@@ -108,7 +108,7 @@ impl Waiters {
         calls
     }
 
-    pub(crate) fn leave(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         self.waiting().remove(&number);
     }
 
@@ -268,8 +268,8 @@ impl Calls {
         lock(&self.absence).until = None;
     }
 
-    /// Gives up the waiter's turn, because its task was not polled in time.
-    pub(crate) fn leave_for_absence(self: &Arc<Self>) {
+    /// Runs the handler that gives up the waiter's turn, because its task was not polled in time.
+    pub(crate) fn handle_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         absence.until = None;
         let handler = absence.handler.clone();
@@ -296,11 +296,11 @@ impl Calls {
         let absence = std::mem::take(&mut *lock(&self.absence));
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
-        self.left()
+        self.take_places()
     }
 
-    /// Called before the waiter leaves all queues. Returns the masters on which it may be in one.
-    pub(crate) fn left(&self) -> NodeSet {
+    /// Takes the masters on which the waiter may be in a queue, before it withdraws from all of them.
+    pub(crate) fn take_places(&self) -> NodeSet {
         NodeSet::from_bits(self.places.swap(0, Ordering::SeqCst))
     }
 
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!((one.take_names(), one.take_names()), (vec!["a".into()], vec![]));
         waiters.interrupt();
         assert!(two.interrupted_since(&before));
-        waiters.leave(one.number);
+        waiters.remove(one.number);
         let stale = StaleWaiter {
             number: one.number,
             reads: false,
@@ -370,7 +370,7 @@ mod tests {
         let first = NodeSet::from_bits(1);
         assert!(!calls.note_still_queued(0), "whoever ends it sees to it");
         assert!(!calls.is_over() && calls.end() == first);
-        assert!(calls.note_still_queued(0) && calls.left() == NodeSet::default());
+        assert!(calls.note_still_queued(0) && calls.take_places() == NodeSet::default());
         calls.note_queued(first);
         assert!(calls.is_over() && calls.end() == first);
         assert_eq!(calls.end(), NodeSet::default());

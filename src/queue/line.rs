@@ -152,7 +152,7 @@ pub(crate) enum Delivery<T> {
     Hold(T),
 }
 
-/// A waiter behind others, until it [leaves](Self::leave).
+/// A waiter behind others, until it [withdraws](Self::withdraw).
 #[derive(Debug)]
 pub(crate) struct LineTicket<T> {
     at: LineRef<T>,
@@ -286,7 +286,7 @@ impl<T> LineRef<T> {
     /// Delivers a hold that `pass` makes to the next task; the task then needs no turn. Returns whether
     /// there was a task, and a hold for it.
     pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &NextInLine) -> Option<T>) -> bool {
-        // No task leaves the line while it is locked, so the next one still listens.
+        // No task withdraws from the line while it is locked, so the next one still listens.
         let mut behind = self.line.behind();
         let passed = behind
             .first_key_value()
@@ -385,16 +385,16 @@ impl<T> LineTicket<T> {
         }
     }
 
-    /// Takes the waiter out of the line. Returns a turn or a hold that was delivered and not taken.
+    /// Withdraws the waiter from the line. Returns a turn or a hold that was delivered and not taken.
     #[must_use = "a turn or hold that was delivered belongs to no other task"]
-    pub(crate) fn leave(&mut self) -> Option<Delivery<T>> {
+    pub(crate) fn withdraw(&mut self) -> Option<Delivery<T>> {
         if self.is_served {
             return None;
         }
-        let left = self.at.line.behind().remove(&self.order);
+        let removed = self.at.line.behind().remove(&self.order);
         // The drop takes other mutexes. Something was delivered to a task that is no longer in the line,
         // under the same mutex.
-        drop(left);
+        drop(removed);
         self.mailbox.take()
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
 pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
     let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
     let (pool, names) = (Arc::clone(pool), names.len());
-    round.leave(NoScriptFallback::Resend, move |node, answer| {
+    round.detach(NoScriptFallback::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
             link.hear_clock(report.clock_us, pool.clock.now());
         }

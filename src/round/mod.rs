@@ -358,9 +358,9 @@ impl Round {
         self.trace.voted(vote);
     }
 
-    /// Goes on in the background, to receive the other answers. `note` returns each answer's vote, if it is
+    /// Detaches the round, which goes on in the background to receive the other answers. `note` returns each answer's vote, if it is
     /// one.
-    pub(crate) fn leave(
+    pub(crate) fn detach(
         mut self,
         fallback: NoScriptFallback,
         mut note: impl FnMut(usize, Result<Value, Fault>) -> Option<VoteKind> + Send + 'static,
@@ -387,7 +387,7 @@ impl Round {
             }
             Poll::Ready(())
         });
-        pool.stragglers.leave(late_answers);
+        pool.stragglers.add(late_answers);
     }
 
     pub(crate) fn poll_next(

@@ -80,8 +80,8 @@ impl LateAnswers {
 }
 
 impl Stragglers {
-    /// Leaves a round, to receive its other answers here.
-    pub(crate) fn leave(self: &Arc<Self>, mut late_answers: LateAnswers) {
+    /// Adds the late answers of a detached round, to receive them here.
+    pub(crate) fn add(self: &Arc<Self>, mut late_answers: LateAnswers) {
         let Some((index, waker)) = self.enter() else {
             // The round holds its pool, and the pool would hold the round.
             return;

@@ -42,7 +42,7 @@ impl Late for TimedOutRequest {
         }
         match &self.release {
             // Also if the script is unknown: the waiter that the request was to put into the queues may have
-            // left them since.
+            // withdrawn since.
             Some((claim, slots)) if !node::is_done(&answer) => {
                 slots[node].defer(PendingRelease::new(claim.clone()));
             }

@@ -57,7 +57,7 @@ impl Ask {
 
     /// Whether its answer is awaited until the connection ends.
     pub(super) fn is_owed(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Leave))
+        matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Withdraw))
     }
 
     pub(super) fn by_sha(&self) -> bool {

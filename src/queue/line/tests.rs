@@ -76,13 +76,13 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
         first.line().next(&"b".into()).map(|next| next.waiter.ticket),
         None
     );
-    assert!(gone.leave().is_none());
+    assert!(gone.withdraw().is_none());
     drop(first);
     let second = turn(delivered(&mut second).await);
     assert_eq!(next(&second), Some(9));
     // It was given the turn, and is dropped before it could take it.
     drop(second);
-    drop(third.leave());
+    drop(third.withdraw());
     assert!(lines.lines().is_empty());
     assert!(join(1).is_ok());
 }
@@ -108,7 +108,7 @@ async fn who_let_its_turn_go_waits_for_it_anew() {
     let first = join(new(&waiters, 5)).expect("nobody is ahead");
     let mut line_ticket = join(again.clone()).expect_err("behind another");
     drop(first);
-    drop(line_ticket.leave());
+    drop(line_ticket.withdraw());
     let _other = join(new(&waiters, 9)).expect("nobody is ahead");
     let mut line_ticket = join(again).expect_err("behind another");
     assert!(line_ticket.delivered().now_or_never().is_none());
@@ -138,9 +138,9 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
     assert!(!first.line().pass(|_, _| None), "nothing to give");
     assert!(first.line().pass(|_, next| (next.ticket == Some(7)).then_some(2)));
     assert!(matches!(delivered(&mut second).await, Delivery::Hold(2)));
-    assert!(second.leave().is_none(), "it has taken it");
+    assert!(second.withdraw().is_none(), "it has taken it");
     assert!(first.line().pass(|_, _| Some(3)));
-    assert!(matches!(third.leave(), Some(Delivery::Hold(3))), "it has not");
+    assert!(matches!(third.withdraw(), Some(Delivery::Hold(3))), "it has not");
     let mut fourth = behind(11);
     drop(first);
     turn(delivered(&mut fourth).await);
@@ -216,7 +216,7 @@ async fn many_leave_in_any_order_at_once() {
         .collect();
     let begun = std::time::Instant::now();
     while let Some(mut last) = line_tickets.pop() {
-        drop(last.leave());
+        drop(last.withdraw());
     }
     let last_first = begun.elapsed();
     assert!(first.line().line.behind().is_empty());

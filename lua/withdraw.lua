@@ -1,11 +1,11 @@
--- leave: take a waiter out of its queues.
+-- withdraw: take a waiter out of its queues.
 --
 -- KEYS  for each name: the name, its queue, its deadlines
 -- ARGV  waiter
 -- Returns the number of queues in which it was.
 --
 -- In each queue from which the waiter is taken, the next waiters may need a call or a message:
--- - The name is free: the next waiter is called, because the last call may have gone to the waiter that leaves.
+-- - The name is free: the next waiter is called, because the last call may have gone to the waiter that withdraws.
 -- - The name is read: the waiters behind that want to read are called.
 -- - The name is held: the next waiter gets the message that it would have got at the head. Behind another library's
 --   client the message is to ask, because only the head listens for its release. Else it is the end of a short lease.
