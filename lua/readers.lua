@@ -72,7 +72,7 @@ local function readers()
 
   -- Takes an owner out. Returns the ms for which the name is still read, and whether they are fewer than before.
   -- Returns nothing if the name is not read, or not by this owner.
-  local function leave(name, its_readers, owner, now)
+  local function remove(name, its_readers, owner, now)
     local last = read_until(name)
     -- pcall: a key of another type has no readers.
     local its = redis.pcall('zscore', its_readers, owner)
@@ -94,6 +94,6 @@ local function readers()
 
   return {
     begin = begin, read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join,
-    leave = leave,
+    remove = remove,
   }
 end

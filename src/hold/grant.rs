@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
-use super::state::{Entered, FirstHold, HoldState, HoldView, LeaveOutcome, Phase, TIMER_TOLERANCE, Upkeep};
+use super::state::{Entered, Exited, FirstHold, HoldState, HoldView, Phase, TIMER_TOLERANCE, Upkeep};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
 use crate::hold::expiry::HoldExpiry;
@@ -392,14 +392,14 @@ impl Hold {
             .enter(self.number, now, min_validity, renew, kind)
     }
 
-    /// Removes a guard from the hold. The last guard to leave ends the validity before anything is sent or
+    /// Removes a guard from the hold. The last guard to exit ends the validity before anything is sent or
     /// handed on.
-    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> LeaveOutcome {
-        let left = self.grant.state().leave(renew, is_shared);
-        if left == LeaveOutcome::Last {
+    pub(crate) fn exit(&self, renew: bool, is_shared: bool) -> Exited {
+        let exited = self.grant.state().exit(renew, is_shared);
+        if exited == Exited::Last {
             self.grant.changed.notify_waiters();
         }
-        left
+        exited
     }
 
     /// Makes one exclusive guard a shared one. Returns whether a downgrade has to be sent to the masters. No
@@ -423,7 +423,7 @@ impl Hold {
         self.grant.state().ask(lease);
     }
 
-    /// Leaves a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
+    /// Keeps a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
     /// whether only leaked guards are in.
     pub(crate) fn leak(&self, renew: bool) -> bool {
         self.grant.state().leak(renew)
@@ -455,7 +455,7 @@ impl Hold {
             let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
             let left = match self.grant.look(look) {
                 (Phase::Lost(cause), _) => return Some(cause),
-                (Phase::Left | Phase::Vacant, _) => return None,
+                (Phase::GivenUp | Phase::Vacant, _) => return None,
                 (Phase::Held, left) => left,
             };
             tokio::select! {
@@ -529,7 +529,7 @@ pub(crate) mod tests {
                 .is_some()
         );
         assert_eq!(given_up.grant.while_valid(0, |count, _| count), Some(1));
-        assert_eq!(given_up.leave(true, false), LeaveOutcome::Last);
+        assert_eq!(given_up.exit(true, false), Exited::Last);
         assert_eq!(
             given_up.grant.while_valid(0, |count, _| count),
             Some(1),

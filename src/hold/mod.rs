@@ -6,11 +6,11 @@
 
 pub(crate) mod client;
 pub(crate) mod downgrade;
+pub(crate) mod end;
 pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
 mod handoff;
-pub(crate) mod leave;
 pub(crate) mod release;
 pub(crate) mod retake;
 pub(crate) mod schedule;
@@ -20,4 +20,4 @@ pub(crate) mod tokens;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{Entered, FirstHold, HoldView, LeaveOutcome, Upkeep};
+pub(crate) use self::state::{Entered, Exited, FirstHold, HoldView, Upkeep};

@@ -46,7 +46,7 @@ pub(super) struct HoldState {
     /// Number of guards in the hold, and number of exclusive ones among them.
     count: u64,
     exclusive: u64,
-    /// Number of leaked guards among them, which never leave.
+    /// Number of leaked guards among them, which never exit.
     leaked: u64,
     /// Number of guards that want the hold renewed, and longest time for which it is.
     renewing: u64,
@@ -82,11 +82,11 @@ pub(crate) struct FirstHold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
-    /// The last guard of a hold has left, and the next hold is not decided yet. The grant belongs to no hold,
+    /// The last guard of a hold has exited, and the next hold is not decided yet. The grant belongs to no hold,
     /// and is not released.
     Vacant,
     /// The grant is being released.
-    Left,
+    GivenUp,
     Lost(LossCause),
 }
 
@@ -108,9 +108,9 @@ pub(crate) struct Entered {
     pub(crate) first_to_renew: bool,
 }
 
-/// Result of leaving a hold.
+/// Change by the exit of a guard from a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeaveOutcome {
+pub(crate) enum Exited {
     /// This number of other guards is still in.
     Inside(u64),
     /// This number of other guards is still in, and all of them were leaked.
@@ -173,7 +173,7 @@ impl HoldState {
     pub(super) fn left(&mut self, now: Moment) -> Duration {
         match self.phase {
             Phase::Held | Phase::Vacant => self.ends.remaining(now),
-            Phase::Left | Phase::Lost(_) => Duration::ZERO,
+            Phase::GivenUp | Phase::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -187,7 +187,7 @@ impl HoldState {
         if self.number == number {
             self.phase
         } else {
-            Phase::Left
+            Phase::GivenUp
         }
     }
 
@@ -248,25 +248,25 @@ impl HoldState {
 
     /// Removes a guard. The last guard leaves the grant vacant. The last exclusive guard leaves the hold to
     /// its readers.
-    pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> LeaveOutcome {
+    pub(super) fn exit(&mut self, renew: bool, is_shared: bool) -> Exited {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         let is_downgraded = !is_shared && self.give_up_exclusive();
         if self.count > 0 {
             return if is_downgraded {
-                LeaveOutcome::Downgraded {
+                Exited::Downgraded {
                     leaked: self.is_leaked(),
                 }
             } else if self.is_leaked() {
-                LeaveOutcome::Leaked(self.count)
+                Exited::Leaked(self.count)
             } else {
-                LeaveOutcome::Inside(self.count)
+                Exited::Inside(self.count)
             };
         }
         if self.phase == Phase::Held {
             self.phase = Phase::Vacant;
         }
-        LeaveOutcome::Last
+        Exited::Last
     }
 
     /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent.
@@ -300,7 +300,7 @@ impl HoldState {
         Some(self.number)
     }
 
-    /// Takes a hold that was handed on, on behalf of its task, unless the guard has left.
+    /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
     pub(super) fn take(&mut self, number: u32, renew: bool) -> bool {
         if self.number != number || self.count == 0 {
             return false;
@@ -344,7 +344,7 @@ impl HoldState {
         self.number
     }
 
-    /// Leaves a guard in the hold for good. Returns whether only leaked guards are in.
+    /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
     pub(super) fn leak(&mut self, renew: bool) -> bool {
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         self.leaked += 1;
@@ -391,7 +391,7 @@ impl HoldState {
     /// renewed.
     pub(super) fn is_to_release(&mut self) -> bool {
         if self.phase == Phase::Vacant {
-            self.phase = Phase::Left;
+            self.phase = Phase::GivenUp;
         }
         !std::mem::replace(&mut self.released, true)
     }
@@ -400,7 +400,7 @@ impl HoldState {
     pub(super) fn upkeep(&mut self, now: Moment, age: Duration) -> Upkeep {
         match self.phase {
             // The task that closes the client releases its holds.
-            Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
+            Phase::GivenUp | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant => {}
         }

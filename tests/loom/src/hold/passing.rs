@@ -1,4 +1,4 @@
-//! A hold that passes from task to task: its guards leave, waiters give up and the grant is lost in threads of their
+//! A hold that passes from task to task: its guards exit, waiters give up and the grant is lost in threads of their
 //! own.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use loom::thread;
 
 use super::expiry::HoldExpiry;
 use super::grant::{Grant, GrantFacts, Hold};
+use super::state::Exited;
 use super::state::FirstHold;
-use super::state::LeaveOutcome;
 use crate::error::LossCause;
 use crate::explore;
 use crate::node::waiters::Calls;
@@ -124,8 +124,8 @@ impl Process {
     }
 
     /// As a guard does that is given up.
-    fn leave(&self, hold: &Hold) {
-        if hold.leave(true, false) == LeaveOutcome::Last && !self.grant.pass() {
+    fn exit(&self, hold: &Hold) {
+        if hold.exit(true, false) == Exited::Last && !self.grant.pass() {
             let turn = self.grant.take_turn();
             self.release();
             drop(turn);
@@ -151,7 +151,7 @@ impl Process {
                     return None;
                 }
                 let token = hold.token().get();
-                self.leave(&hold);
+                self.exit(&hold);
                 assert_eq!(hold.remaining(), Duration::ZERO);
                 Some(token)
             }
@@ -165,27 +165,27 @@ impl Process {
     }
 }
 
-/// A guard leaves while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
+/// A guard exits while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
 /// still waits has it or the turn.
 pub fn what_is_passed_on_is_never_lost() {
     explore(3, || {
         let (process, hold) = Process::new();
         let (mut gives_up, mut waits) = (process.wait(1), process.wait(2));
-        let leaving = {
+        let exiting = {
             let process = Arc::clone(&process);
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
         let giving_up = {
             let process = Arc::clone(&process);
             thread::spawn(move || {
                 gives_up
                     .line_ticket
-                    .leave()
+                    .withdraw()
                     .and_then(|delivery| process.use_up(delivery))
             })
         };
         let token = block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
-        leaving.join().expect("no panic");
+        exiting.join().expect("no panic");
         let other = giving_up.join().expect("no panic");
         match (other, token) {
             (Some(first), Some(second)) => assert_eq!((first, second), (101, 102)),
@@ -200,9 +200,9 @@ pub fn what_is_lost_is_released_once() {
     explore(3, || {
         let (process, hold) = Process::new();
         let mut waits = process.wait(1);
-        let leaving = {
+        let exiting = {
             let process = Arc::clone(&process);
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
         let losing = {
             let process = Arc::clone(&process);
@@ -214,7 +214,7 @@ pub fn what_is_lost_is_released_once() {
             })
         };
         block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
-        leaving.join().expect("no panic");
+        exiting.join().expect("no panic");
         losing.join().expect("no panic");
         process.assert_over();
     });
@@ -229,7 +229,7 @@ pub fn what_is_taken_back_is_not_taken_too() {
             let (process, mailbox) = (Arc::clone(&process), Arc::clone(&waits.mailbox));
             thread::spawn(move || mailbox.take().map(|delivery| process.use_up(delivery)).is_some())
         };
-        process.leave(&hold);
+        process.exit(&hold);
         let taken = block_on(waits.delivered()).map(|delivery| process.use_up(delivery));
         let taken_back = taking_back.join().expect("no panic");
         assert!(taken.is_some() != taken_back, "one of them has it");
@@ -237,17 +237,17 @@ pub fn what_is_taken_back_is_not_taken_too() {
     });
 }
 
-/// Two guards of a hold leave at once: one of them is the last.
+/// Two guards of a hold exit at once: one of them is the last.
 pub fn one_of_two_guards_is_the_last() {
     explore(3, || {
         let (process, hold) = Process::new();
         assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
-        let leaving = {
+        let exiting = {
             let (process, hold) = (Arc::clone(&process), hold.clone());
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
-        process.leave(&hold);
-        leaving.join().expect("no panic");
+        process.exit(&hold);
+        exiting.join().expect("no panic");
         process.assert_over();
     });
 }
