@@ -10,18 +10,18 @@ local function announce(channel, message)
   -- Most waiters of a fair lock that are tried for one that listens.
   local MOST = 8
 
-  -- pcall, here and below: an ACL may deny it.
-  local function is_heard(channel)
+  -- Returns whether clients listen. pcall, here and below: an ACL may deny it.
+  local function publish(channel)
     local listeners = redis.pcall('publish', channel, message)
     if type(listeners) ~= 'number' or listeners == 0 then return false end
     return (redis.pcall('pubsub', 'numsub', channel)[2] or 0) > 0
   end
 
-  local heard = is_heard(channel)
+  local listening = publish(channel)
   local queue, is_plain = string.gsub(channel, '^redisson_lock__channel', 'redisson_lock_queue')
   -- An error has no items: a key of another type has no waiters.
   for _, waiter in ipairs(is_plain == 1 and redis.pcall('lrange', queue, 0, MOST - 1) or {}) do
-    if is_heard(channel .. ':' .. waiter) then return true end
+    if publish(channel .. ':' .. waiter) then return true end
   end
-  return heard
+  return listening
 end

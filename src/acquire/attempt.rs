@@ -389,7 +389,7 @@ impl<'a> Acquisition<'a> {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        hear_stragglers(pool, self.round, &hold.grant, self.waiting);
+        receive_stragglers(pool, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
         if let Some(owner) = &request.owner {
             owner.remember(&hold);
@@ -432,7 +432,7 @@ impl<'a> Acquisition<'a> {
 
 /// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may be
 /// in a queue there since this round or an earlier one, so it withdraws from that queue.
-fn hear_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
+fn receive_stragglers(pool: &Arc<Pool>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(pool), waiting));
     // The callback has only the grant: the hold may be given up at any moment, and a late acquire must not
@@ -463,7 +463,7 @@ fn delayed_rollback(
 ) -> DelayedRollback {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = DelayedRollback::new(rollback);
-    let heard = deferred.clone();
+    let delayed = deferred.clone();
     // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {
         if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
@@ -471,19 +471,19 @@ fn delayed_rollback(
         }
     };
     pool.in_background(async move {
-        let hearing = async {
+        let receiving = async {
             while let Some((node, answer)) = round.next_as_sent().await {
                 unless_queued(&answer);
                 let vote = Reply::acquired(answer).vote;
                 round.voted(node, &vote);
-                if !heard.note(node, vote) {
+                if !delayed.note(node, vote) {
                     break;
                 }
             }
         };
         // Slower masters get the release after their acquire, in order.
-        let _ = timeout(patience, hearing).await;
-        heard.finish();
+        let _ = timeout(patience, receiving).await;
+        delayed.finish();
         round.detach(NoScriptFallback::LoadOnly, move |_, answer| {
             unless_queued(&answer);
             VoteKind::of(&Reply::acquired(answer).vote)

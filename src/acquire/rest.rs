@@ -10,7 +10,7 @@ use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
-use crate::node::waiters::{Calls, Heard};
+use crate::node::waiters::{CallCounts, Calls};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::values::votes::Vote;
@@ -80,7 +80,7 @@ impl Waiting<'_> {
         let rolled_back = |node| self.rolled_back.contains(node);
         tokio::select! {
             biased;
-            by = called(&self.entry.calls, &self.heard, votes, needed) => by,
+            by = called(&self.entry.calls, &self.calls_before, votes, needed) => by,
             () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
             () = appointed(&self.entry.calls) => WokenBy::Notice,
             () = sleep(at_most) => WokenBy::Timer,
@@ -89,7 +89,7 @@ impl Waiting<'_> {
 }
 
 /// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed.
-async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> WokenBy {
+async fn called(calls: &Calls, since: &CallCounts, votes: &[Vote], needed: usize) -> WokenBy {
     loop {
         // Listen before the check, so that no call falls in between.
         let mut notified = pin!(calls.notified());

@@ -20,7 +20,7 @@ use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
-use crate::node::waiters::Heard;
+use crate::node::waiters::CallCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, Precedence, Waiter};
@@ -37,7 +37,7 @@ pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
     /// Calls that had come before the last attempt was sent.
-    pub(super) heard: Heard,
+    pub(super) calls_before: CallCounts,
     /// Whether the last attempt was sent with a place in the queues.
     pub(super) was_queued: bool,
     /// Turn in the line of this process.
@@ -81,7 +81,7 @@ impl<'a> Waiting<'a> {
         let mut waiting = Self {
             request,
             entry: QueueEntry { waiter, calls },
-            heard: Heard::default(),
+            calls_before: CallCounts::default(),
             was_queued: false,
             mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
@@ -176,7 +176,7 @@ impl<'a> Waiting<'a> {
         self.entry.calls.present();
         self.entry.calls.woken();
         self.foreign_releases.before_asking();
-        self.heard = self.entry.calls.heard();
+        self.calls_before = self.entry.calls.snapshot();
         self.was_queued = self.queued_entry().is_some();
     }
 

@@ -132,7 +132,7 @@ words! {
     enum WokenBy by "by" {
         /// Masters have called it, or told it when to come.
         Notice = "notice",
-        /// Nothing was heard for so long.
+        /// No message came for so long.
         Timer = "timer",
         /// Listening was interrupted.
         Gap = "gap",

@@ -184,7 +184,7 @@ impl ReleaseRecord {
             Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
                 let (yielding, random) = (&self.pool.topics.yielding, &self.pool.random);
-                yielding.heard(&self.claim.names, node, others_listen, self.sent, random);
+                yielding.note_listeners(&self.claim.names, node, others_listen, self.sent, random);
                 if let Some(waiting) = &self.waiting {
                     // The waiter had been granted there, and would be again.
                     waiting.open(node);

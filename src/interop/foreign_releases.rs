@@ -18,7 +18,7 @@ pub(crate) struct ForeignReleases {
 impl ForeignReleases {
     /// An attempt is about to be sent: notices count from here on.
     pub(crate) fn before_asking(&mut self) {
-        self.before = self.subscription.as_ref().map(Subscription::heard);
+        self.before = self.subscription.as_ref().map(Subscription::counts);
     }
 
     pub(crate) fn listens(&self) -> bool {
@@ -37,8 +37,8 @@ impl ForeignReleases {
         let Some(subscription) = &self.subscription else {
             return std::future::pending().await;
         };
-        let now = subscription.heard();
-        let before = self.before.clone().unwrap_or_else(|| subscription.heard());
+        let now = subscription.counts();
+        let before = self.before.clone().unwrap_or_else(|| subscription.counts());
         let since = before.or(now, rolled_back);
         subscription.released(&since, counts).await;
     }

@@ -73,7 +73,7 @@ impl Keeper {
             let connecting = self.connect(predecessor.as_ref(), &mut delays);
             let (connection, clock_check, begun, set_up) = connecting.await;
             let peer = connection.peer.clone();
-            clock_check.hear(peer.clock_us, begun, self.context.clock.now());
+            clock_check.observe(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
             let lasted = self.serve(connection, set_up, &clock_check).await;

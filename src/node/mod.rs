@@ -97,7 +97,7 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
     fn waiting(&self) -> usize;
 
     /// Time of the last bytes that were received.
-    fn heard(&self) -> Option<Instant>;
+    fn last_received(&self) -> Option<Instant>;
 }
 
 /// Form in which a call names its script.

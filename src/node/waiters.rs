@@ -34,7 +34,7 @@ struct Woken {
 pub(crate) struct Calls {
     pub(crate) number: u64,
     /// Number of calls from each master.
-    heard: SmallVec<[AtomicU32; 8]>,
+    counts: SmallVec<[AtomicU32; 8]>,
     /// Names of calls since the waiter asked for the name last.
     names: Mutex<Vec<Box<str>>>,
     /// Time at which the waiter is to ask, by the masters' messages since it asked last.
@@ -72,7 +72,7 @@ pub(crate) struct StaleWaiter {
 
 /// Calls up to some moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct CallCounts {
     calls: SmallVec<[u32; 8]>,
     interruptions: u32,
 }
@@ -94,7 +94,7 @@ impl Waiters {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let calls = Arc::new(Calls {
             number,
-            heard: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
             names: Mutex::default(),
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
@@ -174,7 +174,7 @@ impl Waiters {
 impl Calls {
     /// Notes that a master would let the waiter in now, by its call or other knowledge.
     pub(crate) fn open(&self, node: usize) {
-        self.heard[node].fetch_add(1, Ordering::Relaxed);
+        self.counts[node].fetch_add(1, Ordering::Relaxed);
         self.notify.notify_waiters();
     }
 
@@ -205,22 +205,22 @@ impl Calls {
     }
 
     /// Calls by now. The waiter is about to ask, so the time of an earlier message no longer matters.
-    pub(crate) fn heard(&self) -> Heard {
+    pub(crate) fn snapshot(&self) -> CallCounts {
         *lock(&self.alarm) = None;
-        let calls = self.heard.iter();
-        Heard {
+        let calls = self.counts.iter();
+        CallCounts {
             calls: calls.map(|count| count.load(Ordering::Relaxed)).collect(),
             interruptions: self.interruptions.load(Ordering::Relaxed),
         }
     }
 
     /// Whether a master has called since then.
-    pub(crate) fn called_since(&self, node: usize, since: &Heard) -> bool {
-        self.heard[node].load(Ordering::Relaxed) != since.calls[node]
+    pub(crate) fn called_since(&self, node: usize, since: &CallCounts) -> bool {
+        self.counts[node].load(Ordering::Relaxed) != since.calls[node]
     }
 
     /// Whether calls may have been missed since then.
-    pub(crate) fn interrupted_since(&self, since: &Heard) -> bool {
+    pub(crate) fn interrupted_since(&self, since: &CallCounts) -> bool {
         self.interruptions.load(Ordering::Relaxed) != since.interruptions
     }
 
@@ -342,7 +342,7 @@ mod tests {
     fn a_call_finds_its_waiter_or_is_a_stray() {
         let waiters = Waiters::default();
         let (one, two) = (waiters.join(3), waiters.join(3));
-        let before = one.heard();
+        let before = one.snapshot();
         let call = |number| WaiterCall {
             number,
             reads: false,

@@ -26,7 +26,7 @@ pub(crate) enum Fault {
         took: Option<Duration>,
     },
     /// Sent by a caller that does not wait. The answer may still come.
-    Unheard(Arc<str>),
+    NotAwaited(Arc<str>),
     /// The server answered with an error.
     Server { class: FaultClass, error: Arc<str> },
 }
@@ -177,13 +177,13 @@ impl Fault {
             | Self::Quarantined { .. }
             | Self::Unknown(_)
             | Self::Late { .. }
-            | Self::Unheard(_) => None,
+            | Self::NotAwaited(_) => None,
         }
     }
 
     /// Whether the connection may still bring the answer.
     pub(crate) fn is_late(&self) -> bool {
-        matches!(self, Self::Late { .. } | Self::Unheard(_))
+        matches!(self, Self::Late { .. } | Self::NotAwaited(_))
     }
 
     /// Whether one hold may be the cause why a call for many holds failed.
@@ -214,7 +214,7 @@ impl Fault {
                 within: *within,
                 took: *took,
             },
-            Self::Unknown(reason) | Self::Unheard(reason) => Vote::Unknown {
+            Self::Unknown(reason) | Self::NotAwaited(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
             },
             Self::Server {

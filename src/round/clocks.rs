@@ -89,7 +89,7 @@ pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> 
     let (pool, names) = (Arc::clone(pool), names.len());
     round.detach(NoScriptFallback::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
-            link.hear_clock(report.clock_us, pool.clock.now());
+            link.observe_clock(report.clock_us, pool.clock.now());
         }
         None
     });

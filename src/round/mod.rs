@@ -53,7 +53,7 @@ pub(crate) struct Round {
     /// Number of calls with an answer that has not been handed out.
     outstanding: usize,
     /// Whether any answer has been handed out.
-    heard: bool,
+    has_answer: bool,
     /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
     /// Boxed for the same reason as the hooks.
@@ -175,7 +175,7 @@ impl Round {
             inbox: Inbox::new(links.len(), reply::assent_to(request.script.op)),
             links,
             outstanding: 0,
-            heard: false,
+            has_answer: false,
             others: None,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
@@ -369,7 +369,7 @@ impl Round {
             return;
         }
         let pool = Arc::clone(&self.pool);
-        if !self.heard {
+        if !self.has_answer {
             // There is no decision yet, so no answer is late.
             pool.in_background(async move {
                 while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, fallback)).await {
@@ -421,7 +421,7 @@ impl Round {
                 }
             }
             self.outstanding -= 1;
-            self.heard = true;
+            self.has_answer = true;
             // A request without an answer may still get one.
             if let Some(hook) = self.untold()
                 && !node::is_done(&answer)
@@ -460,7 +460,7 @@ impl Round {
             let now = self.pool.clock.now();
             // By the clock of the connection if masters are chosen by it: an answer may be looked at long after it came.
             if self.pool.is_thrifty() {
-                link.took_until_heard(sent);
+                link.took_until_received(sent);
             } else {
                 link.took_ns(now.ns_since(begun));
             }
@@ -527,7 +527,7 @@ impl Round {
                 within,
                 took: link(node).and_then(|link| link.last_took()),
             },
-            Some(cause) => Fault::Unheard(cause.into()),
+            Some(cause) => Fault::NotAwaited(cause.into()),
         };
         for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
             if at_deadline {

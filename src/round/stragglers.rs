@@ -74,8 +74,8 @@ impl LateAnswers {
     /// Takes in the answers that have come. Returns whether more are to come, at which `waker` is woken.
     fn gather(&mut self, waker: &Waker) -> bool {
         // Many rounds are polled in one go, more than a task's budget allows.
-        let hearing = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
-        hearing.poll(&mut Context::from_waker(waker)).is_pending()
+        let gathering = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
+        gathering.poll(&mut Context::from_waker(waker)).is_pending()
     }
 }
 

@@ -213,7 +213,7 @@ impl Server {
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
-        let told = Introduction::hear(pipe).await?;
+        let told = Introduction::read(pipe).await?;
         let info = told.info();
         info.judge(told.role.as_deref(), self.accepted())?;
         let (clock_us, record) = (told.clock_us()?, told.record()?);

@@ -60,7 +60,7 @@ impl Server {
 
     async fn question(&self, session: &Session, beside_redisson: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
-        let told = Introduction::hear(pipe).await?;
+        let told = Introduction::read(pipe).await?;
         let (info, told_us, record) = (told.info(), told.clock_us()?, told.record());
         let identity = identity(&info);
         let run = identity.run();

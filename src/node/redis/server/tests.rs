@@ -232,10 +232,10 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
         let peer = connect_at(url, None).await.expect("it will do");
         assert_eq!(peer.capabilities.missing(), missing);
         assert_eq!(stand_in.connections(), connections);
-        let heard = stand_in.heard();
-        assert_eq!(heard[..3], greeting, "{heard:?}");
-        let auths = heard.iter().filter(|command| command.starts_with("AUTH"));
-        assert_eq!(auths.count(), connections, "once a connection: {heard:?}");
+        let commands = stand_in.received();
+        assert_eq!(commands[..3], greeting, "{commands:?}");
+        let auths = commands.iter().filter(|command| command.starts_with("AUTH"));
+        assert_eq!(auths.count(), connections, "once a connection: {commands:?}");
     }
     let wrong = guarded().says(
         "AUTH",
@@ -252,14 +252,19 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
         .expect_err("not let in")
         .to_string();
     assert!(refused.starts_with("it denies access: NOAUTH"), "{refused}");
-    assert!(!stand_in.heard().iter().any(|command| command.starts_with("AUTH")));
+    assert!(
+        !stand_in
+            .received()
+            .iter()
+            .any(|command| command.starts_with("AUTH"))
+    );
 }
 
 /// Connections that this one ends as the successor of another.
 async fn ended(stand_in: &StandIn, predecessor: Option<&Peer>) -> Vec<i64> {
     stand_in.forget();
     connect_to(stand_in, predecessor).await.expect("it will do");
-    let ended = stand_in.heard().into_iter();
+    let ended = stand_in.received().into_iter();
     let id = |command: String| command.strip_prefix("CLIENT KILL ID ")?.parse().ok();
     ended.filter_map(id).collect()
 }

@@ -104,8 +104,8 @@ fn a_step_after_silence() {
 fn a_reading_bounds_the_offset_from_both_sides() {
     let mut offsets = first();
     // The clock may have been read at once, or 20 ms later.
-    let read = |offsets: &mut Offsets, sent, heard, ahead| {
-        offsets.read(EPOCH_US + sent + ahead, at(sent), at(heard), WINDOW)
+    let read = |offsets: &mut Offsets, sent, received, ahead| {
+        offsets.read(EPOCH_US + sent + ahead, at(sent), at(received), WINDOW)
     };
     assert_eq!(read(&mut offsets, 100_000, 120_000, 21_000), None);
     let step = read(&mut offsets, 200_000, 200_000, 31_000).expect("31 ms against the first");

@@ -94,8 +94,8 @@ fn a_step_counts_at_every_address_that_the_server_had() {
         history.expect("no twin")
     };
     let at = |second| Moment::at(Duration::from_secs(second));
-    claim(0).hear(1_700_000_000_000_000, at(1), at(1));
-    claim(1).hear(1_700_000_001_100_000, at(2), at(2));
+    claim(0).observe(1_700_000_000_000_000, at(1), at(1));
+    claim(1).observe(1_700_000_001_100_000, at(2), at(2));
     for node in 0..2 {
         assert!(!steps.since(node, at(0)).is_zero(), "100 ms at {node}");
     }
