@@ -215,8 +215,8 @@ elseif not joined then
         queues.call_head(name, queue, deadlines, now, here, nil, is_read)
       end
     end
-    local told = table.concat(causes)
-    return {stamp, 0, refused_for, told, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
+    local words = table.concat(causes)
+    return {stamp, 0, refused_for, words, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
   end
 
   local counted, smallest = 0, nil
@@ -267,14 +267,14 @@ if declared then
 end
 if shared then
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
-  local told = string.format('%.0f', highest)
+  local largest = string.format('%.0f', highest)
   if absent and names == 1 and highest <= clock + AHEAD then
-    call('set', KEYS[fences + 1], told, 'px', LIFE)
+    call('set', KEYS[fences + 1], largest, 'px', LIFE)
   elseif absent or names > 1 or clock > highest + OLD then
     local keep_up = fencing().keep_up
-    for i = fences + 1, fences + names do keep_up(KEYS[i], told, clock, true) end
+    for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock, true) end
   end
-  return {stamp, 3, told, waiting, first}
+  return {stamp, 3, largest, waiting, first}
 end
 if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
 local life = token + 63 <= clock + AHEAD and LIFE or fencing().life_of(top, clock)

@@ -39,7 +39,7 @@ local function fencing()
     return redis.error_reply('FENCE ' .. fence .. ' holds no token of the last day or earlier, by this clock; DEL it')
   end
 
-  -- Stores a token that was declared, or that a reader was told. With `shared`, renews a fence that is as high.
+  -- Stores a token that was declared, or that a reader got. With `shared`, renews a fence that is as high.
   local function keep_up(key, token, clock, shared)
     -- pcall: a fence of another type stays as it is.
     local stored, value = redis.pcall('get', key), tonumber(token)

@@ -136,8 +136,8 @@ local function queues()
     local number, ms = string.match(waiter, ':(%d+r?):(%d+)$')
     local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
     -- pcall: an ACL may deny the channel; waiters then wake by their timers.
-    local told = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
-    return told and (tonumber(ms) or 0) + (later or 0)
+    local is_sent = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
+    return is_sent and (tonumber(ms) or 0) + (later or 0)
   end
 
   -- Calls a waiter, except `here`, which needs no call, and a waiter that was called before. A waiter that does not

@@ -1,4 +1,4 @@
-//! The words by which things are told apart in labels and spans: few, and always the same.
+//! The words that distinguish things in labels and spans: few, and always the same.
 
 use crate::error::{LockError, LossCause};
 use crate::values::policy::Policy;
@@ -130,7 +130,7 @@ words! {
 words! {
     /// Why a waiter went on.
     enum WokenBy by "by" {
-        /// Masters have called it, or told it when to come.
+        /// Masters have called it, or sent the time at which to ask.
         Notice = "notice",
         /// No message came for so long.
         Timer = "timer",

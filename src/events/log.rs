@@ -57,7 +57,7 @@ pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
     }
 }
 
-/// Numbers of holds by their ends, and of masters that could not be told everything.
+/// Numbers of holds by their ends, and of masters that did not get every message.
 pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
     tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");
 }

@@ -52,7 +52,7 @@ pub(super) struct HoldState {
     renewing: u64,
     max_hold: Option<Duration>,
     /// Age of the hold at its last report in the log, in seconds; 0 before the first.
-    told_s: u32,
+    reported_s: u32,
     /// Time after the begin for which the names stay locked for everybody, also if the hold is given up
     /// before.
     kept_for: Duration,
@@ -158,7 +158,7 @@ impl HoldState {
             leaked: 0,
             renewing: 0,
             max_hold,
-            told_s: 0,
+            reported_s: 0,
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
@@ -293,7 +293,7 @@ impl HoldState {
         // Renewal begins only when the hold is taken: its task may never be polled.
         self.renewing = 0;
         self.max_hold = next_in_line.max_hold;
-        self.told_s = 0;
+        self.reported_s = 0;
         self.kept_for = Duration::ZERO;
         // The hold before was given up, and so was not lost.
         self.cancellation = None;
@@ -440,27 +440,27 @@ impl HoldState {
     /// Exempts the hold from reports of its age.
     pub(super) fn lasts_by_design(&mut self, number: u32) {
         if self.number == number {
-            self.told_s = NEVER;
+            self.reported_s = NEVER;
         }
     }
 
     /// Age of the hold, if a guard is in and it is not exempt.
     pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
-        let is_told = self.phase == Phase::Held && self.told_s != NEVER;
-        is_told.then(|| now.since(self.since))
+        let is_reported = self.phase == Phase::Held && self.reported_s != NEVER;
+        is_reported.then(|| now.since(self.since))
     }
 
     /// Age of the hold, if the log is to report it: after ten leases, and then each hour.
     pub(super) fn lasts_long(&mut self, now: Moment) -> Option<Duration> {
         let held_for = self.held_for(now)?;
-        let due = match self.told_s {
+        let due = match self.reported_s {
             0 => self.lease * LONG,
-            told_s => Duration::from_secs(told_s.into()) + AGAIN,
+            reported_s => Duration::from_secs(reported_s.into()) + AGAIN,
         };
         if held_for < due {
             return None;
         }
-        self.told_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
+        self.reported_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
         Some(held_for)
     }
 

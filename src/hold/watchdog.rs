@@ -111,14 +111,14 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
 async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Grant>, bool)> {
     let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
-    let told = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
+    let with_outcome = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
         client.pool.events.renewed(margin);
         if margin.is_some() {
             grant.trace.renewed(|| grant.left());
         }
         (grant, margin.is_some())
     };
-    extension.outcome().map(told).collect()
+    extension.outcome().map(with_outcome).collect()
 }
 
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.

@@ -444,8 +444,8 @@ mod tests {
         assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
         claim.is_announced = true;
         let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
-        let told = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
-        assert_eq!(arguments(&claim), told);
+        let expected = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
+        assert_eq!(arguments(&claim), expected);
         let forced = |is_announced| {
             words(&force(
                 &claim.names,

@@ -36,7 +36,7 @@ impl QueueEntry {
         }
         let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
-        let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
+        let round = Round::begin(pool, &request, Trust::All, asked).when_unconfirmed(move |node| {
             if entry.calls.note_still_queued(node) {
                 for name in all.iter() {
                     slots[node].stale(StaleWaiter::of(&entry.waiter, name));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_clock_that_is_wrong_is_outvoted_and_told() {
+    fn one_clock_that_is_wrong_is_outvoted_and_reported() {
         let minute = 60_000_000;
         let clocks = Clocks::new(
             [Some(100 * minute), None, Some(90 * minute), Some(94 * minute)]

@@ -81,7 +81,7 @@ struct Others {
 #[derive(Default)]
 struct Hooks {
     sent_again: Option<Hook>,
-    untold: Option<Hook>,
+    unconfirmed: Option<Hook>,
 }
 
 /// Reaction to a master that does not have the script.
@@ -273,13 +273,13 @@ impl Round {
         self
     }
 
-    fn untold(&self) -> Option<&Hook> {
-        self.hooks.as_ref()?.untold.as_ref()
+    fn unconfirmed(&self) -> Option<&Hook> {
+        self.hooks.as_ref()?.unconfirmed.as_ref()
     }
 
     /// Calls `hook` for a master that did not execute the request, or may not have.
-    pub(crate) fn when_untold(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.hooks.get_or_insert_default().untold = Some(Arc::new(hook));
+    pub(crate) fn when_unconfirmed(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.hooks.get_or_insert_default().unconfirmed = Some(Arc::new(hook));
         self
     }
 
@@ -337,7 +337,7 @@ impl Round {
     }
 
     /// Notes an answer about several holds, each with its own vote. It assents if it does so for all.
-    pub(crate) fn told<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
+    pub(crate) fn voted_in_batch<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
         let against = votes.find(|vote| **vote != Vote::Granted);
         self.trace.voted(VoteKind::of(against.unwrap_or(&Vote::Granted)));
     }
@@ -423,7 +423,7 @@ impl Round {
             self.outstanding -= 1;
             self.has_answer = true;
             // A request without an answer may still get one.
-            if let Some(hook) = self.untold()
+            if let Some(hook) = self.unconfirmed()
                 && !node::is_done(&answer)
                 && !answer.as_ref().is_err_and(Fault::is_late)
             {
@@ -518,7 +518,7 @@ impl Round {
             op: self.trace.op(),
             sent: self.sent,
             release: self.release.clone().map(owed),
-            untold: self.untold().cloned(),
+            unconfirmed: self.unconfirmed().cloned(),
         });
         let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();

@@ -24,7 +24,7 @@ pub(super) struct TimedOutRequest {
     /// Claim that the request released, and the slots at which the release is pending.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
     /// Called for a master that did not execute the request, or may not have.
-    pub(super) untold: Option<Hook>,
+    pub(super) unconfirmed: Option<Hook>,
 }
 
 impl Late for TimedOutRequest {
@@ -35,7 +35,7 @@ impl Late for TimedOutRequest {
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             link.took(self.op, self.sent);
         }
-        if let Some(hook) = &self.untold
+        if let Some(hook) = &self.unconfirmed
             && !node::is_done(&answer)
         {
             hook(node);

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_denied_is_told_by_the_words_of_servers() {
+    fn what_is_denied_is_found_in_the_words_of_servers() {
         for (words, why) in [
             (
                 "User app has no permissions to run the 'evalsha' command",

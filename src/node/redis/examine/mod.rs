@@ -60,16 +60,20 @@ impl Server {
 
     async fn question(&self, session: &Session, beside_redisson: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
-        let told = Introduction::read(pipe).await?;
-        let (info, told_us, record) = (told.info(), told.clock_us()?, told.record());
+        let introduction = Introduction::read(pipe).await?;
+        let (info, clock_us, record) = (
+            introduction.info(),
+            introduction.clock_us()?,
+            introduction.record(),
+        );
         let identity = identity(&info);
         let run = identity.run();
         let mut facts = by_info(&info, session.resp3);
-        facts.role.clone_from(&told.role);
+        facts.role.clone_from(&introduction.role);
         facts.capabilities.run_known = run.is_some();
         if let Ok(Some(record)) = &record {
             facts.set = Some(record.set);
-            facts.remembers = record.age(run.as_deref(), told_us);
+            facts.remembers = record.age(run.as_deref(), clock_us);
         }
         facts.capabilities.identity_known = identity.server().is_some();
         facts.capabilities.kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
@@ -78,7 +82,7 @@ impl Server {
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
         facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
-        let fit = info.judge(told.role.as_deref(), self.accepted());
+        let fit = info.judge(introduction.role.as_deref(), self.accepted());
         let fit = fit.and_then(|()| record.map(drop));
         facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
         self.read_settings(session, &mut facts).await;

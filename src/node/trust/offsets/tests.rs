@@ -82,7 +82,7 @@ fn small_steps_add_up() {
 }
 
 #[test]
-fn a_step_is_told_once() {
+fn a_step_is_noted_once() {
     let mut offsets = first();
     assert_eq!(step_ms(&mut offsets, 10, 5_000), Some((5, 5)));
     for tenth in 1..400 {
@@ -195,7 +195,7 @@ fn what_a_clock_of_milliseconds_may_seem_to_step_by_is_no_step() {
     assert_eq!(step_ms(&mut first(), 0, 1_000), None);
     let mut offsets = first();
     assert_eq!(step_ms(&mut offsets, 0, 1_001), Some((1, 1)));
-    assert_eq!(step_ms(&mut offsets, 0, 1_001), None, "told already");
+    assert_eq!(step_ms(&mut offsets, 0, 1_001), None, "noted already");
 }
 
 #[test]
