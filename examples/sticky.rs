@@ -33,8 +33,8 @@ async fn main() -> Result<()> {
 
     // The keys are idle here. Another host waits for one of them, and this client gives that one up at once.
     let other = common::connect().await?;
-    let wanted = other.red_lock("example:sticky:0").lock();
-    let guard = timeout(Duration::from_secs(5), wanted).await??;
+    let wanted = other.red_lock("example:sticky:0");
+    let guard = timeout(Duration::from_secs(5), wanted.lock()).await??;
     println!("another host has a key, and {} stay", masters.status().idle);
     guard.unlock().await?;
     other.close(Closing::Release).await;

@@ -6,7 +6,7 @@
 --       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
 --       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
 --       master's record is given; hold count (1); ticket (behind all others); waiter (none)
---       The waiter is its number, a colon and the ms that it needs to ask. If it is to stand in the queue of one name
+--       The waiter is its number, a colon and the ms that it needs to ask. If it is to be in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
 --       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
 -- Returns
@@ -15,7 +15,7 @@
 --   {stamp, 1, waiting, first}    granted, with the number of waiters for the names, and their smallest ticket
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
---   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter stands in the queues. Ms left is -1 without
+--   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter is in the queues. Ms left is -1 without
 --                                 a TTL. The label is that of a holder's client, or empty. One cause for each name:
 --                                 -  none
 --                                 a  another waiter has a smaller ticket
@@ -99,12 +99,12 @@ local now = math.floor(clock / 1000)
 -- - every name is free, without waiters or revocation marks,
 -- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
 --   pay for them. For a call without a token a fence is in the way, too.
-local found, beside
+local found, joined
 if not there then
   found = call('exists', unpack(KEYS, 2, token and last or fences + names))
   local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
-  beside = type(last) == 'string'
-  if beside then
+  joined = type(last) == 'string'
+  if joined then
     local ends, its_readers = now + lease, KEYS[readers_at + 1]
     -- pcall: a key of another type has no readers.
     local added = redis.pcall('zadd', its_readers, 'nx', ends, owner) == 1
@@ -142,9 +142,9 @@ if found == 0 and not mode then
     call('hset', KEYS[i], owner, count)
     call('pexpire', KEYS[i], lease)
   end
-elseif found == 0 and not beside and shared then
+elseif found == 0 and not joined and shared then
   for n = 1, names do readers().begin(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
-elseif found == 0 and not beside then
+elseif found == 0 and not joined then
   for i = 1, last, 3 do
     local name = KEYS[i]
     call('hset', name, 'mode', 'write', owner, count)
@@ -152,7 +152,7 @@ elseif found == 0 and not beside then
     -- Readers that are left over from before read no longer.
     call('del', KEYS[readers_at + (i + 2) / 3])
   end
-elseif not beside then
+elseif not joined then
   local queues, reading = queues(), readers()
   for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
@@ -209,7 +209,7 @@ elseif not beside then
       local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
       if waiter ~= '' and (only == 0 or only == n) then
-        local is_new = queues.stand(queue, deadlines, now, waiter, ARGV[6])
+        local is_new = queues.enqueue(queue, deadlines, now, waiter, ARGV[6])
         here = waiter
         -- The first waiter recalls the hold, and every other one that asks again: the recall of the first may be lost.
         local is_first = causes[n] == 'o' or causes[n] == 'i'
@@ -223,8 +223,8 @@ elseif not beside then
         queues.call_head(name, queue, deadlines, now, here, nil, is_read)
       end
     end
-    local told = table.concat(causes)
-    return {stamp, 0, refused_for, told, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
+    local words = table.concat(causes)
+    return {stamp, 0, refused_for, words, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
   end
 
   local counted, smallest = 0, nil
@@ -275,14 +275,14 @@ if declared then
 end
 if shared then
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
-  local told = string.format('%.0f', highest)
+  local largest = string.format('%.0f', highest)
   if absent and names == 1 and highest <= clock + AHEAD then
-    call('set', KEYS[fences + 1], told, 'px', LIFE)
+    call('set', KEYS[fences + 1], largest, 'px', LIFE)
   elseif absent or names > 1 or clock > highest + OLD then
     local keep_up = fencing().keep_up
-    for i = fences + 1, fences + names do keep_up(KEYS[i], told, clock, true) end
+    for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock, true) end
   end
-  return {stamp, 3, told, waiting, first}
+  return {stamp, 3, largest, waiting, first}
 end
 if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
 local life = token + 63 <= clock + AHEAD and LIFE or fencing().life_of(top, clock)

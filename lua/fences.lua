@@ -1,4 +1,4 @@
--- fences: fencing tokens that a master has accepted. Stands in front of every script that stores one.
+-- fences: fencing tokens that a master has accepted. Is put in front of every script that stores one.
 --
 -- A name's fence is the largest token that was accepted for it, or the last token of the block. A token is accepted
 -- if it is above the fence. Where no fence is stored, it must be less than BEHIND behind the clock.
@@ -39,7 +39,7 @@ local function fencing()
     return redis.error_reply('FENCE ' .. fence .. ' holds no token of the last day or earlier, by this clock; DEL it')
   end
 
-  -- Stores a token that was declared, or that a reader was told. With `shared`, renews a fence that is as high.
+  -- Stores a token that was declared, or that a reader got. With `shared`, renews a fence that is as high.
   local function keep_up(key, token, clock, shared)
     -- pcall: a fence of another type stays as it is.
     local stored, value = redis.pcall('get', key), tonumber(token)

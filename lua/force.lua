@@ -34,7 +34,7 @@ for i = 1, names do
   for j = at + 1, last do
     local holder = ARGV[j]
     if kind == 'hash' then
-      local is_reader = mode and reading.leave(key, its_readers, holder, now)
+      local is_reader = mode and reading.remove(key, its_readers, holder, now)
       removed = removed + (is_reader and 1 or call('hdel', key, holder))
     elseif kind == 'string' and 'string:' .. redis.sha1hex(call('get', key) or '') == holder then
       removed = removed + call('del', key)

@@ -1,4 +1,4 @@
--- labels: read the labels of clients. Stands in front of the scripts that report holders.
+-- labels: read the labels of clients. Is put in front of the scripts that report holders.
 
 -- The label of an owner's client, or nothing. Only clients of this crate have one; their ids are UUIDs of version 8.
 local function label_of(owner)

@@ -1,7 +1,7 @@
 -- probe: name the commands of the other scripts that this user may not run.
 --
 -- KEYS  a key that nothing else uses
--- ARGV  commands, each with its words separated by spaces; $ stands for the key; the first one is "del $"
+-- ARGV  commands, each with its words separated by spaces; $ is a placeholder for the key; the first one is "del $"
 -- Returns the names of the denied commands.
 --
 -- Leaves nothing: the script deletes at once the key that a command writes. If the user may not delete, no other

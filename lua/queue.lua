@@ -1,4 +1,4 @@
--- queue: waiters for a name. Stands in front of every script that lets a waiter into a queue or out of it.
+-- queue: waiters for a name. Is put in front of every script that lets a waiter into a queue or out of it.
 --
 -- A name has three sorted sets:
 -- - its queue: the waiters that want it alone, by ticket,
@@ -8,7 +8,7 @@
 -- A waiter is written <client>:<number>:<ms>: once called, it has this number of ms to ask. The number of a waiter
 -- that wants to read ends in an r. Such waiters go in together, also beside other readers, if their tickets are
 -- smaller than all in the queue. A waiter is called on the channel of its client. The message has its number and the
--- name. If the waiter is to ask later, a plus sign and the ms stand between them. The deadline of a waiter that has
+-- name. If the waiter is to ask later, a plus sign and the ms are between them. The deadline of a waiter that has
 -- been called, and has not asked since, ends in a half.
 --
 -- A waiter is dropped if it does not ask, or if its client has hung up. The next script that finds it at the head
@@ -52,20 +52,20 @@ local function queues()
     return 'multilock_readers_queue' .. name, 'multilock_readers' .. name
   end
 
-  -- The one of the two in which a waiter stands.
+  -- The one of the two in which a waiter is.
   local function queue_of(queue, waiter)
     return reads(waiter) and of_readers(queue) or queue
   end
 
-  -- Takes a waiter out, and returns whether it stood there. For a waiter that wants to read, also returns the number
+  -- Takes a waiter out, and returns whether it was there. For a waiter that wants to read, also returns the number
   -- of waiters before it.
   local function drop(queue, deadlines, waiter)
     local its_queue = queue_of(queue, waiter)
     -- pcall, here and below: a key of another type has no waiters, and must not stop a script that has written.
     local rank = its_queue ~= queue and redis.pcall('zrank', its_queue, waiter)
-    local stood = redis.pcall('zrem', its_queue, waiter) == 1
+    local removed = redis.pcall('zrem', its_queue, waiter) == 1
     redis.pcall('zrem', deadlines, waiter)
-    return stood, type(rank) == 'number' and rank
+    return removed, type(rank) == 'number' and rank
   end
 
   -- The deadline of a waiter, if its ticket counts; else the waiter is dropped. With `here`, the waiters of a client
@@ -136,8 +136,8 @@ local function queues()
     local number, ms = string.match(waiter, ':(%d+r?):(%d+)$')
     local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
     -- pcall: an ACL may deny the channel; waiters then wake by their timers.
-    local told = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
-    return told and (tonumber(ms) or 0) + (later or 0)
+    local is_sent = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
+    return is_sent and (tonumber(ms) or 0) + (later or 0)
   end
 
   -- Calls a waiter, except `here`, which needs no call, and a waiter that was called before. A waiter that does not
@@ -190,7 +190,7 @@ local function queues()
     end
   end
 
-  -- For a waiter that has been let in to read, and that stood behind `rank` others: calls the next ones, if those
+  -- For a waiter that has been let in to read, and that was behind `rank` others: calls the next ones, if those
   -- behind it have not been called. Each reader checks, so that no waiter depends on a single other one.
   local function call_next(name, queue, deadlines, now, rank)
     local readers = of_readers(queue)
@@ -212,7 +212,7 @@ local function queues()
 
   -- Puts a waiter into the queue with its ticket, and returns whether it is new there. A waiter that cannot be written has
   -- no place there, which does no harm. A waiter that asks at once counts as called: it has to ask in its time.
-  local function stand(queue, deadlines, now, waiter, ticket, asks)
+  local function enqueue(queue, deadlines, now, waiter, ticket, asks)
     local its_queue, deadline = queue_of(queue, waiter), now + TICKET
     if asks then deadline = now + (tonumber(string.match(waiter, ':(%d+)$')) or 0) + 0.5 end
     local is_new = redis.pcall('zadd', its_queue, ticket, waiter) == 1
@@ -258,6 +258,6 @@ local function queues()
 
   return {
     of = of, waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
-    tell_head = tell_head, stand = stand, recall = recall, drop = drop, holder = holder, is_before = is_before,
+    tell_head = tell_head, enqueue = enqueue, recall = recall, drop = drop, holder = holder, is_before = is_before,
   }
 end

@@ -1,10 +1,10 @@
--- readers: readers of a name. Stands in front of every script that lets readers in or out.
+-- readers: readers of a name. Is put in front of every script that lets readers in or out.
 --
 -- A name that is read is a hash with two fields:
 -- - mode, with the value write, so that every lock of Redisson's finds the name written by another owner,
 -- - multilock: the ms of this master's clock at which the last reader's lease ends.
 --
--- Beside it stands the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
+-- Beside it is the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
 -- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees no
 -- reader's name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
 --
@@ -72,7 +72,7 @@ local function readers()
 
   -- Takes an owner out. Returns the ms for which the name is still read, and whether they are fewer than before.
   -- Returns nothing if the name is not read, or not by this owner.
-  local function leave(name, its_readers, owner, now)
+  local function remove(name, its_readers, owner, now)
     local last = read_until(name)
     -- pcall: a key of another type has no readers.
     local its = redis.pcall('zscore', its_readers, owner)
@@ -94,6 +94,6 @@ local function readers()
 
   return {
     begin = begin, read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join,
-    leave = leave,
+    remove = remove,
   }
 end

@@ -5,7 +5,7 @@
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
 --       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
 --       and 1 if it asks next over the same connection
---       The waiter, as in acquire.lua, stands in the queues from then on. It needs no call: its attempt is rolled
+--       The waiter, as in acquire.lua, is in the queues from then on. It needs no call: its attempt is rolled
 --       back, or it asks next.
 -- Returns
 --   1                      the owner held every name and has given it up
@@ -24,7 +24,7 @@
 -- Clients of Redisson's wait on the channels. They are given only by clients with the option `beside_redisson`. A name
 -- of a read/write lock is given up as it is found here, read or
 -- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only
--- leaves the set of readers: nothing else depends on it then.
+-- is removed from the set of readers: nothing else depends on it then.
 
 -- Ms after which a waiter of this crate asks if clients of other libraries listen. Those ask once they get the
 -- release. They have to ask first: behind a waiter that is called here they would never get in.
@@ -32,7 +32,7 @@ local LATER = 2
 
 -- Takes an owner from the readers of a name. Returns 1 if it was one of them. If it had the last lease, also returns
 -- the ms for which the name is still read, and whether they are fewer than before.
-local function leave_readers(name, its_readers, owner)
+local function remove_reader(name, its_readers, owner)
   -- pcall: a key of another type has no readers.
   local some = redis.pcall('zrange', its_readers, -2, -1)
   local last = some[#some]
@@ -44,7 +44,7 @@ local function leave_readers(name, its_readers, owner)
     return 1, 0
   end
   local time = redis.call('time')
-  local still, is_less = readers().leave(name, its_readers, owner, time[1] * 1000 + math.floor(time[2] / 1000))
+  local still, is_less = readers().remove(name, its_readers, owner, time[1] * 1000 + math.floor(time[2] / 1000))
   return still and 1 or 0, still, is_less
 end
 
@@ -62,7 +62,7 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
     -- before.
     local gone, still, is_less = 0, 0, false
     if is_rw then
-      gone, still, is_less = leave_readers(KEYS[at], KEYS[key + 3 * names + n - 1], owner)
+      gone, still, is_less = remove_reader(KEYS[at], KEYS[key + 3 * names + n - 1], owner)
     end
     -- The message to clients of other libraries.
     local notice = '0'
@@ -85,7 +85,7 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
           local number, name = string.match(waiter, '^([^ ]*) ?(%d*)$')
           if name == '' or tonumber(name) == n then
             here = string.match(owner, '^(.*):') .. ':' .. number
-            queue.stand(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
+            queue.enqueue(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
           end
         end
         if still == 0 then

@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 10] = [
     &["events"],
     &["protocol"],
     &["node", "round", "yielding"],
-    &["queue", "hold", "subscription", "beside", "interop"],
+    &["queue", "hold", "subscription", "foreign_releases", "interop"],
     &[
         "owner",
         "mode",

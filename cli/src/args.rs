@@ -43,7 +43,7 @@ impl Args {
     }
 }
 
-/// Adds tips of our own. The parser recommends a `--` before an argument with a hyphen, but the program of `run` stands there.
+/// Adds tips of our own. The parser recommends a `--` before an argument with a hyphen, but the program of `run` comes there.
 fn with_tips(mut error: clap::Error) -> clap::Error {
     let tip = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => {

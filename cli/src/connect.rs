@@ -113,7 +113,7 @@ pub(crate) async fn connect(
     patience: Patience,
     voice: Voice,
 ) -> Result<Masters, Failure> {
-    let mut told = false;
+    let mut warned = false;
     loop {
         let error = match builder.clone().connect().await {
             Err(error @ ConnectError::TooFew { .. }) => error,
@@ -134,7 +134,7 @@ pub(crate) async fn connect(
             }
             return Err(error.into());
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut warned, true) {
             voice.warn(format_args!("{error}; it is tried again"));
         }
         sleep(PAUSE).await;

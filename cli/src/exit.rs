@@ -103,8 +103,8 @@ impl From<io::Error> for Failure {
 
 impl From<InvalidInput> for Failure {
     fn from(error: InvalidInput) -> Self {
-        let told = error.to_string();
-        let rest = told.strip_prefix(error.field).unwrap_or(&told);
+        let text = error.to_string();
+        let rest = text.strip_prefix(error.field).unwrap_or(&text);
         Self::usage(format_args!("{}{rest}", option(error.field)))
     }
 }

@@ -18,9 +18,9 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
         let message = format_args!("{state}{holds}: nothing was taken away");
         return Err(Failure::new(exit::FREE, message));
     }
-    let told: Vec<String> = seen.iter().map(describe).collect();
+    let states: Vec<String> = seen.iter().map(describe).collect();
     let question = "Take it away? Its holder learns of it at the next renewal only.";
-    if !args.yes && !confirmed(&told, question)? {
+    if !args.yes && !confirmed(&states, question)? {
         return Err(Failure::new(exit::FREE, "nothing was taken away"));
     }
     let forced = lock.force_release_from(|holder| meant.is(holder)).await?;

@@ -86,14 +86,14 @@ fn code_of_unknown(masters: &Masters) -> u8 {
 }
 
 pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Failure> {
-    let mut told = vec![Value::Null; args.names.len()];
+    let mut seen = vec![Value::Null; args.names.len()];
     loop {
         let names = look(masters, &args.names, args.policy).await?;
-        for (name, told) in names.iter().zip(&mut told) {
+        for (name, seen) in names.iter().zip(&mut seen) {
             let mut line = as_json(name);
             let state = what_counts(&line);
-            if *told != state {
-                *told = state;
+            if *seen != state {
+                *seen = state;
                 line["at"] = humantime::format_rfc3339_millis(SystemTime::now())
                     .to_string()
                     .into();

@@ -186,41 +186,41 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
 
 fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
     let quarantined = name.quarantined.iter().find(|(label, _)| **label == *node);
-    let mut told = json!({
+    let mut node_json = json!({
         "node": node,
         "expires_in_ms": remaining(state).map(ms),
         "quarantine_ms": quarantined.map(|(_, left)| ms(*left)),
     });
     match state {
-        NodeState::Free => told["state"] = "free".into(),
+        NodeState::Free => node_json["state"] = "free".into(),
         NodeState::Held { holder, count, .. } => {
-            told["state"] = "held".into();
-            told["holder"] = holder.to_string().into();
-            told["hold"] = hold_id(holder).into();
-            told["count"] = (*count).into();
+            node_json["state"] = "held".into();
+            node_json["holder"] = holder.to_string().into();
+            node_json["hold"] = hold_id(holder).into();
+            node_json["count"] = (*count).into();
         }
         NodeState::Write { holder, count, .. } => {
-            told["state"] = "written".into();
-            told["holder"] = holder.to_string().into();
-            told["hold"] = hold_id(holder).into();
-            told["count"] = (*count).into();
+            node_json["state"] = "written".into();
+            node_json["holder"] = holder.to_string().into();
+            node_json["hold"] = hold_id(holder).into();
+            node_json["count"] = (*count).into();
         }
         NodeState::Read { holders, .. } => {
-            told["state"] = "read".into();
-            told["readers"] = holders.iter().map(ToString::to_string).collect::<Vec<_>>().into();
-            told["reading_holds"] = holders.iter().map(hold_id).collect::<Vec<_>>().into();
+            node_json["state"] = "read".into();
+            node_json["readers"] = holders.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+            node_json["reading_holds"] = holders.iter().map(hold_id).collect::<Vec<_>>().into();
         }
         NodeState::Foreign { kind, .. } => {
-            told["state"] = "foreign".into();
-            told["kind"] = kind.as_str().into();
+            node_json["state"] = "foreign".into();
+            node_json["kind"] = kind.as_str().into();
         }
         NodeState::Silent(vote) => {
-            told["state"] = "silent".into();
-            told["reason"] = translated(vote).into();
+            node_json["state"] = "silent".into();
+            node_json["reason"] = translated(vote).into();
         }
-        _ => told["state"] = "unknown".into(),
+        _ => node_json["state"] = "unknown".into(),
     }
-    told
+    node_json
 }
 
 pub(crate) fn ms(duration: Duration) -> u64 {

@@ -15,8 +15,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
 
 /// Parses seconds, as `flock -w` and `timeout` do.
 pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
-    let bare = text.parse().ok().map(Duration::try_from_secs_f64);
-    match bare {
+    let number = text.parse().ok().map(Duration::try_from_secs_f64);
+    match number {
         Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
         None => duration(text),
     }

@@ -33,7 +33,7 @@ use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::queue::QueueEntry;
 use crate::round::clocks::{self, Clocks};
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::clock::Moment;
 use crate::time::validity::Validity;
 use crate::values::votes::Vote;
@@ -131,7 +131,9 @@ impl<'a> Acquisition<'a> {
             rollback.votes[node] = vote;
         }
         let may_ask = |node: usize| rollback.votes[node] == Vote::Pending;
-        let is_first = waiting.as_ref().is_none_or(|waiting| !waiting.calls.stands());
+        let is_first = waiting
+            .as_ref()
+            .is_none_or(|waiting| !waiting.calls.may_be_queued());
         let goes_by_first = waiting.as_ref().is_some_and(|waiting| waiting.waiter.at_first)
             && (0..pool.slots.len()).all(may_ask);
         let first = if goes_by_first {
@@ -153,7 +155,7 @@ impl<'a> Acquisition<'a> {
         }
         if let Some(waiting) = &waiting {
             // Wherever it may be asked for later, too.
-            waiting.calls.stand(round.sent_to().with(round.held_back()));
+            waiting.calls.note_queued(round.sent_to().with(round.held_back()));
         }
         Self {
             request,
@@ -256,7 +258,7 @@ impl<'a> Acquisition<'a> {
         let is_alone = node == FIRST_MASTER && self.round.held_back().len() > 0;
         match vote {
             _ if !is_alone => {
-                self.rollback.stands_everywhere();
+                self.rollback.requeue_everywhere();
                 false
             }
             Vote::Granted => {
@@ -275,7 +277,7 @@ impl<'a> Acquisition<'a> {
                 true
             }
             _ => {
-                self.rollback.stands_everywhere();
+                self.rollback.requeue_everywhere();
                 false
             }
         }
@@ -289,7 +291,7 @@ impl<'a> Acquisition<'a> {
         self.round.ask_others();
         if let Some(waiting) = &self.waiting {
             // It may have left the queues since the first were asked.
-            waiting.calls.stand(self.round.sent_to());
+            waiting.calls.note_queued(self.round.sent_to());
         }
     }
 
@@ -390,15 +392,15 @@ impl<'a> Acquisition<'a> {
             .begin(&request.trace, false, &request.names, hold.token());
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
-            let places = waiting.calls.left();
+            let places = waiting.calls.take_places();
             // A grant has taken the waiter out of the queues there. The late answers of the other masters are
             // handled below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);
-            waiting.leave(pool, &request.names, |node| {
+            waiting.withdraw(pool, &request.names, |node| {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        hear_stragglers(client, self.round, &hold.grant, self.waiting);
+        receive_stragglers(client, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
         if let Some(owner) = &request.owner {
             owner.remember(&hold);
@@ -440,9 +442,14 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-/// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may stand
-/// in a queue there since this round or an earlier one, so it leaves that queue.
-fn hear_stragglers(client: &Arc<ClientCore>, round: Round, grant: &Arc<Grant>, waiting: Option<QueueEntry>) {
+/// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may be
+/// in a queue there since this round or an earlier one, so it withdraws from that queue.
+fn receive_stragglers(
+    client: &Arc<ClientCore>,
+    round: Round,
+    grant: &Arc<Grant>,
+    waiting: Option<QueueEntry>,
+) {
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
@@ -458,13 +465,13 @@ fn hear_stragglers(client: &Arc<ClientCore>, round: Round, grant: &Arc<Grant>, w
             recall::recalled(&client, &grant, first);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.leave(pool, &grant.names, |other| other == node);
+            waiting.withdraw(pool, &grant.names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
         grant.note_vote(node, vote);
         kind
     };
-    round.leave(OnNoScript::Loaded, note);
+    round.detach(NoScriptFallback::LoadOnly, note);
 }
 
 /// Rolls back an attempt that met a holder, once the imminent answers are there. A master that refuses needs
@@ -478,7 +485,7 @@ fn delayed_rollback(
 ) -> DelayedRollback {
     let patience = round.elapsed().max(SHORTEST_PATIENCE);
     let deferred = DelayedRollback::new(rollback);
-    let heard = deferred.clone();
+    let delayed = deferred.clone();
     // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {
         if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
@@ -486,20 +493,20 @@ fn delayed_rollback(
         }
     };
     pool.in_background(async move {
-        let hearing = async {
+        let receiving = async {
             while let Some((node, answer)) = round.next_as_sent().await {
                 unless_queued(&answer);
                 let vote = Reply::acquired(answer).vote;
                 round.voted(node, &vote);
-                if !heard.note(node, vote) {
+                if !delayed.note(node, vote) {
                     break;
                 }
             }
         };
         // Slower masters get the release after their acquire, in order.
-        let _ = timeout(patience, hearing).await;
-        heard.finish();
-        round.leave(OnNoScript::Loaded, move |_, answer| {
+        let _ = timeout(patience, receiving).await;
+        delayed.finish();
+        round.detach(NoScriptFallback::LoadOnly, move |_, answer| {
             unless_queued(&answer);
             VoteKind::of(&Reply::acquired(answer).vote)
         });

@@ -17,7 +17,7 @@ use crate::acquire::wait::contend;
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::OwnerStanding;
+use crate::lock::owner::OwnerRelation;
 use crate::masters::config::bounded;
 use crate::protocol::tally::LossReason;
 
@@ -68,7 +68,7 @@ pub(crate) async fn lock(
     }
     all.iter_mut().for_each(AcquireRequest::begin);
     if let [alone] = &*all
-        && matches!(alone.standing(), OwnerStanding::Outside)
+        && matches!(alone.relation(), OwnerRelation::Outside)
         && let Some(guard) = alone.take_idle()
     {
         return ended(all, Ok(Guards::from_buf([guard])));

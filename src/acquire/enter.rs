@@ -8,7 +8,7 @@ use crate::hold::HoldView;
 use crate::hold::extend::extend;
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::OwnerStanding;
+use crate::lock::owner::OwnerRelation;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
@@ -31,17 +31,17 @@ pub(crate) async fn acquire_as(
     if request.client.pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    match request.standing() {
-        OwnerStanding::Inside(hold, term) if !term.kind.includes(request.kind) => {
-            return Err(of_another_kind(request, &hold, term.kind));
+    match request.relation() {
+        OwnerRelation::Inside(hold, view) if !view.kind.includes(request.kind) => {
+            return Err(of_another_kind(request, &hold, view.kind));
         }
-        OwnerStanding::Inside(hold, term) => {
-            if let Some(guard) = reenter(request, hold, term).await? {
+        OwnerRelation::Inside(hold, view) => {
+            if let Some(guard) = reenter(request, hold, view).await? {
                 return Ok(guard);
             }
         }
-        OwnerStanding::Overlapping(held) => return Err(overlapping(request, &held).into()),
-        OwnerStanding::Outside => {}
+        OwnerRelation::Overlapping(held) => return Err(overlapping(request, &held).into()),
+        OwnerRelation::Outside => {}
     }
     if let Some(guard) = request.take_idle() {
         return Ok(guard);
@@ -98,7 +98,7 @@ async fn reenter(
         }
         Ok(guard) => Ok(Some(guard)),
         // A new attempt would be refused because of the owner's own hold.
-        Err(hold) if !hold.term(now).left.is_zero() => {
+        Err(hold) if !hold.view(now).left.is_zero() => {
             let its = hold.grant.kind();
             if !its.includes(request.kind) {
                 return Err(of_another_kind(request, &hold, its));

@@ -2,7 +2,7 @@
 //!
 //! That lock takes one master after the other, and keeps its grants while it waits for the next. A client that wants all
 //! masters at once, and keeps nothing, hardly ever finds all of them free. So a waiter that has met a field of Redisson's
-//! asks the first master alone, and stands in its queue alone. Once it is granted there, it asks all others. The holder of
+//! asks the first master alone, and is in its queue alone. Once it is granted there, it asks all others. The holder of
 //! the first master holds the others, or is just giving them up. So the waiter keeps its grants for a while, asks the
 //! masters that refuse again, and gives everything back after that.
 //!

@@ -14,9 +14,9 @@ use crate::values::votes::Vote;
 
 /// Obstacle of a waiter. It is the last refusal by the masters; else the task of this process in front of it;
 /// else the masters that have not answered yet.
-pub(crate) fn in_the_way(request: &AcquireRequest, told: Option<&LockError>) -> LockError {
-    if let Some(told) = told {
-        return told.clone();
+pub(crate) fn in_the_way(request: &AcquireRequest, last_refusal: Option<&LockError>) -> LockError {
+    if let Some(last_refusal) = last_refusal {
+        return last_refusal.clone();
     }
     match request.client.lines.in_front(&request.wanted()) {
         Some(InFront::Refused(why)) => (*why).clone(),

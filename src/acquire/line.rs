@@ -1,18 +1,18 @@
-//! A place in the line of this process, and the turn or hold that is given there.
+//! A place in the line of this process, and the turn or hold that is delivered there.
 
 use std::sync::Arc;
 
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::queue::{Given, LineTicket, Seat};
+use crate::queue::{Delivery, LineTicket, Mailbox};
 
-/// A waiter in the line behind others. When it is dropped, it leaves the line. If it was given a turn or a
+/// A waiter in the line behind others. When it is dropped, it withdraws from the line. If it got a turn or a
 /// hold meanwhile, that goes on to the next waiter, or is released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
-    pub(super) standing: LineTicket<Hold>,
-    pub(super) seat: Arc<Seat<Hold>>,
+    pub(super) line_ticket: LineTicket<Hold>,
+    pub(super) mailbox: Arc<Mailbox<Hold>>,
 }
 
 impl LinePlace<'_> {
@@ -22,21 +22,21 @@ impl LinePlace<'_> {
     /// # Cancel safety
     ///
     /// The call may be repeated.
-    pub(super) async fn wait(&mut self) -> Option<Given<Hold>> {
-        self.standing.given().await;
-        self.seat.take()
+    pub(super) async fn wait(&mut self) -> Option<Delivery<Hold>> {
+        self.line_ticket.delivered().await;
+        self.mailbox.take()
     }
 }
 
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        give_up(self.client, self.standing.leave());
+        give_up(self.client, self.line_ticket.withdraw());
     }
 }
 
 /// Hands the turn or hold of a waiter on to the next one, or releases it.
-pub(super) fn give_up(client: &Arc<ClientCore>, given: Option<Given<Hold>>) {
-    if let Some(Given::Passed(hold)) = given {
+pub(super) fn give_up(client: &Arc<ClientCore>, delivery: Option<Delivery<Hold>>) {
+    if let Some(Delivery::Hold(hold)) = delivery {
         drop(HoldGuard::passed(client, hold, false, None));
     }
 }

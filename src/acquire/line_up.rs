@@ -18,9 +18,9 @@ use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::OwnerStanding;
+use crate::lock::owner::OwnerRelation;
 use crate::protocol::tally::LossReason;
-use crate::queue::{Given, Joined};
+use crate::queue::{Delivery, Joined};
 
 /// Waits for this process's turn. Breaks with a guard in two cases: the task ahead hands its hold on, or
 /// another task of the same owner gets a hold meanwhile, which is then entered.
@@ -31,44 +31,44 @@ pub(super) async fn line_up(
 ) -> Result<ControlFlow<HoldGuard>, LockError> {
     let request = waiting.request;
     loop {
-        let given = match waiting.join_line() {
+        let delivery = match waiting.join_line() {
             Joined::Turn(turn) => {
-                waiting.seat.put(Given::Turn(turn));
+                waiting.mailbox.put(Delivery::Turn(turn));
                 return Ok(ControlFlow::Continue(()));
             }
-            Joined::Beside => ControlFlow::Continue(Some(Given::Open)),
-            Joined::Behind(standing, asks) => {
+            Joined::Concurrent => ControlFlow::Continue(Some(Delivery::Concurrent)),
+            Joined::Behind(line_ticket, asks) => {
                 *last = None;
-                let place = waiting.stand_behind(standing, asks);
+                let place = waiting.place_behind(line_ticket, asks);
                 // The grant of the line may have become idle just before.
                 request.client.idle.offer(&request.names);
-                let given = request.unless_closed(turn(waiting, place, patience)).await?;
+                let delivery = request.unless_closed(turn(waiting, place, patience)).await?;
                 waiting.entry.calls.present();
-                if given.is_continue() {
+                if delivery.is_continue() {
                     request.client.pool.events.woken(WokenBy::HandOn);
                 }
-                given
+                delivery
             }
         };
         // The clocks are outdated after the wait.
         waiting.clocks = None;
-        let is_beside = matches!(given, ControlFlow::Continue(Some(Given::Open)));
-        let attempted = match given {
+        let is_concurrent = matches!(delivery, ControlFlow::Continue(Some(Delivery::Concurrent)));
+        let attempted = match delivery {
             ControlFlow::Continue(None) => continue,
-            ControlFlow::Continue(Some(turn @ Given::Turn(_))) => {
-                waiting.seat.put(turn);
+            ControlFlow::Continue(Some(turn @ Delivery::Turn(_))) => {
+                waiting.mailbox.put(turn);
                 return Ok(ControlFlow::Continue(()));
             }
-            ControlFlow::Continue(Some(Given::Passed(hold))) => {
+            ControlFlow::Continue(Some(Delivery::Hold(hold))) => {
                 if let Some(guard) = request.take_over(hold) {
                     return Ok(ControlFlow::Break(guard));
                 }
                 // The hold came too late, and has gone on to the next waiter.
                 continue;
             }
-            ControlFlow::Continue(Some(Given::Open)) => {
+            ControlFlow::Continue(Some(Delivery::Concurrent)) => {
                 waiting.yield_to_foreign().await?;
-                let precedence = waiting.beside();
+                let precedence = waiting.concurrent();
                 acquire_as(request, precedence, waiting.clocks.take()).await
             }
             // The same owner is inside by now. If it leaves before this task has entered, the task begins again.
@@ -79,7 +79,7 @@ pub(super) async fn line_up(
             Err(refusal) if refusal.reason == LossReason::Final => return Err(refusal.error),
             Err(refusal) => *last = Some((0, Arc::new(refusal.error))),
         }
-        if is_beside {
+        if is_concurrent {
             // The masters refuse the task in front likewise, now or soon.
             request.client.lines.refused(&request.wanted());
         } else {
@@ -94,21 +94,21 @@ async fn turn(
     waiting: &mut Waiting<'_>,
     mut place: LinePlace<'_>,
     patience: &mut Patience,
-) -> ControlFlow<(), Option<Given<Hold>>> {
+) -> ControlFlow<(), Option<Delivery<Hold>>> {
     let request = waiting.request;
-    let ticket = place.standing.ticket();
+    let ticket = place.line_ticket.ticket();
     let mut turn = pin!(async {
         tokio::select! {
             biased;
             () = inside(request) => ControlFlow::Break(()),
-            given = place.wait() => ControlFlow::Continue(given),
+            delivery = place.wait() => ControlFlow::Continue(delivery),
             () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
         }
     });
     loop {
         tokio::select! {
             biased;
-            given = &mut turn => return given,
+            delivery = &mut turn => return delivery,
             () = patience.over() => patience.mind(request, None),
         }
     }
@@ -131,5 +131,5 @@ pub(super) async fn inside(request: &AcquireRequest) {
 }
 
 pub(super) fn is_inside(request: &AcquireRequest) -> bool {
-    !matches!(request.standing(), OwnerStanding::Outside)
+    !matches!(request.relation(), OwnerRelation::Outside)
 }

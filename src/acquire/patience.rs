@@ -54,7 +54,7 @@ impl Patience {
             // The same holds for all waiters for these masters, so the log line is throttled.
             client.pool.log_throttle.still_waiting(&request.names, &why);
         } else if request.purpose == Purpose::Lead {
-            log::stands_by(&request.names, waited, &why);
+            log::waits_to_lead(&request.names, waited, &why);
         } else if client.schedule.is_held(&request.names) {
             log::waits_for_this_process(&request.names, waited, &why);
         } else {

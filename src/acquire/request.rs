@@ -10,7 +10,7 @@ use crate::hold::grant::Hold;
 use crate::hold::idle::IdleRequest;
 use crate::hold::{Entered, IdleWanted};
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::{Owner, OwnerStanding};
+use crate::lock::owner::{Owner, OwnerRelation};
 use crate::protocol::kind::HoldKind;
 use crate::queue::Wanted;
 use crate::time::clock::Moment;
@@ -91,9 +91,9 @@ impl AcquireRequest {
     }
 
     /// Relation of the owner's holds to the names.
-    pub(crate) fn standing(&self) -> OwnerStanding {
-        self.owner.as_ref().map_or(OwnerStanding::Outside, |owner| {
-            owner.standing(self.client.id, &self.names, self.client.pool.clock.now())
+    pub(crate) fn relation(&self) -> OwnerRelation {
+        self.owner.as_ref().map_or(OwnerRelation::Outside, |owner| {
+            owner.relation(self.client.id, &self.names, self.client.pool.clock.now())
         })
     }
 

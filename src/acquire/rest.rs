@@ -10,7 +10,7 @@ use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
-use crate::node::waiters::{Calls, Heard};
+use crate::node::waiters::{CallCounts, Calls};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::values::votes::Vote;
@@ -24,9 +24,9 @@ impl Waiting<'_> {
             log_throttle.still_waiting(&request.names, &refusal.error);
         }
         self.refused(refusal);
-        let had_place = self.stood && self.entry.calls.stands();
-        if !had_place && self.may_stand() {
-            // The attempt had no place in the queues, or the waiter has left them because its task was not polled. So no
+        let had_place = self.was_queued && self.entry.calls.may_be_queued();
+        if !had_place && self.may_queue() {
+            // The attempt had no place in the queues, or the waiter has withdrawn because its task was not polled. So no
             // master would call it.
             return Ok(());
         }
@@ -50,13 +50,13 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            may_listen: request.client.pool.config.beside_redisson && !self.beside.listens(),
+            may_listen: request.client.pool.config.beside_redisson && !self.foreign_releases.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };
-        let (at_most, beside_foreign) = match refused.next_step(&mut self.pauses) {
+        let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
-                self.beside
+                self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
                 return WokenBy::Gap;
@@ -67,8 +67,8 @@ impl Waiting<'_> {
             }
             NextStep::AwaitCalls {
                 at_most,
-                beside_foreign,
-            } => (at_most, beside_foreign),
+                behind_foreign_field,
+            } => (at_most, behind_foreign_field),
         };
         // A waiter that asked the first master alone is woken by that one alone.
         let (votes, needed) = match refusal.asked {
@@ -80,8 +80,8 @@ impl Waiting<'_> {
         let rolled_back = |node| self.rolled_back.contains(node);
         tokio::select! {
             biased;
-            by = called(&self.entry.calls, &self.heard, votes, needed) => by,
-            () = self.beside.released(rolled_back, counts), if beside_foreign => WokenBy::Notice,
+            by = called(&self.entry.calls, &self.calls_before, votes, needed) => by,
+            () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
             () = appointed(&self.entry.calls) => WokenBy::Notice,
             () = sleep(at_most) => WokenBy::Timer,
         }
@@ -89,7 +89,7 @@ impl Waiting<'_> {
 }
 
 /// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed.
-async fn called(calls: &Calls, since: &Heard, votes: &[Vote], needed: usize) -> WokenBy {
+async fn called(calls: &Calls, since: &CallCounts, votes: &[Vote], needed: usize) -> WokenBy {
     loop {
         // Listen before the check, so that no call falls in between.
         let mut notified = pin!(calls.notified());

@@ -37,7 +37,7 @@ impl Rollback {
     }
 
     /// Puts the waiter back into the queues of all masters, not of the first one alone.
-    pub(crate) fn stands_everywhere(&mut self) {
+    pub(crate) fn requeue_everywhere(&mut self) {
         if let Some(waiting) = &mut self.waiting {
             waiting.waiter.at_first = false;
         }
@@ -93,10 +93,11 @@ impl Drop for Rollback {
         let votes = &self.votes;
         let touched = |node: usize| votes[node].may_have_granted();
         if (0..votes.len()).any(touched) {
-            // A waiter that has left the queues must not get back into them, and must not prevent the call of
+            // A waiter that has withdrawn from the queues must not get back into them, and must not prevent the call of
             // the next waiter.
             let waiting = self.waiting.take();
-            let waiting = waiting.filter(|QueueEntry { calls, .. }| calls.stands() && !calls.is_over());
+            let waiting =
+                waiting.filter(|QueueEntry { calls, .. }| calls.may_be_queued() && !calls.is_over());
             Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);
         }
     }

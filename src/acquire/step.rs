@@ -15,11 +15,11 @@ use crate::values::votes::Vote;
 pub(super) const REASK: Duration = Duration::from_secs(5);
 /// Time after the end of a lease until every master has seen it end too.
 pub(super) const AFTER_LEASE: Duration = Duration::from_millis(2);
-/// Pause beside clients of other libraries, which have no queue: short after a round in which some masters
+/// Pause behind clients of other libraries, which have no queue: short after a round in which some masters
 /// granted.
 const SOON: Duration = Duration::from_millis(5);
 const SPREAD: Duration = Duration::from_millis(15);
-/// Pauses beside clients that announce nothing: the window of the first pauses, the time for which it
+/// Pauses behind clients that announce nothing: the window of the first pauses, the time for which it
 /// applies, and the divisor of the time waited from then on.
 const POLL: Duration = Duration::from_millis(50);
 const POLLED: Duration = Duration::from_secs(2);
@@ -34,7 +34,10 @@ pub(super) enum NextStep {
     /// Sleeps for the whole time, whatever happens.
     Sleep(Duration),
     /// Sleeps until a quorum of masters has called the waiter, at most for the given time.
-    AwaitCalls { at_most: Duration, beside_foreign: bool },
+    AwaitCalls {
+        at_most: Duration,
+        behind_foreign_field: bool,
+    },
 }
 
 /// A refusal, and the state of its waiter.
@@ -42,7 +45,7 @@ pub(super) struct Refused<'a> {
     pub(super) refusal: &'a Refusal,
     /// Number of refusals that together prevent a quorum.
     pub(super) blocking: usize,
-    /// Whether the waiter stands in the queues.
+    /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
     /// Whether it is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
@@ -58,21 +61,21 @@ impl Refused<'_> {
             // It has no place in the queues of the masters that refused.
             return NextStep::Sleep(pauses.next(SPLIT));
         }
-        // A few masters may still report a waiter ahead that is just leaving.
+        // A few masters may still report a waiter ahead that is just withdrawing.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
         if is_first && blockers.foreign_field && self.may_listen {
             return NextStep::Listen;
         }
         let at_most = match reason {
             LossReason::Unreachable => pauses.next(OUTAGE),
-            // The waiter stands in no queue, so no master calls it.
+            // The waiter is in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
             LossReason::Held => self.latest(is_first, pauses),
             LossReason::Split | LossReason::Final => return NextStep::Sleep(pauses.next(SPLIT)),
         };
         NextStep::AwaitCalls {
             at_most,
-            beside_foreign: is_first && blockers.foreign_field,
+            behind_foreign_field: is_first && blockers.foreign_field,
         }
     }
 
@@ -142,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Next step of a waiter that stands in the queues of three masters, and does not listen yet.
+    /// Next step of a waiter in the queues of three masters, and does not listen yet.
     fn next(refusal: &Refusal, change: impl FnOnce(&mut Refused<'_>)) -> NextStep {
         let random = Random::from_host();
         let mut refused = Refused {
@@ -203,7 +206,7 @@ mod tests {
             listens,
             NextStep::AwaitCalls {
                 at_most: LEFT + AFTER_LEASE,
-                beside_foreign: true
+                behind_foreign_field: true
             }
         );
         let some_granted = refusal(LossReason::Held, vec![Vote::Granted, HELD, HELD], foreign(0));
@@ -212,7 +215,7 @@ mod tests {
         assert!(matches!(
             next(&second, |_| {}),
             NextStep::AwaitCalls {
-                beside_foreign: false,
+                behind_foreign_field: false,
                 ..
             }
         ));

@@ -35,12 +35,12 @@ const SPREAD: Duration = Duration::from_millis(1);
 type Refusals = SmallVec<[Option<Refusal>; 1]>;
 
 /// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after
-/// the caller's time. It is `None` while a single lock stands behind another task of this process, because
+/// the caller's time. It is `None` while a single lock waits behind another task of this process, because
 /// that task knows more.
 ///
 /// # Cancel safety
 ///
-/// When it is dropped at any point with its waiters, it leaves the line and all queues, and rolls back.
+/// When it is dropped at any point with its waiters, it withdraws from the line and all queues, and rolls back.
 pub(super) async fn contend(
     waiters: &mut [Waiting<'_>],
     last: &mut LastRefusal,
@@ -51,7 +51,7 @@ pub(super) async fn contend(
     loop {
         // The turn in the line is taken back from a task that is not polled in time.
         if let [alone] = waiters
-            && !alone.seat.has_turn()
+            && !alone.mailbox.has_turn()
             && let ControlFlow::Break(guard) = line_up(alone, &mut patience, last)
                 .await
                 .map_err(|error| (0, error))?
@@ -78,7 +78,7 @@ pub(super) async fn contend(
         *last = longest(&refused).map(|(index, error)| (index, Arc::new(error.clone())));
         if let Some((index, why)) = last {
             if let [alone] = waiters {
-                alone.seat.refused(why);
+                alone.mailbox.refused(why);
                 alone.mind_absence();
                 if let Some(refusal) = &refused[0] {
                     alone.mind_redisson(refusal);
@@ -233,7 +233,7 @@ async fn rest_together(
             if let Some(refusal) = refused[index].as_ref().filter(|_| !has_time) {
                 waiter.refused(refusal);
             }
-            waiter.leave();
+            waiter.withdraw();
         }
         (&mut first).await;
         first.take_output().unwrap_or(Ok(()))

@@ -18,35 +18,35 @@ use crate::error::LockError;
 use crate::events::EventObserver;
 use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
-use crate::interop::beside::Beside;
+use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
-use crate::node::waiters::Heard;
+use crate::node::waiters::CallCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter};
-use crate::queue::{Given, Joined, LineTicket, NextInLine, QueueEntry, Seat};
+use crate::queue::{Delivery, Joined, LineTicket, Mailbox, NextInLine, QueueEntry};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::time::random::Random;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// State of a waiter. When it is dropped, it leaves every queue.
+/// State of a waiter. When it is dropped, it withdraws from every queue.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
     /// Calls that had come before the last attempt was sent.
-    pub(super) heard: Heard,
+    pub(super) calls_before: CallCounts,
     /// Whether the last attempt was sent with a place in the queues.
-    pub(super) stood: bool,
+    pub(super) was_queued: bool,
     /// Turn in the line of this process.
-    pub(super) seat: Arc<Seat<Hold>>,
+    pub(super) mailbox: Arc<Mailbox<Hold>>,
     /// Whether its ticket was drawn from as many clocks as it needs grants.
     has_ticket: bool,
     /// Whether it waits for an idle grant alone, with the last ticket.
     is_last: bool,
-    /// Whether it may stand in the queues: one of its rounds has reached enough masters, or none has been
+    /// Whether it may be in the queues: one of its rounds has reached enough masters, or none has been
     /// tried.
     pub(super) could_win: bool,
     /// For each of several names, the time since which it has blocked the waiter without a call for it.
@@ -60,8 +60,8 @@ pub(super) struct Waiting<'a> {
     begun: Moment,
     /// Clocks of the masters, until the first attempt.
     pub(super) clocks: Option<Clocks>,
-    /// Progress beside clients of other libraries.
-    pub(super) beside: Beside,
+    /// Releases by clients of other libraries.
+    pub(super) foreign_releases: ForeignReleases,
     /// Whether it has met a field of Redisson's, so that it asks the first master first if it needs all.
     has_met_redisson: bool,
     pub(super) pauses: Pauses<'a>,
@@ -83,9 +83,9 @@ impl<'a> Waiting<'a> {
         let mut waiting = Self {
             request,
             entry: QueueEntry { waiter, calls },
-            heard: Heard::default(),
-            stood: false,
-            seat: Arc::new(Seat::new()),
+            calls_before: CallCounts::default(),
+            was_queued: false,
+            mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
             is_last: false,
             could_win: true,
@@ -96,7 +96,7 @@ impl<'a> Waiting<'a> {
             since: Instant::now(),
             begun: pool.clock.now(),
             clocks: None,
-            beside: Beside::default(),
+            foreign_releases: ForeignReleases::default(),
             has_met_redisson: false,
             pauses: Pauses::new(&pool.random),
         };
@@ -123,33 +123,33 @@ impl<'a> Waiting<'a> {
             stays: self.request.sticky,
         };
         let lines = &self.request.client.lines;
-        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.seat)
+        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.mailbox)
     }
 
-    /// Stands in line behind the front task, which may be asking for the first time.
-    pub(super) fn stand_behind(
+    /// Takes a place in line behind the front task, which may be asking for the first time.
+    pub(super) fn place_behind(
         &self,
-        standing: LineTicket<Hold>,
-        asks: Option<(Arc<Seat<Hold>>, QueueEntry)>,
+        line_ticket: LineTicket<Hold>,
+        asks: Option<(Arc<Mailbox<Hold>>, QueueEntry)>,
     ) -> LinePlace<'a> {
-        if let Some((seat, place)) = asks {
+        if let Some((mailbox, place)) = asks {
             // No task waited behind the front task until now, so its absence did not matter.
-            mind_absence_of(self.request, &seat, &place);
+            mind_absence_of(self.request, &mailbox, &place);
             place.calls.woken();
         }
         self.mind_absence();
         LinePlace {
             client: &self.request.client,
-            standing,
-            seat: Arc::clone(&self.seat),
+            line_ticket,
+            mailbox: Arc::clone(&self.mailbox),
         }
     }
 
     /// Lets the turn be taken back, because others may wait behind this waiter from here on. If it is woken
-    /// and its task is not polled in time, its turn goes on to the next in line, and it leaves the queues. It
+    /// and its task is not polled in time, its turn goes on to the next in line, and it withdraws from the queues. It
     /// comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.request, &self.seat, &self.entry);
+        mind_absence_of(self.request, &self.mailbox, &self.entry);
     }
 
     /// Draws a ticket for a waiter in line without one, as soon as enough masters have shown their clocks.
@@ -168,8 +168,8 @@ impl<'a> Waiting<'a> {
         std::future::pending::<()>().await;
     }
 
-    /// Precedence of a question beside the other tasks of the line.
-    pub(super) fn beside(&mut self) -> Precedence<&'static QueueEntry> {
+    /// Precedence of a question at the same time as other tasks of the line.
+    pub(super) fn concurrent(&mut self) -> Precedence<&'static QueueEntry> {
         self.draw_ticket();
         if self.has_ticket {
             Precedence::Ticketed(self.entry.waiter.ticket)
@@ -187,12 +187,12 @@ impl<'a> Waiting<'a> {
         // The waiter counts as present until it reads the answers.
         self.entry.calls.present();
         self.entry.calls.woken();
-        self.beside.before_asking();
-        self.heard = self.entry.calls.heard();
-        self.stood = self.queued_entry().is_some();
+        self.foreign_releases.before_asking();
+        self.calls_before = self.entry.calls.snapshot();
+        self.was_queued = self.queued_entry().is_some();
     }
 
-    /// Chooses whether the next attempt asks the first master alone. Then the waiter stands in no other queue.
+    /// Chooses whether the next attempt asks the first master alone. Then the waiter is in no other queue.
     fn choose_first_asked(&mut self) {
         let before = self.entry.waiter.at_first;
         self.entry.waiter.at_first = self.has_met_redisson && first_master::is_possible(self.request);
@@ -200,12 +200,12 @@ impl<'a> Waiting<'a> {
             return;
         }
         let (calls, pool) = (&self.entry.calls, &self.request.client.pool);
-        let (mut first, places) = (NodeSet::default(), calls.left());
+        let (mut first, places) = (NodeSet::default(), calls.take_places());
         first.insert(FIRST_MASTER);
         let others = places.without(first);
-        calls.stand(places.without(others));
+        calls.note_queued(places.without(others));
         self.entry
-            .leave(pool, &self.request.names, |node| others.contains(node));
+            .withdraw(pool, &self.request.names, |node| others.contains(node));
     }
 
     /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
@@ -236,9 +236,9 @@ impl<'a> Waiting<'a> {
 
     /// Gives the guard this process's turn. A read guard opens the line instead.
     pub(super) fn admit(&self, guard: HoldGuard) -> HoldGuard {
-        match self.seat.take() {
-            Some(Given::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
-            Some(Given::Turn(turn)) => guard.hold().keep_turn(turn),
+        match self.mailbox.take() {
+            Some(Delivery::Turn(turn)) if self.request.kind.is_shared() => turn.open(),
+            Some(Delivery::Turn(turn)) => guard.hold().keep_turn(turn),
             _ => {}
         }
         guard
@@ -266,8 +266,8 @@ impl<'a> Waiting<'a> {
         is_near
     }
 
-    /// Whether it may stand in the queues from its next attempt on.
-    pub(super) fn may_stand(&mut self) -> bool {
+    /// Whether it may be in the queues from its next attempt on.
+    pub(super) fn may_queue(&mut self) -> bool {
         self.draw_ticket();
         self.queued_entry().is_some()
     }
@@ -313,7 +313,7 @@ impl<'a> Waiting<'a> {
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();
         self.could_win = refusal.reason == LossReason::Held && reached >= self.request.needed;
         if !self.could_win {
-            self.leave();
+            self.withdraw();
         }
         if self.request.names.len() > 1 {
             self.choose_queues(refusal);
@@ -321,8 +321,8 @@ impl<'a> Waiting<'a> {
     }
 
     /// Chooses the queues of a waiter for several names. If one name has refused it for long, without a call
-    /// for that name, it stands in that queue alone. Otherwise it would block the other names for as long.
-    /// After a call for the name, it stands in all queues again.
+    /// for that name, it is in that queue alone. Otherwise it would block the other names for as long.
+    /// After a call for the name, it is in all queues again.
     fn choose_queues(&mut self, refusal: &Refusal) {
         let (now, blocking) = (Instant::now(), self.request.blocking());
         let called = self.entry.calls.take_names();
@@ -338,17 +338,17 @@ impl<'a> Waiting<'a> {
             .filter(|(since, _)| now - *since >= comes_within)
             .map(|(_, index)| index);
         let before = std::mem::replace(&mut self.entry.waiter.only, only);
-        let (Some(only), true) = (only, only != before && self.entry.calls.stands()) else {
+        let (Some(only), true) = (only, only != before && self.entry.calls.may_be_queued()) else {
             return;
         };
-        // It leaves at once: it would block the other names until its next question.
+        // It withdraws at once: it would block the other names until its next question.
         let names = self.request.names.iter().enumerate();
         let others: Names = names
             .filter(|(index, _)| *index != only)
             .map(|(_, name)| name)
             .collect();
         self.finish_rollback();
-        self.entry.leave(&self.request.client.pool, &others, |_| true);
+        self.entry.withdraw(&self.request.client.pool, &others, |_| true);
     }
 
     /// Name that has refused the waiter for longest, and the time since which it has.
@@ -357,7 +357,7 @@ impl<'a> Waiting<'a> {
         shut.filter_map(|(index, since)| Some(((*since)?, index))).min()
     }
 
-    /// Time for which the waiter may still stand in the queues of several names. `None` if it stands in one
+    /// Time for which the waiter may still be in the queues of several names. `None` if it is in one
     /// alone.
     pub(super) fn may_keep_shut(&self) -> Option<Duration> {
         let waiter = &self.entry.waiter;
@@ -376,42 +376,42 @@ impl<'a> Waiting<'a> {
         self.could_win = true;
     }
 
-    /// Leaves the queues.
-    pub(super) fn leave(&mut self) {
-        if self.entry.calls.stands() {
+    /// Withdraws from the queues.
+    pub(super) fn withdraw(&mut self) {
+        if self.entry.calls.may_be_queued() {
             // The rollback would put the waiter back into the queues, so it is finished first.
             self.finish_rollback();
             self.entry
-                .leave_all(&self.request.client.pool, &self.request.names);
+                .withdraw_all(&self.request.client.pool, &self.request.names);
         }
     }
 }
 
 /// Lets the turn of any waiter of this client for these names be taken back.
-fn mind_absence_of(request: &AcquireRequest, seat: &Arc<Seat<Hold>>, place: &QueueEntry) {
+fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place: &QueueEntry) {
     if place.calls.minds_absence() {
         return;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
-    let (seat, waiter) = (Arc::clone(seat), place.waiter);
+    let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
     place.calls.on_absence(waiter.comes_within, move |calls| {
         client.pool.log_throttle.not_polled(&names);
-        line::give_up(&client, seat.take());
+        line::give_up(&client, mailbox.take());
         let calls = Arc::clone(calls);
-        QueueEntry { waiter, calls }.leave_all(&client.pool, &names);
+        QueueEntry { waiter, calls }.withdraw_all(&client.pool, &names);
     });
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // First, so that the next task in line asks after the messages below are sent.
-        line::give_up(&self.request.client, self.seat.take());
+        line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();
-        pool.topics.waiters.leave(self.entry.calls.number);
+        pool.topics.waiters.remove(self.entry.calls.number);
         let places = self.entry.calls.end();
         self.finish_rollback();
         self.entry
-            .leave(pool, &self.request.names, |node| places.contains(node));
+            .withdraw(pool, &self.request.names, |node| places.contains(node));
     }
 }

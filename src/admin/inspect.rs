@@ -220,9 +220,9 @@ fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
     let same = holders
         .chunk_by(|one, other| one == other)
         .filter(|same| same.len() >= needed);
-    let told = |same: &[&Holder]| {
+    let labelled = |same: &[&Holder]| {
         let known = same.iter().find(|holder| holder.client_label().is_some());
         Holder::clone(known.unwrap_or(&same[0]))
     };
-    same.map(told).collect()
+    same.map(labelled).collect()
 }

@@ -25,7 +25,7 @@ fn unreachable(votes: &[Vote]) -> String {
 }
 
 #[test]
-fn a_node_deadline_that_is_too_short_is_told_as_what_is_in_the_way() {
+fn a_node_deadline_that_is_too_short_is_reported_as_what_is_in_the_way() {
     let set = "set MastersBuilder::node_timeout to more than they take: m0: ";
     let text = unreachable(&[late(Some(60)), late(Some(75)), late(None)]);
     let why = "no master answers in time: answers took up to 75ms, and are awaited for 50ms; ";
@@ -42,7 +42,7 @@ fn a_node_deadline_that_is_too_short_is_told_as_what_is_in_the_way() {
 
 /// The message blames the deadline only if nothing else can be the cause.
 #[test]
-fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
+fn masters_that_hang_or_are_gone_or_fail_are_not_reported_as_far() {
     let gone = || Vote::NotSent {
         reason: "refused".into(),
     };
@@ -71,7 +71,7 @@ fn masters_that_hang_or_are_gone_or_fail_are_not_told_as_far() {
 }
 
 #[test]
-fn a_quarantine_is_told_with_its_cause() {
+fn a_quarantine_is_reported_with_its_cause() {
     let text = unreachable(&[quarantined(), quarantined()]);
     assert!(
         text.contains(
@@ -128,13 +128,13 @@ fn every_error_is_now_later_or_never() {
         };
         let classes = [error.is_contended(), error.is_unreachable(), error.is_permanent()];
         assert_eq!(classes, [class == 0, class == 1, class == 2], "{error}");
-        let told = (error.holder(), error.retry_after());
+        let hints = (error.holder(), error.retry_after());
         let expected = if class == 0 {
             (Some("web-1"), Some(7 * MS))
         } else {
             (None, None)
         };
-        assert_eq!(told, expected, "{error}");
+        assert_eq!(hints, expected, "{error}");
     }
 }
 

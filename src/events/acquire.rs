@@ -14,7 +14,7 @@ use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::token::FencingToken;
 
-/// A call for a lock. Nothing is told of one that was never begun; dropped before its end, it was cancelled.
+/// A call for a lock. A call that was never begun is not recorded; dropped before its end, it was cancelled.
 #[derive(Debug)]
 pub(crate) struct AcquireTrace {
     label: Label,

@@ -1,5 +1,5 @@
-//! One hold, as it is seen from outside: from the grant to its end. Holds that have a grant one after the other are told
-//! apart.
+//! One hold, as it is seen from outside: from the grant to its end. Holds that have a grant one after the other are
+//! distinguished.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The words by which things are told apart in labels and spans: few, and always the same.
+//! The words that distinguish things in labels and spans: few, and always the same.
 
 use crate::error::{LockError, LossCause};
 use crate::values::policy::Policy;
@@ -51,7 +51,7 @@ words! {
     /// Operations on masters: one for each script.
     enum Op by "op" {
         Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
-        Leave = "leave", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label",
+        Withdraw = "withdraw", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label",
     }
 }
 
@@ -132,9 +132,9 @@ words! {
 words! {
     /// Why a waiter went on.
     enum WokenBy by "by" {
-        /// Masters have called it, or told it when to come.
+        /// Masters have called it, or sent the time at which to ask.
         Notice = "notice",
-        /// Nothing was heard for so long.
+        /// No message came for so long.
         Timer = "timer",
         /// Listening was interrupted.
         Gap = "gap",

@@ -38,7 +38,7 @@ pub(crate) fn waits_long(names: &Names, waited: Duration, error: &dyn Display) {
 }
 
 /// As is usual where another one leads.
-pub(crate) fn stands_by(names: &Names, waited: Duration, error: &dyn Display) {
+pub(crate) fn waits_to_lead(names: &Names, waited: Duration, error: &dyn Display) {
     let waited = Rounded(waited);
     tracing::info!(target: TARGET, %names, %waited, %error, "standing by to lead");
 }
@@ -57,7 +57,7 @@ pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
     }
 }
 
-/// Numbers of holds by their ends, and of masters that could not be told everything.
+/// Numbers of holds by their ends, and of masters that did not get every message.
 pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
     tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");
 }

@@ -58,8 +58,8 @@ impl EventObserver for NodeEvents {
     }
 
     fn disconnected(&self, reason: &NodeError, is_new: bool) {
-        let told = self.reach().lost(reason, is_new);
-        if let Some(left_out) = told {
+        let reported = self.reach().lost(reason, is_new);
+        if let Some(left_out) = reported {
             let left_out = (left_out > 0).then_some(left_out);
             if let NodeError::Unfit(reason) = reason {
                 tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master is unfit and has no vote");

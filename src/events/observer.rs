@@ -30,8 +30,8 @@ pub(crate) trait EventObserver {
     /// For how long the oldest hold of this client is held; zero where there is none.
     fn oldest_hold(&self, held_for: Duration) {}
 
-    /// Number of holds that exactly a quorum of more masters has.
-    fn bare_holds(&self, count: usize) {}
+    /// Number of holds without slack: exactly a quorum of more masters has them.
+    fn holds_without_slack(&self, count: usize) {}
 
     /// Number of names that stay with the client while nobody holds them.
     fn idle_locks(&self, count: usize) {}

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_master_that_comes_and_goes_is_told_of_once_in_ten_seconds() {
+    async fn a_master_that_comes_and_goes_is_logged_once_in_ten_seconds() {
         let mut reach = Reach::default();
         let refused = NodeError::Unavailable("connection refused".into());
         let silent = NodeError::Unavailable("no answer".into());
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(
             reach.lost(&silent, true),
             Some(0),
-            "another reason is told at once"
+            "another reason is logged at once"
         );
         assert!(reach.found());
         for _ in 0..40 {

@@ -44,7 +44,7 @@ impl LogThrottle {
         }
     }
 
-    /// One that stands for the lead was refused for a reason that time may cure.
+    /// A candidate for the lead was refused for a reason that time may cure.
     pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
         if let Some(left_out) = self.leads[AcquireOutcome::of_error(error).index()].admit() {
             tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");

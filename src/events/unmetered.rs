@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::observer::EventObserver;
 
-/// Stands for the figures of a client, of a label, and of a master.
+/// Placeholder for the figures of a client, of a label, and of a master.
 #[derive(Clone, Debug)]
 pub(crate) struct Unmetered;
 

@@ -13,7 +13,7 @@ use crate::protocol::calls;
 use crate::protocol::fault::Fault;
 use crate::protocol::reply::{self, Released};
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::votes::Vote;
 
 /// A downgrade under way. When it is dropped, it goes on in the background.
@@ -50,7 +50,7 @@ impl Downgrade {
 impl Drop for Downgrade {
     fn drop(&mut self) {
         if let Some(round) = self.round.take() {
-            round.leave(OnNoScript::Resend, |_, answer| VoteKind::of(&vote(answer)));
+            round.detach(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
         }
     }
 }

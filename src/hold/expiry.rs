@@ -61,7 +61,7 @@ impl HoldExpiry {
     }
 
     /// Whether the end at one master is later than `now`.
-    pub(crate) fn stand_on(&self, node: usize, now: Moment) -> bool {
+    pub(crate) fn is_valid_on(&self, node: usize, now: Moment) -> bool {
         let lost = || self.steps.since(node, self.validity.start());
         self.on.contains(node) && self.validity.remaining(now) > lost()
     }
@@ -141,11 +141,11 @@ mod tests {
     fn the_end_at_a_master_comes_earlier_by_its_own_steps() {
         let steps = Arc::new(Steps::new(2));
         let ends = ends(at(100), 1, 1, &steps);
-        assert!(ends.stand_on(0, at(1099)) && !ends.stand_on(0, at(1100)));
-        assert!(!ends.stand_on(1, at(100)), "it did not confirm");
+        assert!(ends.is_valid_on(0, at(1099)) && !ends.is_valid_on(0, at(1100)));
+        assert!(!ends.is_valid_on(1, at(100)), "it did not confirm");
         steps.note(1, at(200), ms(500));
         steps.note(0, at(200), ms(30));
-        assert!(ends.stand_on(0, at(1069)) && !ends.stand_on(0, at(1070)));
+        assert!(ends.is_valid_on(0, at(1069)) && !ends.is_valid_on(0, at(1070)));
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Extension {
         }
         let clock_quarantine = self.round.clock_quarantine(node);
         let replies = Reply::extended(answer, self.extended.len());
-        self.round.told(replies.iter().map(|reply| &reply.vote));
+        self.round.voted_in_batch(replies.iter().map(|reply| &reply.vote));
         for (index, reply) in replies.into_iter().enumerate() {
             let vote = vouched(
                 &self.extended[index].hold.grant,
@@ -157,7 +157,7 @@ impl Extension {
                     .await
                     .map(|(_, answer)| Reply::extended(answer, 1).swap_remove(0));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
-                round.told([&vote].into_iter());
+                round.voted_in_batch([&vote].into_iter());
                 (
                     index,
                     node,
@@ -226,7 +226,7 @@ impl Extension {
                     .await
                     .map(|(_, answer)| Reply::acquired(answer));
                 let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
-                round.told([&vote].into_iter());
+                round.voted_in_batch([&vote].into_iter());
                 (index, node, vote)
             }));
         }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handoff::{self, Handoff};
 use super::state::{
-    Entered, FirstHold, HoldState, HoldView, IdleWanted, LeaveOutcome, Phase, TIMER_SLACK, Upkeep,
+    Entered, Exited, FirstHold, HoldState, HoldView, IdleWanted, Phase, TIMER_TOLERANCE, Upkeep,
 };
 use crate::error::LossCause;
 use crate::events::HoldTrace;
@@ -261,7 +261,7 @@ impl Grant {
     /// - It has given no other answer since.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
         let state = self.state();
-        state.ends.stand_on(node, self.clock.now())
+        state.ends.is_valid_on(node, self.clock.now())
             && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
     }
 
@@ -286,8 +286,8 @@ impl Grant {
         self.state().widen()
     }
 
-    /// Whether exactly its quorum has it, of more masters.
-    pub(crate) fn is_bare(&self) -> bool {
+    /// Whether it has no slack: exactly its quorum has it, of more masters.
+    pub(crate) fn is_without_slack(&self) -> bool {
         let (missing, nodes) = {
             let state = self.state();
             (state.votes.missing().len(), state.votes.nodes())
@@ -449,8 +449,8 @@ impl Hold {
 
     /// Validity, lease and kind of the hold at `now`, for a caller that wants to enter. A leaked hold has no
     /// validity for that.
-    pub(crate) fn term(&self, now: Moment) -> HoldView {
-        self.grant.state().term(self.number, now)
+    pub(crate) fn view(&self, now: Moment) -> HoldView {
+        self.grant.state().view(self.number, now)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -476,14 +476,14 @@ impl Hold {
             .enter(self.number, now, min_validity, renew, kind)
     }
 
-    /// Removes a guard from the hold. The last guard to leave ends the validity before anything is sent or
+    /// Removes a guard from the hold. The last guard to exit ends the validity before anything is sent or
     /// handed on.
-    pub(crate) fn leave(&self, renew: bool, is_shared: bool) -> LeaveOutcome {
-        let left = self.grant.state().leave(renew, is_shared);
-        if left == LeaveOutcome::Last {
+    pub(crate) fn exit(&self, renew: bool, is_shared: bool) -> Exited {
+        let exited = self.grant.state().exit(renew, is_shared);
+        if exited == Exited::Last {
             self.grant.changed.notify_waiters();
         }
-        left
+        exited
     }
 
     /// Makes one exclusive guard a shared one. Returns whether a downgrade has to be sent to the masters. No
@@ -507,7 +507,7 @@ impl Hold {
         self.grant.state().ask(lease);
     }
 
-    /// Leaves a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
+    /// Keeps a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
     /// whether only leaked guards are in.
     pub(crate) fn leak(&self, renew: bool) -> bool {
         self.grant.state().leak(renew)
@@ -539,12 +539,12 @@ impl Hold {
             let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
             let left = match self.grant.look(look) {
                 (Phase::Lost(cause), _) => return Some(cause),
-                (Phase::Left | Phase::Vacant | Phase::Idle, _) => return None,
+                (Phase::GivenUp | Phase::Vacant | Phase::Idle, _) => return None,
                 (Phase::Held, left) => left,
             };
             tokio::select! {
                 biased;
-                () = sleep(left.saturating_sub(TIMER_SLACK)) => {}
+                () = sleep(left.saturating_sub(TIMER_TOLERANCE)) => {}
                 () = changed => {}
             }
         }
@@ -634,7 +634,7 @@ pub(crate) mod tests {
                 .is_some()
         );
         assert_eq!(given_up.grant.while_valid(0, |count, _| count), Some(1));
-        assert_eq!(given_up.leave(true, false), LeaveOutcome::Last);
+        assert_eq!(given_up.exit(true, false), Exited::Last);
         assert_eq!(
             given_up.grant.while_valid(0, |count, _| count),
             Some(1),

@@ -6,12 +6,12 @@
 
 pub(crate) mod client;
 pub(crate) mod downgrade;
+pub(crate) mod end;
 pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
 mod handoff;
 pub(crate) mod idle;
-pub(crate) mod leave;
 pub(crate) mod recall;
 pub(crate) mod release;
 pub(crate) mod retake;
@@ -23,4 +23,4 @@ pub(crate) mod unsent_release;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{Entered, FirstHold, HoldView, IdleWanted, LeaveOutcome, Upkeep};
+pub(crate) use self::state::{Entered, Exited, FirstHold, HoldView, IdleWanted, Upkeep};

@@ -21,7 +21,7 @@ use crate::protocol::waiter::FIRST_MASTER;
 use crate::queue::QueueEntry;
 use crate::queue::entry::Next;
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::validity::covering;
 use crate::values::votes::Vote;
 
@@ -109,7 +109,7 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
-    /// Sends a release, with a waiter that is to stand in the queues.
+    /// Sends a release, with a waiter that is to join the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
         let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
         let round = Round::release(pool, &request, claim.clone(), asked);
@@ -135,7 +135,12 @@ impl Release {
 
     /// Releases a hold if no task waits for the answers. If all its masters are backed up, only the claim is
     /// stored until the release is sent.
-    pub(crate) fn leave(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, asked: impl Fn(usize) -> bool) {
+    pub(crate) fn in_background(
+        pool: &Arc<Pool>,
+        claim: Claim,
+        next: Option<Next>,
+        asked: impl Fn(usize) -> bool,
+    ) {
         let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
         if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
             for (_, slot) in asked_slots() {
@@ -168,7 +173,7 @@ impl Drop for Release {
         if let Some(round) = self.round.take() {
             let record = self.record.clone();
             let note = move |node, answer| VoteKind::of(&record.note(node, answer));
-            round.leave(OnNoScript::Resend, note);
+            round.detach(NoScriptFallback::Resend, note);
         }
     }
 }
@@ -179,7 +184,7 @@ impl ReleaseRecord {
             Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
                 let (yielding, random) = (&self.pool.topics.yielding, &self.pool.random);
-                yielding.heard(&self.claim.names, node, others_listen, self.sent, random);
+                yielding.note_listeners(&self.claim.names, node, others_listen, self.sent, random);
                 if let Some(waiting) = &self.waiting {
                     // The waiter had been granted there, and would be again.
                     waiting.open(node);

@@ -9,7 +9,7 @@ use crate::protocol::calls::{self, Acquire, Fencing};
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 
 /// Asks one master; `None` if the hold has ended. The request is sent before the release of the hold.
 pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<Round> {
@@ -37,7 +37,7 @@ pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
             return;
         };
         let grant = Arc::clone(grant);
-        round.leave(OnNoScript::Loaded, move |node, answer| {
+        round.detach(NoScriptFallback::LoadOnly, move |node, answer| {
             let vote = Reply::acquired(answer).vote;
             let kind = VoteKind::of(&vote);
             grant.note_vote(node, vote);

@@ -50,8 +50,8 @@ struct ScheduleState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) holds: usize,
-    /// Number of holds that exactly a quorum of more masters has.
-    pub(crate) bare: usize,
+    /// Number of holds without slack: exactly a quorum of more masters has them.
+    pub(crate) without_slack: usize,
     /// Age of the oldest hold that is not to last by design.
     pub(crate) oldest: Duration,
 }
@@ -131,7 +131,7 @@ impl Schedule {
         let mut survey = Survey::default();
         for grant in self.all().iter().filter(|grant| grant.is_held()) {
             survey.holds += 1;
-            survey.bare += usize::from(grant.is_bare());
+            survey.without_slack += usize::from(grant.is_without_slack());
             survey.oldest = survey.oldest.max(grant.held_for().unwrap_or_default());
         }
         survey

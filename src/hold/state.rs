@@ -18,7 +18,7 @@ use crate::values::votes::Vote;
 
 /// Time before the end of a hold at which it ends for the tasks that wait for its end. Timers fire up to a
 /// millisecond late. So these tasks are woken no later than the end, and no validity is left then.
-pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
+pub(super) const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
 
 /// Age at which a grant of a thrifty round is taken on the other masters. A try that not all of them grant is followed by
 /// another one at twice the age, until a sixth of the lease has passed. A renewal takes the grant on all masters anyway.
@@ -47,13 +47,13 @@ pub(super) struct HoldState {
     /// Number of guards in the hold, and number of exclusive ones among them.
     count: u64,
     exclusive: u64,
-    /// Number of leaked guards among them, which never leave.
+    /// Number of leaked guards among them, which never exit.
     leaked: u64,
     /// Number of guards that want the hold renewed, and longest time for which it is.
     renewing: u64,
     max_hold: Option<Duration>,
     /// Age of the hold at its last report in the log, in seconds; 0 before the first.
-    told_s: u32,
+    reported_s: u32,
     /// Time after the begin for which the names stay locked for everybody, also if the hold is given up
     /// before.
     kept_for: Duration,
@@ -102,13 +102,13 @@ pub(crate) struct IdleWanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
-    /// The last guard of a hold has left, and the next hold is not decided yet. The grant belongs to no hold,
+    /// The last guard of a hold has exited, and the next hold is not decided yet. The grant belongs to no hold,
     /// and is not released.
     Vacant,
     /// Nobody holds the grant, and it stays with the client for the next lock of its names.
     Idle,
     /// The grant is being released.
-    Left,
+    GivenUp,
     Lost(LossCause),
 }
 
@@ -130,9 +130,9 @@ pub(crate) struct Entered {
     pub(crate) first_to_renew: bool,
 }
 
-/// Result of leaving a hold.
+/// Change by the exit of a guard from a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeaveOutcome {
+pub(crate) enum Exited {
     /// This number of other guards is still in.
     Inside(u64),
     /// This number of other guards is still in, and all of them were leaked.
@@ -181,7 +181,7 @@ impl HoldState {
             leaked: 0,
             renewing: 0,
             max_hold,
-            told_s: 0,
+            reported_s: 0,
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
@@ -200,7 +200,7 @@ impl HoldState {
     pub(super) fn left(&mut self, now: Moment) -> Duration {
         match self.phase {
             Phase::Held | Phase::Vacant | Phase::Idle => self.ends.remaining(now),
-            Phase::Left | Phase::Lost(_) => Duration::ZERO,
+            Phase::GivenUp | Phase::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -214,7 +214,7 @@ impl HoldState {
         if self.number == number {
             self.phase
         } else {
-            Phase::Left
+            Phase::GivenUp
         }
     }
 
@@ -229,7 +229,7 @@ impl HoldState {
 
     /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
     /// for that.
-    pub(super) fn term(&mut self, number: u64, now: Moment) -> HoldView {
+    pub(super) fn view(&mut self, number: u64, now: Moment) -> HoldView {
         let left = if self.is_leaked() {
             Duration::ZERO
         } else {
@@ -275,25 +275,25 @@ impl HoldState {
 
     /// Removes a guard. The last guard leaves the grant vacant. The last exclusive guard leaves the hold to
     /// its readers.
-    pub(super) fn leave(&mut self, renew: bool, is_shared: bool) -> LeaveOutcome {
+    pub(super) fn exit(&mut self, renew: bool, is_shared: bool) -> Exited {
         self.count = self.count.saturating_sub(1);
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         let is_downgraded = !is_shared && self.give_up_exclusive();
         if self.count > 0 {
             return if is_downgraded {
-                LeaveOutcome::Downgraded {
+                Exited::Downgraded {
                     leaked: self.is_leaked(),
                 }
             } else if self.is_leaked() {
-                LeaveOutcome::Leaked(self.count)
+                Exited::Leaked(self.count)
             } else {
-                LeaveOutcome::Inside(self.count)
+                Exited::Inside(self.count)
             };
         }
         if self.phase == Phase::Held {
             self.phase = Phase::Vacant;
         }
-        LeaveOutcome::Last
+        Exited::Last
     }
 
     /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent.
@@ -327,7 +327,7 @@ impl HoldState {
         self.max_hold = max_hold;
         self.stays = stays;
         self.is_used = true;
-        self.told_s = 0;
+        self.reported_s = 0;
         self.kept_for = Duration::ZERO;
         // The hold before was given up, and so was not lost.
         self.cancellation = None;
@@ -341,7 +341,7 @@ impl HoldState {
             && self.stays
             && self.wanted.is_none()
             && is_as_granted
-            && self.ends.remaining(now) > TIMER_SLACK;
+            && self.ends.remaining(now) > TIMER_TOLERANCE;
         if stays {
             self.phase = Phase::Idle;
         }
@@ -400,7 +400,7 @@ impl HoldState {
         self.was_idle
     }
 
-    /// Takes a hold that was handed on, on behalf of its task, unless the guard has left.
+    /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
     pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
         if self.number != number || self.count == 0 {
             return false;
@@ -444,7 +444,7 @@ impl HoldState {
         self.number
     }
 
-    /// Leaves a guard in the hold for good. Returns whether only leaked guards are in.
+    /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
     pub(super) fn leak(&mut self, renew: bool) -> bool {
         self.renewing = self.renewing.saturating_sub(u64::from(renew));
         self.leaked += 1;
@@ -474,7 +474,7 @@ impl HoldState {
     /// Lets a hold without validity at `now` lapse. Returns whether it had not lapsed before.
     pub(super) fn lapse(&mut self, now: Moment) -> bool {
         matches!(self.phase, Phase::Held | Phase::Idle)
-            && self.ends.remaining(now) <= TIMER_SLACK
+            && self.ends.remaining(now) <= TIMER_TOLERANCE
             && self.lose(LossCause::Expired)
     }
 
@@ -492,7 +492,7 @@ impl HoldState {
     /// renewed.
     pub(super) fn is_to_release(&mut self) -> bool {
         if self.phase == Phase::Vacant {
-            self.phase = Phase::Left;
+            self.phase = Phase::GivenUp;
         }
         !std::mem::replace(&mut self.released, true)
     }
@@ -501,7 +501,7 @@ impl HoldState {
     pub(super) fn upkeep(&mut self, now: Moment, age: Duration) -> Upkeep {
         match self.phase {
             // The task that closes the client releases its holds.
-            Phase::Left | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
+            Phase::GivenUp | Phase::Lost(LossCause::Closed) => return Upkeep::Nothing,
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant | Phase::Idle => {}
         }
@@ -541,27 +541,27 @@ impl HoldState {
     /// Exempts the hold from reports of its age.
     pub(super) fn lasts_by_design(&mut self, number: u64) {
         if self.number == number {
-            self.told_s = NEVER;
+            self.reported_s = NEVER;
         }
     }
 
     /// Age of the hold, if a guard is in and it is not exempt.
     pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
-        let is_told = self.phase == Phase::Held && self.told_s != NEVER;
-        is_told.then(|| now.since(self.since))
+        let is_reported = self.phase == Phase::Held && self.reported_s != NEVER;
+        is_reported.then(|| now.since(self.since))
     }
 
     /// Age of the hold, if the log is to report it: after ten leases, and then each hour.
     pub(super) fn lasts_long(&mut self, now: Moment) -> Option<Duration> {
         let held_for = self.held_for(now)?;
-        let due = match self.told_s {
+        let due = match self.reported_s {
             0 => self.lease * LONG,
-            told_s => Duration::from_secs(told_s.into()) + AGAIN,
+            reported_s => Duration::from_secs(reported_s.into()) + AGAIN,
         };
         if held_for < due {
             return None;
         }
-        self.told_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
+        self.reported_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
         Some(held_for)
     }
 

@@ -17,7 +17,7 @@ use crate::masters::status::{NodeConnection, Status};
 /// Interval of the looks at figures that change by themselves, with metrics, and while a master is silent.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Time after the calculated end of a quarantine at which it is surely over.
-const SLACK: Duration = Duration::from_millis(1);
+const QUARANTINE_MARGIN: Duration = Duration::from_millis(1);
 
 impl ClientCore {
     pub(crate) fn watch_status(self: &Arc<Self>) -> watch::Receiver<Status> {
@@ -46,7 +46,7 @@ impl ClientCore {
                 self.pool.events.ready(|policy| status.is_ready(policy));
             }
             self.pool.events.oldest_hold(survey.oldest);
-            self.pool.events.bare_holds(survey.bare);
+            self.pool.events.holds_without_slack(survey.without_slack);
             self.pool.events.idle_locks(status.idle);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
@@ -104,7 +104,7 @@ impl ClientCore {
         let quarantines = connected().map(|NodeConnection { quarantine, .. }| *quarantine);
         let over = quarantines
             .filter(|quarantine| !quarantine.is_zero())
-            .map(|quarantine| quarantine + SLACK);
+            .map(|quarantine| quarantine + QUARANTINE_MARGIN);
         let after = over.chain(is_counted.then_some(PERIOD)).min();
         after.map(|after| Instant::now() + after)
     }

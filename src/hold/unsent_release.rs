@@ -85,7 +85,7 @@ impl Drop for UnsentRelease {
         }
         if self.kept.is_zero() {
             let (grant, touched) = (&self.grant, self.grant.touched());
-            Release::leave(&self.pool, grant.claim(), self.next(), |node| {
+            Release::in_background(&self.pool, grant.claim(), self.next(), |node| {
                 touched.contains(node)
             });
         } else {

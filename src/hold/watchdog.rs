@@ -71,7 +71,7 @@ async fn run(client: Weak<ClientCore>) {
                 }
             }
             () = steps.more() => schedule.look_again(),
-            absent = topics.waiters.absent() => absent.leave_for_absence(),
+            absent = topics.waiters.absent() => absent.handle_absence(),
             () = schedule.earlier() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
@@ -117,14 +117,14 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
 async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Grant>, bool)> {
     let mut extension = Extension::begin(&client, holds);
     while extension.step().await {}
-    let told = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
+    let with_outcome = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
         client.pool.events.renewed(margin);
         if margin.is_some() {
             grant.trace.renewed(|| grant.left());
         }
         (grant, margin.is_some())
     };
-    extension.outcome().map(told).collect()
+    extension.outcome().map(with_outcome).collect()
 }
 
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
@@ -138,7 +138,7 @@ fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     }
     if is_mine {
         let touched = grant.touched();
-        Release::leave(pool, grant.claim(), None, |node| touched.contains(node));
+        Release::in_background(pool, grant.claim(), None, |node| touched.contains(node));
     }
     drop(grant.take_turn());
 }

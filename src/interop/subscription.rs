@@ -68,7 +68,7 @@ impl Subscription {
 
     /// Numbers of messages by now. Taken before an attempt is sent, they show later which messages have come
     /// since.
-    pub(crate) fn heard(&self) -> NoticeCounts {
+    pub(crate) fn counts(&self) -> NoticeCounts {
         NoticeCounts {
             notices: (0..self.pool.slots.len())
                 .map(|node| self.notices(node))
@@ -87,8 +87,8 @@ impl Subscription {
         .await;
     }
 
-    /// Waits until `heard` holds, or until there were more interruptions.
-    async fn until(&self, interruptions: u64, mut heard: impl FnMut() -> bool) {
+    /// Waits until `is_met` holds, or until there were more interruptions.
+    async fn until(&self, interruptions: u64, mut is_met: impl FnMut() -> bool) {
         loop {
             // Enabled before the check, so that no message is missed between the check and the wait.
             let mut notices_to_come: Vec<_> = self
@@ -99,7 +99,7 @@ impl Subscription {
             for notified in &mut notices_to_come {
                 notified.as_mut().enable();
             }
-            if heard() || self.interruptions() > interruptions {
+            if is_met() || self.interruptions() > interruptions {
                 return;
             }
             futures::future::select_all(notices_to_come).await;
@@ -107,7 +107,7 @@ impl Subscription {
     }
 
     fn notices(&self, node: usize) -> u64 {
-        self.topics.iter().map(|(_, _, topic)| topic.heard(node)).sum()
+        self.topics.iter().map(|(_, _, topic)| topic.notices(node)).sum()
     }
 
     fn interruptions(&self) -> u64 {

@@ -36,14 +36,14 @@ struct ForeignTurn {
     /// Shortest round trip of a release.
     round_trip: Duration,
     /// Time of the last report that they listen.
-    heard: Instant,
+    reported: Instant,
     until: Instant,
 }
 
 impl Yielding {
     /// Whether other clients wait for these names, as far as is known.
     pub(crate) fn is_due(&self, names: &Names) -> bool {
-        let is_fresh = |theirs: &ForeignTurn| theirs.heard.elapsed() < STALE;
+        let is_fresh = |theirs: &ForeignTurn| theirs.reported.elapsed() < STALE;
         self.any.load(Ordering::Relaxed) && self.turns().get(names).is_some_and(is_fresh)
     }
 
@@ -60,31 +60,38 @@ impl Yielding {
     pub(crate) fn released(&self, names: &Names, random: &Random) {
         if self.any.load(Ordering::Relaxed)
             && let Some(theirs) = self.turns().get_mut(names)
-            && theirs.heard.elapsed() < STALE
+            && theirs.reported.elapsed() < STALE
         {
             theirs.until = Instant::now() + theirs.round_trip * 2 + pause(random);
         }
     }
 
     /// Notes a master's answer to a release that was sent at `sent`, and its report of listeners.
-    pub(crate) fn heard(&self, names: &Names, node: usize, listen: bool, sent: Instant, random: &Random) {
+    pub(crate) fn note_listeners(
+        &self,
+        names: &Names,
+        node: usize,
+        listen: bool,
+        sent: Instant,
+        random: &Random,
+    ) {
         if !listen && !self.any.load(Ordering::Relaxed) {
             return;
         }
         let (mut turns, took) = (self.turns(), sent.elapsed());
         if listen {
             if turns.len() >= MANY && turns.len().is_power_of_two() {
-                turns.retain(|_, theirs| theirs.heard.elapsed() < STALE);
+                turns.retain(|_, theirs| theirs.reported.elapsed() < STALE);
             }
             let theirs = turns.entry(names.clone()).or_insert_with(|| ForeignTurn {
                 on: 0,
                 round_trip: took,
-                heard: Instant::now(),
+                reported: Instant::now(),
                 until: Instant::now() + took + pause(random),
             });
             theirs.on |= 1 << node;
             theirs.round_trip = took.min(theirs.round_trip);
-            theirs.heard = Instant::now();
+            theirs.reported = Instant::now();
         } else if let Some(theirs) = turns.get_mut(names) {
             theirs.on &= !(1 << node);
             if theirs.on == 0 {
@@ -110,21 +117,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn others_have_a_turn_for_as_long_as_any_master_says_that_they_listen() {
         let (yielding, random, names) = (Yielding::default(), Random::from_host(), Names::from("a"));
-        let heard = |node, listen| yielding.heard(&names, node, listen, Instant::now(), &random);
-        heard(0, false);
+        let answered = |node, listen| yielding.note_listeners(&names, node, listen, Instant::now(), &random);
+        answered(0, false);
         assert!(!yielding.is_due(&names) && yielding.until(&names).is_none());
-        heard(0, true);
-        heard(1, true);
-        heard(0, false);
+        answered(0, true);
+        answered(1, true);
+        answered(0, false);
         assert!(yielding.is_due(&names) && yielding.until(&names).is_some());
         tokio::time::sleep(SHORTEST + SPREAD).await;
         assert!(yielding.until(&names).is_none(), "nobody has come");
         yielding.released(&names, &random);
         assert!(yielding.until(&names).is_some());
-        heard(1, false);
+        answered(1, false);
         assert!(!yielding.is_due(&names));
         // The bit of a master stays if the master can no longer be asked.
-        heard(2, true);
+        answered(2, true);
         tokio::time::sleep(STALE).await;
         yielding.released(&names, &random);
         assert!(!yielding.is_due(&names) && yielding.until(&names).is_none());

@@ -1,15 +1,15 @@
-//! A guard's entry in a hold: how it enters, and how it leaves.
+//! A guard's entry in a hold: how it enters, and how it exits.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::UnlockError;
 use crate::events::{EventObserver, HoldEnd, UnlockOutcome};
-use crate::hold::LeaveOutcome;
+use crate::hold::Exited;
 use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
+use crate::hold::end::{self, GuardEnd};
 use crate::hold::grant::Hold;
-use crate::hold::leave::{self, Leave};
 use crate::hold::retake;
 use crate::lock::owner::Owner;
 use crate::protocol::kind::HoldKind;
@@ -40,7 +40,7 @@ pub enum Unlocked {
     StillHeld(u64),
 }
 
-/// A guard without its mode. When it is dropped, it leaves the hold. The last guard to leave hands the grant
+/// A guard without its mode. When it is dropped, it exits the hold. The last guard to exit hands the grant
 /// on, or releases it in the background.
 #[derive(Debug)]
 pub(crate) struct HoldGuard {
@@ -127,28 +127,28 @@ impl HoldGuard {
         }
     }
 
-    /// Leaves the hold. If that releases it, waits for the answers of the masters.
+    /// Exits the hold. If that releases it, waits for the answers of the masters.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = !self.hold.remaining().is_zero();
-        let (kept, release) = match self.leave(was_valid) {
-            Leave::StillHeld(count) if was_valid => {
+        let (kept, release) = match self.exit(was_valid) {
+            GuardEnd::StillHeld(count) if was_valid => {
                 self.count_outcome(UnlockOutcome::StillHeld);
                 return Ok(Unlocked::StillHeld(count));
             }
-            Leave::Downgraded(downgrade) if was_valid => {
+            GuardEnd::Downgraded(downgrade) if was_valid => {
                 self.count_outcome(UnlockOutcome::Downgraded);
                 downgrade.confirmed().await;
                 return Ok(Unlocked::Downgraded);
             }
-            Leave::HandedOn => {
+            GuardEnd::HandedOn => {
                 self.count_outcome(UnlockOutcome::HandedOn);
                 return Ok(Unlocked::HandedOn);
             }
-            Leave::Stays => {
+            GuardEnd::Stays => {
                 self.count_outcome(UnlockOutcome::Stays);
                 return Ok(Unlocked::Stays);
             }
-            Leave::Release(release) => (release.kept, release.begin()),
+            GuardEnd::Release(release) => (release.kept, release.begin()),
             _ => {
                 self.count_outcome(UnlockOutcome::WasLost);
                 return Err(UnlockError::WasLost { votes: self.votes() });
@@ -210,36 +210,36 @@ impl HoldGuard {
     /// Gives the hold back at once for a waiter, which takes its place in the queues.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
         // The hold was won a moment ago.
-        if let Leave::Release(release) = self.leave(true) {
+        if let GuardEnd::Release(release) = self.exit(true) {
             release.give_back(waiter);
         }
     }
 
-    /// Leaves the hold, once. `is_valid` comes from a look at the clock just before, if there was one.
-    fn leave(&mut self, is_valid: bool) -> Leave {
+    /// Exits the hold, once. `is_valid` comes from a look at the clock just before, if there was one.
+    fn exit(&mut self, is_valid: bool) -> GuardEnd {
         if !std::mem::take(&mut self.inside) {
-            return Leave::NotInside;
+            return GuardEnd::NotInside;
         }
-        match self.hold.leave(self.renew, self.is_shared) {
-            LeaveOutcome::Inside(count) => return Leave::StillHeld(count),
-            LeaveOutcome::Downgraded { leaked } => {
+        match self.hold.exit(self.renew, self.is_shared) {
+            Exited::Inside(count) => return GuardEnd::StillHeld(count),
+            Exited::Downgraded { leaked } => {
                 let downgrade = self.send_downgrade();
                 if leaked {
                     self.abandon();
                 }
-                return Leave::Downgraded(Box::new(downgrade));
+                return GuardEnd::Downgraded(Box::new(downgrade));
             }
-            LeaveOutcome::Leaked(count) => {
+            Exited::Leaked(count) => {
                 self.abandon();
-                return Leave::StillHeld(count);
+                return GuardEnd::StillHeld(count);
             }
-            LeaveOutcome::Last => {}
+            Exited::Last => {}
         }
-        let leave = leave::end(&self.client, &self.hold.grant, is_valid);
+        let end = end::dispose(&self.client, &self.hold.grant, is_valid);
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
             owner.forget(&self.hold);
         }
-        leave
+        end
     }
 
     /// Downgrades the hold at the masters. From here on the writers of this process ask the masters
@@ -267,7 +267,7 @@ impl HoldGuard {
 impl Drop for HoldGuard {
     fn drop(&mut self) {
         if self.inside {
-            drop(self.leave(false));
+            drop(self.exit(false));
         }
     }
 }

@@ -186,7 +186,7 @@ impl MultiLock {
 
     /// Serves waiters strictly in order of arrival. Without it, the process that holds the lock may first
     /// hand it to tasks of its own:
-    /// - If other processes waited at the grant: to the tasks that stood in line by then, for 20 ms and the
+    /// - If other processes waited at the grant: to the tasks that waited in line by then, for 20 ms and the
     ///   hold of the last one.
     /// - If none waited: to any task, for 30 ms and one hold.
     ///

@@ -54,7 +54,7 @@ type Holds = SmallVec<[(Weak<Grant>, u64); 1]>;
 
 /// Relation of an owner's holds to the names that it asks for.
 #[derive(Debug)]
-pub(crate) enum OwnerStanding {
+pub(crate) enum OwnerRelation {
     /// It holds none of them.
     Outside,
     /// It holds all of them, in one hold, with the time that this hold has left.
@@ -71,7 +71,7 @@ impl Owner {
 
     /// Relation of this owner's holds to `names` on the masters of `client`. Holds without validity do not
     /// count.
-    pub(crate) fn standing(&self, client: Uuid, names: &Names, now: Moment) -> OwnerStanding {
+    pub(crate) fn relation(&self, client: Uuid, names: &Names, now: Moment) -> OwnerRelation {
         let mut part = None;
         let holds = self.holds();
         // An owner that reads may have several such holds.
@@ -83,16 +83,16 @@ impl Owner {
             let is_whole = grant.names.contains_all(names);
             let number = *number;
             let hold = Hold { grant, number };
-            let term = hold.term(now);
-            if term.left.is_zero() {
+            let view = hold.view(now);
+            if view.left.is_zero() {
                 continue;
             }
             if is_whole {
-                return OwnerStanding::Inside(hold, term);
+                return OwnerRelation::Inside(hold, view);
             }
             part.get_or_insert_with(|| hold.grant.names.clone());
         }
-        part.map_or(OwnerStanding::Outside, OwnerStanding::Overlapping)
+        part.map_or(OwnerRelation::Outside, OwnerRelation::Overlapping)
     }
 
     pub(crate) fn remember(&self, hold: &Hold) {
@@ -155,8 +155,8 @@ mod tests {
         hold
     }
 
-    fn standing(owner: &Owner, names: impl Into<Names>) -> OwnerStanding {
-        owner.standing(Uuid::nil(), &names.into(), Clock::Host.now())
+    fn relation(owner: &Owner, names: impl Into<Names>) -> OwnerRelation {
+        owner.relation(Uuid::nil(), &names.into(), Clock::Host.now())
     }
 
     #[test]
@@ -167,22 +167,22 @@ mod tests {
         owner.remember(&second);
         for name in ["a", "b", "c"] {
             assert!(
-                matches!(standing(&owner, name), OwnerStanding::Inside(..)),
+                matches!(relation(&owner, name), OwnerRelation::Inside(..)),
                 "{name}"
             );
         }
         assert!(matches!(
-            standing(&owner, ["b", "d"]),
-            OwnerStanding::Overlapping(_)
+            relation(&owner, ["b", "d"]),
+            OwnerRelation::Overlapping(_)
         ));
         assert!(matches!(
-            standing(&owner, ["b", "c"]),
-            OwnerStanding::Overlapping(_)
+            relation(&owner, ["b", "c"]),
+            OwnerRelation::Overlapping(_)
         ));
-        assert!(matches!(standing(&owner, "d"), OwnerStanding::Outside));
+        assert!(matches!(relation(&owner, "d"), OwnerRelation::Outside));
         owner.forget(&first);
-        assert!(matches!(standing(&owner, "b"), OwnerStanding::Outside));
-        assert!(matches!(standing(&owner, "c"), OwnerStanding::Inside(..)));
+        assert!(matches!(relation(&owner, "b"), OwnerRelation::Outside));
+        assert!(matches!(relation(&owner, "c"), OwnerRelation::Inside(..)));
     }
 
     #[test]
@@ -194,6 +194,6 @@ mod tests {
             owner.remember(&hold(format!("leaked {n}")));
         }
         assert!(owner.holds().capacity() < 100, "{}", owner.holds().capacity());
-        assert!(matches!(standing(&owner, "kept"), OwnerStanding::Inside(..)));
+        assert!(matches!(relation(&owner, "kept"), OwnerRelation::Inside(..)));
     }
 }

@@ -41,10 +41,10 @@ pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
 /// Result of the first attempt to connect to a master.
 async fn first_word(slot: &Slot) -> Result<(), NodeError> {
     let mut status = slot.watch();
-    let heard = status
+    let reached = status
         .wait_for(|status| !matches!(status, Reached::Connecting))
         .await;
-    match heard.as_deref() {
+    match reached.as_deref() {
         Ok(Reached::Up) => Ok(()),
         Ok(Reached::Down(error)) => Err(error.clone()),
         Ok(Reached::Connecting) | Err(_) => Err(NodeError::Connecting),

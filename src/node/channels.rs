@@ -33,7 +33,7 @@ type Joined = BTreeMap<(ChannelForm, String), (Arc<Topic>, usize)>;
 #[derive(Debug)]
 pub(crate) struct Topic {
     /// Number of messages from each master.
-    heard: Box<[AtomicU64]>,
+    notices: Box<[AtomicU64]>,
     /// Number of interruptions of the subscription. During one, messages may have been missed.
     interruptions: AtomicU64,
     notified: Notify,
@@ -109,7 +109,7 @@ impl Topics {
             return self.waiters.call(node, WaiterCall::parse(message)?);
         }
         if let Some((topic, _)) = self.topics().get(&(form, channel.to_owned())) {
-            topic.heard[node].fetch_add(1, Ordering::Relaxed);
+            topic.notices[node].fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
         None
@@ -132,14 +132,14 @@ impl Topics {
 impl Topic {
     fn new(nodes: usize) -> Self {
         Self {
-            heard: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+            notices: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             interruptions: AtomicU64::new(0),
             notified: Notify::new(),
         }
     }
 
-    pub(crate) fn heard(&self, node: usize) -> u64 {
-        self.heard[node].load(Ordering::Relaxed)
+    pub(crate) fn notices(&self, node: usize) -> u64 {
+        self.notices[node].load(Ordering::Relaxed)
     }
 
     pub(crate) fn interruptions(&self) -> u64 {
@@ -166,7 +166,10 @@ mod tests {
         topics.announce(1, Exact, "a", "0");
         topics.announce(1, Exact, "b", "0");
         topics.announce(1, Pattern, "a", "0");
-        assert_eq!((topic.heard(0), topic.heard(1), topic.interruptions()), (0, 1, 0));
+        assert_eq!(
+            (topic.notices(0), topic.notices(1), topic.interruptions()),
+            (0, 1, 0)
+        );
         topics.announce_interruption();
         assert_eq!(topic.interruptions(), 1);
         topics.leave(Exact, "a", || sent.push("too early"));
@@ -181,7 +184,7 @@ mod tests {
     fn a_message_on_the_clients_own_channel_calls_a_waiter() {
         let topics = Topics::new(1, "own".into());
         let waiting = topics.waiters.join(1);
-        let before = waiting.heard();
+        let before = waiting.snapshot();
         let call = format!("{} a", waiting.number);
         assert_eq!(topics.announce(0, Exact, "own", &call), None);
         assert!(waiting.called_since(0, &before));

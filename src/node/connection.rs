@@ -136,8 +136,8 @@ impl Link {
     }
 
     /// Time of the last message from the master.
-    pub(super) fn heard(&self) -> Instant {
-        self.wire.heard().unwrap_or(self.since)
+    pub(super) fn last_received(&self) -> Instant {
+        self.wire.last_received().unwrap_or(self.since)
     }
 
     /// Time for which a healthy master may be silent.
@@ -203,8 +203,8 @@ impl Link {
     }
 
     /// Notes a round trip from `sent` to the last message, for an answer that may be looked at long after it came.
-    pub(crate) fn took_until_heard(&self, sent: Instant) {
-        let took = self.heard().saturating_duration_since(sent);
+    pub(crate) fn took_until_received(&self, sent: Instant) {
+        let took = self.last_received().saturating_duration_since(sent);
         self.took_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
@@ -216,8 +216,8 @@ impl Link {
             clock,
             ..
         } = &self.recollection;
-        clock.hear(stamp.clock_us, now);
-        clock_check.hear(stamp.clock_us, begun, now);
+        clock.observe(stamp.clock_us, now);
+        clock_check.observe(stamp.clock_us, begun, now);
         if record.as_ref().is_some_and(|record| **record != *stamp.record) {
             clock_check.wiped();
             // The next connection has the master record that its memory counts from now on.
@@ -226,8 +226,8 @@ impl Link {
     }
 
     /// Takes in the master's clock from an answer that is no vote.
-    pub(crate) fn hear_clock(&self, clock_us: u64, now: Moment) {
-        self.recollection.clock.hear(clock_us, now);
+    pub(crate) fn observe_clock(&self, clock_us: u64, now: Moment) {
+        self.recollection.clock.observe(clock_us, now);
     }
 
     /// Master's clock at `now`, in microseconds since 1970.
@@ -265,7 +265,7 @@ impl Link {
     /// - Calls that were under way together count once: a short delay under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.wire.heard().is_some_and(|heard| heard >= sent) {
+        if self.wire.last_received().is_some_and(|received| received >= sent) {
             *silence = Silence::default();
             return;
         }
@@ -276,7 +276,7 @@ impl Link {
         silence.deadlines += 1;
         silence.last = Some(now);
         self.events.kept_silent();
-        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.heard()) >= self.patience {
+        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.last_received()) >= self.patience {
             self.replace("no answer");
         }
     }
@@ -284,7 +284,7 @@ impl Link {
     /// Whether the master has missed a deadline, and sent nothing since.
     pub(crate) fn is_silent(&self) -> bool {
         let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-        silence.last.is_some_and(|last| self.heard() < last)
+        silence.last.is_some_and(|last| self.last_received() < last)
     }
 
     /// Last round trip of a master that is well: it has a vote, and is neither silent nor behind with pending releases.

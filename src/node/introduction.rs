@@ -41,7 +41,7 @@ impl Keeper {
         }
         let within = self.context.connect_timeout;
         let end = Instant::now() + within;
-        hear_others(membership, end).await;
+        await_others(membership, end).await;
         membership.check()?;
         let request = calls::introduce(membership.listed(), run.as_deref(), anew);
         // The wait for the other masters may have used up the time.
@@ -77,8 +77,8 @@ impl Keeper {
 }
 
 /// Waits until `end`, or until every master has reported its record or cannot be connected.
-async fn hear_others(membership: &Membership, end: Instant) {
-    let heard = async {
+async fn await_others(membership: &Membership, end: Instant) {
+    let reported = async {
         loop {
             let mut news = pin!(membership.news());
             news.as_mut().enable();
@@ -88,7 +88,7 @@ async fn hear_others(membership: &Membership, end: Instant) {
             news.await;
         }
     };
-    let _ = timeout_at(end, heard).await;
+    let _ = timeout_at(end, reported).await;
 }
 
 /// Sends one call, and sends it again with its text if the master does not have the script.

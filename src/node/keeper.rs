@@ -11,10 +11,10 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::connection::{Memory, Recollection};
-use super::leaving::Leaving;
 use super::pace::Pace;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
+use super::withdrawals::Withdrawals;
 use super::{Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::events::EventObserver;
@@ -73,12 +73,12 @@ impl Keeper {
             let connecting = self.connect(predecessor.as_ref(), &mut delays);
             let (connection, clock_check, begun, set_up) = connecting.await;
             let peer = connection.peer.clone();
-            clock_check.hear(peer.clock_us, begun, self.context.clock.now());
+            clock_check.observe(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            let stood = self.serve(connection, set_up, &clock_check).await;
-            self.context.servers.leave(self.slot.node());
-            if stood < LONGEST_DELAY {
+            let lasted = self.serve(connection, set_up, &clock_check).await;
+            self.context.servers.disconnected(self.slot.node());
+            if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
             } else {
@@ -193,7 +193,7 @@ impl Keeper {
             mut driver,
             peer,
         } = connection;
-        let (end, stood) = match introduced {
+        let (end, lasted) = match introduced {
             Ok(memory) => {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
@@ -217,7 +217,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
-        stood
+        lasted
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {
@@ -248,7 +248,7 @@ impl Keeper {
             &self.context.random,
         );
         let mut pace = Pace::new(random, node_timeout);
-        let mut leaving = Leaving::new(&self.slot, link, client, node_timeout, random);
+        let mut withdrawals = Withdrawals::new(&self.slot, link, client, node_timeout, random);
         loop {
             let next = pace.send(deferrals, link);
             let silent_until = pace.overdue.map(|since| since + node_timeout);
@@ -261,9 +261,9 @@ impl Keeper {
                 }
                 () = &mut labelling => {}
                 () = deferrals.news() => {}
-                () = self.slot.went_stale() => leaving.went_stale(),
-                () = sleep_until(leaving.again_at.unwrap_or_else(Instant::now)), if leaving.again_at.is_some() => {
-                    leaving.tell();
+                () = self.slot.went_stale() => withdrawals.went_stale(),
+                () = sleep_until(withdrawals.again_at.unwrap_or_else(Instant::now)), if withdrawals.again_at.is_some() => {
+                    withdrawals.send();
                 }
                 () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
                 () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {

@@ -12,7 +12,6 @@ mod inbox;
 mod introduction;
 mod keeper;
 pub(crate) mod label;
-mod leaving;
 mod pace;
 pub(crate) mod recalls;
 mod redis;
@@ -20,6 +19,7 @@ mod slot;
 pub(crate) mod sync;
 pub(crate) mod trust;
 pub(crate) mod waiters;
+mod withdrawals;
 
 use futures::future::BoxFuture;
 use std::fmt;
@@ -56,7 +56,7 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// Address of the master, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter stands
+    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter is
     /// in a queue there without being reachable. Messages on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,
@@ -98,7 +98,7 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
     fn waiting(&self) -> usize;
 
     /// Time of the last bytes that were received.
-    fn heard(&self) -> Option<Instant>;
+    fn last_received(&self) -> Option<Instant>;
 }
 
 /// Form in which a call names its script.

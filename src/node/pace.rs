@@ -75,7 +75,7 @@ impl<'a> Pace<'a> {
     /// answer.
     pub(super) fn listen(&mut self, link: &Link) {
         let Some(since) = self.overdue.take() else { return };
-        if link.is_waiting() && link.heard() < since {
+        if link.is_waiting() && link.last_received() < since {
             link.kept_silent(since);
             self.overdue = Some(Instant::now());
         }

@@ -131,7 +131,7 @@ impl Slot {
             if owed == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
                 return 0;
             }
-            let progress = Some((settled, link.as_ref().map(|link| link.heard())));
+            let progress = Some((settled, link.as_ref().map(|link| link.last_received())));
             if progress == before {
                 return owed;
             }

@@ -34,7 +34,7 @@ struct Woken {
 pub(crate) struct Calls {
     pub(crate) number: u64,
     /// Number of calls from each master.
-    heard: SmallVec<[AtomicU32; 8]>,
+    counts: SmallVec<[AtomicU32; 8]>,
     /// Names of calls since the waiter asked for the name last.
     names: Mutex<Vec<Box<str>>>,
     /// Time at which the waiter is to ask, by the masters' messages since it asked last.
@@ -42,7 +42,7 @@ pub(crate) struct Calls {
     /// Number of interruptions of the subscription. During one, calls may have been missed.
     interruptions: AtomicU32,
     notify: Notify,
-    /// Masters on which the waiter may stand in a queue, as the bits of a [`NodeSet`].
+    /// Masters on which the waiter may be in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
     /// Whether the wait is over, with or without a hold.
     is_over: AtomicBool,
@@ -72,13 +72,13 @@ pub(crate) struct StaleWaiter {
 
 /// Calls up to some moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct CallCounts {
     calls: SmallVec<[u32; 8]>,
     interruptions: u32,
 }
 
 impl StaleWaiter {
-    /// Describes a waiter that has ended, and that may stand in the queue of a name.
+    /// Describes a waiter that has ended, and that may be in the queue of a name.
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
             number: waiter.number,
@@ -94,7 +94,7 @@ impl Waiters {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let calls = Arc::new(Calls {
             number,
-            heard: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
             names: Mutex::default(),
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
@@ -108,7 +108,7 @@ impl Waiters {
         calls
     }
 
-    pub(crate) fn leave(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         self.waiting().remove(&number);
     }
 
@@ -125,7 +125,7 @@ impl Waiters {
             None => {
                 calls.called_for(call.name);
                 calls.open(node);
-                if calls.stands() {
+                if calls.may_be_queued() {
                     calls.woken();
                 }
             }
@@ -174,7 +174,7 @@ impl Waiters {
 impl Calls {
     /// Notes that a master would let the waiter in now, by its call or other knowledge.
     pub(crate) fn open(&self, node: usize) {
-        self.heard[node].fetch_add(1, Ordering::Relaxed);
+        self.counts[node].fetch_add(1, Ordering::Relaxed);
         self.notify.notify_waiters();
     }
 
@@ -205,22 +205,22 @@ impl Calls {
     }
 
     /// Calls by now. The waiter is about to ask, so the time of an earlier message no longer matters.
-    pub(crate) fn heard(&self) -> Heard {
+    pub(crate) fn snapshot(&self) -> CallCounts {
         *lock(&self.alarm) = None;
-        let calls = self.heard.iter();
-        Heard {
+        let calls = self.counts.iter();
+        CallCounts {
             calls: calls.map(|count| count.load(Ordering::Relaxed)).collect(),
             interruptions: self.interruptions.load(Ordering::Relaxed),
         }
     }
 
     /// Whether a master has called since then.
-    pub(crate) fn called_since(&self, node: usize, since: &Heard) -> bool {
-        self.heard[node].load(Ordering::Relaxed) != since.calls[node]
+    pub(crate) fn called_since(&self, node: usize, since: &CallCounts) -> bool {
+        self.counts[node].load(Ordering::Relaxed) != since.calls[node]
     }
 
     /// Whether calls may have been missed since then.
-    pub(crate) fn interrupted_since(&self, since: &Heard) -> bool {
+    pub(crate) fn interrupted_since(&self, since: &CallCounts) -> bool {
         self.interruptions.load(Ordering::Relaxed) != since.interruptions
     }
 
@@ -268,8 +268,8 @@ impl Calls {
         lock(&self.absence).until = None;
     }
 
-    /// Gives up the waiter's turn, because its task was not polled in time.
-    pub(crate) fn leave_for_absence(self: &Arc<Self>) {
+    /// Runs the handler that gives up the waiter's turn, because its task was not polled in time.
+    pub(crate) fn handle_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
         absence.until = None;
         let handler = absence.handler.clone();
@@ -280,38 +280,38 @@ impl Calls {
         }
     }
 
-    /// Notes masters on which the waiter may stand in a queue from now on.
-    pub(crate) fn stand(&self, places: NodeSet) {
+    /// Notes masters on which the waiter may be in a queue from now on.
+    pub(crate) fn note_queued(&self, places: NodeSet) {
         self.places.fetch_or(places.bits(), Ordering::SeqCst);
     }
 
-    /// Whether the waiter may stand in a queue.
-    pub(crate) fn stands(&self) -> bool {
+    /// Whether the waiter may be in a queue.
+    pub(crate) fn may_be_queued(&self) -> bool {
         self.places.load(Ordering::SeqCst) != 0
     }
 
-    /// Ends the wait. Returns the masters on which the waiter may still stand in a queue.
+    /// Ends the wait. Returns the masters on which the waiter may still be in a queue.
     pub(crate) fn end(&self) -> NodeSet {
         // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
-        self.left()
+        self.take_places()
     }
 
-    /// Called before the waiter leaves all queues. Returns the masters on which it may stand in one.
-    pub(crate) fn left(&self) -> NodeSet {
+    /// Takes the masters on which the waiter may be in a queue, before it withdraws from all of them.
+    pub(crate) fn take_places(&self) -> NodeSet {
         NodeSet::from_bits(self.places.swap(0, Ordering::SeqCst))
     }
 
     /// Notes that a master was not asked to take the waiter out, or was asked before a call that puts it into
     /// a queue. Returns whether the caller has to report the waiter, because the wait is over.
-    pub(crate) fn still_stands(&self, node: usize) -> bool {
+    pub(crate) fn note_still_queued(&self, node: usize) -> bool {
         let mut place = NodeSet::default();
         place.insert(node);
         // The place is stored before the check: a task that ends the wait meanwhile sees it, and reports the
         // waiter.
-        self.stand(place);
+        self.note_queued(place);
         let is_over = self.is_over();
         is_over && self.places.fetch_and(!place.bits(), Ordering::SeqCst) & place.bits() != 0
     }
@@ -342,7 +342,7 @@ mod tests {
     fn a_call_finds_its_waiter_or_is_a_stray() {
         let waiters = Waiters::default();
         let (one, two) = (waiters.join(3), waiters.join(3));
-        let before = one.heard();
+        let before = one.snapshot();
         let call = |number| WaiterCall {
             number,
             reads: false,
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!((one.take_names(), one.take_names()), (vec!["a".into()], vec![]));
         waiters.interrupt();
         assert!(two.interrupted_since(&before));
-        waiters.leave(one.number);
+        waiters.remove(one.number);
         let stale = StaleWaiter {
             number: one.number,
             reads: false,
@@ -365,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_last_knows_whether_it_stands() {
+    fn whoever_withdraws_last_knows_whether_it_is_queued() {
         let calls = Waiters::default().join(2);
         let first = NodeSet::from_bits(1);
-        assert!(!calls.still_stands(0), "whoever ends it sees to it");
+        assert!(!calls.note_still_queued(0), "whoever ends it sees to it");
         assert!(!calls.is_over() && calls.end() == first);
-        assert!(calls.still_stands(0) && calls.left() == NodeSet::default());
-        calls.stand(first);
+        assert!(calls.note_still_queued(0) && calls.take_places() == NodeSet::default());
+        calls.note_queued(first);
         assert!(calls.is_over() && calls.end() == first);
         assert_eq!(calls.end(), NodeSet::default());
     }

@@ -35,7 +35,7 @@ script!(EXTEND, Extend, "extend", behind "queue", behind "readers", behind "fenc
 script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
-script!(LEAVE, Leave, "leave", behind "queue", behind "readers");
+script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "readers");
 script!(INSPECT, Inspect, "inspect", behind "labels");
 script!(FORCE, Force, "force", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
@@ -43,7 +43,7 @@ script!(LABEL, Label, "label");
 
 /// All scripts, which a client loads when it sets a connection up.
 pub(crate) static ALL: [&Script; 10] = [
-    &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &LEAVE, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
+    &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &WITHDRAW, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
 
 /// Most keys in one script call for many holds. A server takes a few microseconds for a key. So other clients
@@ -316,9 +316,9 @@ fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// Packs a call of `lua/leave.lua`, for a waiter as the masters store it.
-pub(crate) fn leave(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
-    let mut call = Encoder::new(&LEAVE, 3 * names.len(), once(names));
+/// Packs a call of `lua/withdraw.lua`, for a waiter as the masters store it.
+pub(crate) fn withdraw(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
+    let mut call = Encoder::new(&WITHDRAW, 3 * names.len(), once(names));
     queues(&mut call, names.iter());
     call.word(&format!("{client}:{waiter}"));
     call.done()
@@ -445,8 +445,8 @@ mod tests {
         assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
         claim.is_announced = true;
         let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
-        let told = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
-        assert_eq!(arguments(&claim), told);
+        let expected = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
+        assert_eq!(arguments(&claim), expected);
         let forced = |is_announced| {
             words(&force(
                 &claim.names,

@@ -26,7 +26,7 @@ pub(crate) enum Fault {
         took: Option<Duration>,
     },
     /// Sent by a caller that does not wait. The answer may still come.
-    Unheard(Arc<str>),
+    NotAwaited(Arc<str>),
     /// The server answered with an error.
     Server { class: FaultClass, error: Arc<str> },
 }
@@ -177,13 +177,13 @@ impl Fault {
             | Self::Quarantined { .. }
             | Self::Unknown(_)
             | Self::Late { .. }
-            | Self::Unheard(_) => None,
+            | Self::NotAwaited(_) => None,
         }
     }
 
     /// Whether the connection may still bring the answer.
     pub(crate) fn is_late(&self) -> bool {
-        matches!(self, Self::Late { .. } | Self::Unheard(_))
+        matches!(self, Self::Late { .. } | Self::NotAwaited(_))
     }
 
     /// Whether one hold may be the cause why a call for many holds failed.
@@ -214,7 +214,7 @@ impl Fault {
                 within: *within,
                 took: *took,
             },
-            Self::Unknown(reason) | Self::Unheard(reason) => Vote::Unknown {
+            Self::Unknown(reason) | Self::NotAwaited(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
             },
             Self::Server {
@@ -268,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_script_that_is_denied_is_told_by_its_commands() {
+    fn a_line_of_a_script_that_is_denied_is_named_by_its_commands() {
         let script = Script::new(crate::events::Op::Inspect, "--\n--\ncall('hset', 1)", || {
             "digest".into()
         });
-        let told = |detail| {
+        let detailed = |detail| {
             Fault::from_server("ERR", detail)
                 .inside(&script)
                 .vote()
@@ -280,11 +280,11 @@ mod tests {
         };
         let of_redis_7 =
             "The user executing the script can't run this command script: 66, on @user_script:3.";
-        assert!(told(of_redis_7).ends_with("on @user_script:3. (hset in inspect)"));
+        assert!(detailed(of_redis_7).ends_with("on @user_script:3. (hset in inspect)"));
         let of_redis_6 = "Error running script (call to f_ab): @user_script: 3: -NOPERM The user executing";
-        assert!(told(of_redis_6).ends_with("(hset in inspect)"));
+        assert!(detailed(of_redis_6).ends_with("(hset in inspect)"));
         let without = "ACL failure in script: User app has no permissions";
-        assert!(told(without).ends_with("no permissions"));
+        assert!(detailed(without).ends_with("no permissions"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ const CALLS: &str = "multilock:";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     prefix: &'static str,
-    /// Colons before a name that has a brace of its own. Any other name stands between `:{` and `}`.
+    /// Colons before a name that has a brace of its own. Any other name is between `:{` and `}`.
     colons: &'static str,
     name: &'a str,
 }
@@ -186,7 +186,7 @@ mod tests {
 
     /// The scripts make these keys from the queue's key.
     #[test]
-    fn readers_stand_where_the_scripts_look_for_them() {
+    fn readers_are_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/queue.lua");
         let made = format!(
             "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_where_the_scripts_look_for_them() {
+    fn labels_are_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/labels.lua");
         assert!(script.contains(&format!("redis.pcall('get', '{CLIENT}' .. client)")));
         assert!(client(Uuid::nil()).starts_with("multilock_client:00000000-"));

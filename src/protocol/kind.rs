@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_layout() {
-        let told = [HoldKind::Plain, HoldKind::Write, HoldKind::Read]
+        let words = [HoldKind::Plain, HoldKind::Write, HoldKind::Read]
             .map(|kind| (kind.mode(), kind.is_shared(), kind.channel("a").text()));
         let read_write = "redisson_rwlock:{a}".to_owned();
         assert_eq!(
-            told,
+            words,
             [
                 (None, false, "redisson_lock__channel:{a}".into()),
                 (Some("w"), false, read_write.clone()),

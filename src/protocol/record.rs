@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::values::master_set::MasterSet;
 
-/// Stands in the record for the run of a server that hides it.
+/// Placeholder in the record for the run of a server that hides it.
 pub(crate) const HIDDEN: &str = "-";
 
 /// Value of the key `multilock_set` of a master.

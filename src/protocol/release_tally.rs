@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     /// Knowledge after each vote: the end of the release, once it is certain.
-    fn told(mut tally: ReleaseTally, votes: &[Vote]) -> Vec<Option<Ended>> {
+    fn outcomes(mut tally: ReleaseTally, votes: &[Vote]) -> Vec<Option<Ended>> {
         let after = |vote: &Vote| {
             tally.count(vote);
             tally.is_certain().then(|| tally.ended())
@@ -87,23 +87,26 @@ mod tests {
     fn a_quorum_confirms_where_no_vote_to_come_can_show_that_it_was_lost() {
         use Vote::{Granted, NotHeld};
         let three = ReleaseTally::new(3, 3, 2, false);
-        assert_eq!(told(three, &[Granted, Granted]), [None, Some(Ended::Confirmed)]);
+        assert_eq!(
+            outcomes(three, &[Granted, Granted]),
+            [None, Some(Ended::Confirmed)]
+        );
         // One master has lost the hold, and another may turn out to have lost it.
         assert_eq!(
-            told(three, &[NotHeld, Granted, Granted]),
+            outcomes(three, &[NotHeld, Granted, Granted]),
             [None, None, Some(Ended::Confirmed)]
         );
-        assert_eq!(told(three, &[NotHeld, NotHeld]), [None, Some(Ended::Gone)]);
-        assert_eq!(told(three, &[Granted, SILENT, SILENT]), [None; 3]);
+        assert_eq!(outcomes(three, &[NotHeld, NotHeld]), [None, Some(Ended::Gone)]);
+        assert_eq!(outcomes(three, &[Granted, SILENT, SILENT]), [None; 3]);
     }
 
     #[test]
     fn a_master_that_was_never_granted_has_nothing_of_it() {
         use Vote::{Granted, NotHeld};
         let two_of_three = ReleaseTally::new(3, 2, 2, false);
-        assert_eq!(told(two_of_three, &[NotHeld]), [Some(Ended::Gone)]);
+        assert_eq!(outcomes(two_of_three, &[NotHeld]), [Some(Ended::Gone)]);
         assert_eq!(
-            told(two_of_three, &[Granted, Granted]),
+            outcomes(two_of_three, &[Granted, Granted]),
             [None, Some(Ended::Confirmed)]
         );
     }
@@ -113,13 +116,13 @@ mod tests {
         use Vote::{Granted, NotHeld};
         let three = ReleaseTally::new(3, 3, 2, true);
         assert_eq!(
-            told(three, &[NotHeld, Granted, SILENT]),
+            outcomes(three, &[NotHeld, Granted, SILENT]),
             [None; 3],
             "one keeps, and a quorum has to"
         );
         let free = ReleaseTally::new(3, 3, 2, false);
         assert_eq!(
-            told(free, &[NotHeld, Granted, SILENT]),
+            outcomes(free, &[NotHeld, Granted, SILENT]),
             [None, None, Some(Ended::Confirmed)]
         );
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Stands behind the number of a waiter that wants to read.
+/// Mark behind the number of a waiter that wants to read.
 const READS: &str = "r";
 
 /// Index of the master that the client lists first.
@@ -31,7 +31,7 @@ pub(crate) struct Waiter {
     pub(crate) only: Option<usize>,
     /// Whether it wants to read, and goes in together with other readers.
     pub(crate) reads: bool,
-    /// Whether it stands in the queues of the first master alone.
+    /// Whether it is in the queues of the first master alone.
     pub(crate) at_first: bool,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiter_tells_how_long_it_needs_and_where_it_stands() {
+    fn a_waiter_tells_how_long_it_needs_and_where_it_is_queued() {
         let mut waiter = Waiter {
             number: 7,
             ticket: 3,

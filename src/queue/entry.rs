@@ -7,43 +7,43 @@ use crate::protocol::calls;
 use crate::protocol::node_set::NodeSet;
 use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::names::Names;
 
 impl QueueEntry {
-    /// Makes the waiter leave the queues again if `round`, which puts it there, is sent once more after its
-    /// wait. The first message that it leaves was sent before that.
+    /// Withdraws the waiter again if `round`, which puts it into the queues, is sent once more after its wait.
+    /// The first withdrawal was sent before that.
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
-            if entry.calls.still_stands(node) {
-                entry.leave(&pool, &names, |other| other == node);
+            if entry.calls.note_still_queued(node) {
+                entry.withdraw(&pool, &names, |other| other == node);
             }
         })
     }
 
-    /// Takes the waiter out of all queues in which it may stand, in the background.
-    pub(crate) fn leave_all(&self, pool: &Arc<Pool>, names: &Names) {
-        let places = self.calls.left();
-        self.leave(pool, names, |node| places.contains(node));
+    /// Withdraws the waiter from all queues in which it may be, in the background.
+    pub(crate) fn withdraw_all(&self, pool: &Arc<Pool>, names: &Names) {
+        let places = self.calls.take_places();
+        self.withdraw(pool, names, |node| places.contains(node));
     }
 
-    /// Takes the waiter out of the queues on the masters that `asked` accepts, in the background. If a master
+    /// Withdraws the waiter from the queues on the masters that `asked` accepts, in the background. If a master
     /// could not be reached, its keeper sends the message once the wait is over.
-    pub(crate) fn leave(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
+    pub(crate) fn withdraw(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
         if !(0..pool.slots.len()).any(&asked) {
             return;
         }
-        let request = calls::leave(names, pool.id, &self.waiter.text());
+        let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
-        let round = Round::begin(pool, &request, Trust::All, asked).when_untold(move |node| {
-            if entry.calls.still_stands(node) {
+        let round = Round::begin(pool, &request, Trust::All, asked).when_unconfirmed(move |node| {
+            if entry.calls.note_still_queued(node) {
                 for name in all.iter() {
                     slots[node].stale(StaleWaiter::of(&entry.waiter, name));
                 }
             }
         });
-        round.leave(OnNoScript::Resend, |_, _| None);
+        round.detach(NoScriptFallback::Resend, |_, _| None);
     }
 }
 
@@ -73,12 +73,12 @@ impl Next {
         self.asks
     }
 
-    /// Notes that the release was sent to `places`. A waiter that gave up just before may have left the
-    /// queues before the release put it there, so it leaves once more.
+    /// Notes that the release was sent to `places`. A waiter that gave up just before may have
+    /// withdrawn before the release put it into the queues, so it withdraws once more.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
-        self.entry.calls.stand(places);
+        self.entry.calls.note_queued(places);
         if self.entry.calls.is_over() {
-            self.entry.leave_all(pool, names);
+            self.entry.withdraw_all(pool, names);
         }
     }
 }

@@ -92,15 +92,15 @@ type Order = (u64, u64);
 struct Queued<T> {
     entry: QueueEntry,
     next_in_line: NextInLine,
-    seat: Arc<Seat<T>>,
-    /// Tells the waiter that something is in the seat.
+    mailbox: Arc<Mailbox<T>>,
+    /// Tells the waiter that something is in the mailbox.
     notice: oneshot::Sender<()>,
 }
 
-/// Holds the turn or hold of a waiter until its task takes it, and a turn until the task is admitted. Both
+/// Keeps the turn or hold of a waiter until its task takes it, and a turn until the task is admitted. Both
 /// can be taken back from here if the task is not polled.
 #[derive(Debug)]
-pub(crate) struct Seat<T>(Mutex<Option<Given<T>>>);
+pub(crate) struct Mailbox<T>(Mutex<Option<Delivery<T>>>);
 
 /// A waiter, with its number and ticket in the line of its process and in the queues on the masters.
 #[derive(Clone, Debug)]
@@ -109,10 +109,10 @@ pub(crate) struct QueueEntry {
     pub(crate) calls: Arc<Calls>,
 }
 
-/// A task that asks the masters for the first time. Its turn is in its seat.
+/// A task that asks the masters for the first time. Its turn is in its mailbox.
 #[derive(Debug)]
 pub(crate) struct Asks<T> {
-    seat: Weak<Seat<T>>,
+    mailbox: Weak<Mailbox<T>>,
     entry: QueueEntry,
 }
 
@@ -138,34 +138,34 @@ pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
     /// Behind others. The front task is included if it may not have been refused yet.
-    Behind(LineTicket<T>, Option<(Arc<Seat<T>>, QueueEntry)>),
-    /// Beside others that can hold together and have not been refused: each asks by itself.
-    Beside,
+    Behind(LineTicket<T>, Option<(Arc<Mailbox<T>>, QueueEntry)>),
+    /// Among tasks that can hold together and have not been refused: all ask at the same time.
+    Concurrent,
 }
 
-/// Result of standing in a line.
+/// Content of a waiter's mailbox: the end of its wait in the line.
 #[derive(Debug)]
-pub(crate) enum Given<T> {
+pub(crate) enum Delivery<T> {
     /// The turn to ask.
     Turn(Turn<T>),
-    /// The task ahead was admitted, and the others may be, too: each asks by itself.
-    Open,
+    /// The task ahead was admitted, and the others may be, too: all ask at the same time.
+    Concurrent,
     /// The hold of the task ahead.
-    Passed(T),
+    Hold(T),
 }
 
-/// A waiter behind others, until it [leaves](Self::leave).
+/// A waiter behind others, until it [withdraws](Self::withdraw).
 #[derive(Debug)]
 pub(crate) struct LineTicket<T> {
     at: LineRef<T>,
     order: Order,
-    seat: Arc<Seat<T>>,
+    mailbox: Arc<Mailbox<T>>,
     notice: oneshot::Receiver<()>,
-    /// Whether it was given a turn or a hold, so that it no longer stands in the line.
+    /// Whether it got a turn or a hold, so that it is no longer in the line.
     is_served: bool,
 }
 
-/// Access to the ticket of a task that stands in line without one.
+/// Access to the ticket of a task that waits in line without one.
 pub(crate) struct LateTicket<T> {
     at: LineRef<T>,
     order: Order,
@@ -194,7 +194,7 @@ impl<T> Lines<T> {
         wanted: &Wanted,
         entry: QueueEntry,
         next_in_line: NextInLine,
-        seat: &Arc<Seat<T>>,
+        mailbox: &Arc<Mailbox<T>>,
     ) -> Joined<T> {
         let mut lines = self.lines();
         let at = |line: &Arc<Line<T>>| LineRef {
@@ -206,7 +206,7 @@ impl<T> Lines<T> {
                 wanted: wanted.clone(),
                 is_shut: AtomicBool::new(false),
                 ahead: Ahead::new(InFront::Asks(Asks {
-                    seat: Arc::downgrade(seat),
+                    mailbox: Arc::downgrade(mailbox),
                     entry,
                 })),
                 behind: Mutex::new(BTreeMap::new()),
@@ -216,7 +216,7 @@ impl<T> Lines<T> {
             return Joined::Turn(turn);
         };
         if wanted.kind.is_shared() && !line.is_shut.load(Ordering::Relaxed) {
-            return Joined::Beside;
+            return Joined::Concurrent;
         }
         let (notice, noticed) = oneshot::channel();
         let mut behind = line.behind();
@@ -225,7 +225,7 @@ impl<T> Lines<T> {
         let new = Queued {
             entry,
             next_in_line,
-            seat: Arc::clone(seat),
+            mailbox: Arc::clone(mailbox),
             notice,
         };
         behind.insert(order, new);
@@ -236,19 +236,19 @@ impl<T> Lines<T> {
             holding.joined();
         }
         let asks = line.ahead.asks();
-        let asks = asks.and_then(|first| Some((first.seat.upgrade()?, first.entry)));
-        let standing = LineTicket {
+        let asks = asks.and_then(|first| Some((first.mailbox.upgrade()?, first.entry)));
+        let line_ticket = LineTicket {
             at: at(line),
             order,
-            seat: Arc::clone(seat),
+            mailbox: Arc::clone(mailbox),
             notice: noticed,
             is_served: false,
         };
-        Joined::Behind(standing, asks)
+        Joined::Behind(line_ticket, asks)
     }
 
-    /// Notes that a task beside the front of its line was refused, so that later tasks stand behind the
-    /// front.
+    /// Notes that a task that asks at the same time as the front of its line was refused, so that later tasks
+    /// wait behind the front.
     pub(crate) fn refused(&self, wanted: &Wanted) {
         if let Some(LineByWanted(line)) = self.lines().get(wanted) {
             line.is_shut.store(true, Ordering::Relaxed);
@@ -305,7 +305,7 @@ impl<T> LineRef<T> {
     /// Gives the next task a hold that `pass` makes for it; the task then needs no turn. Returns whether
     /// there was a task, and a hold for it.
     pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &NextInLine) -> Option<T>) -> bool {
-        // No task leaves the line while it is locked, so the next one still listens.
+        // No task withdraws from the line while it is locked, so the next one still listens.
         let mut behind = self.line.behind();
         let passed = behind
             .first_key_value()
@@ -315,7 +315,7 @@ impl<T> LineRef<T> {
         };
         let refused = behind
             .pop_first()
-            .map(|(_, next)| next.give(Given::Passed(passed)));
+            .map(|(_, next)| next.deliver(Delivery::Hold(passed)));
         // The drop takes other mutexes.
         drop(behind);
         drop(refused);
@@ -324,51 +324,51 @@ impl<T> LineRef<T> {
 }
 
 impl<T> Queued<T> {
-    /// Gives the waiter a turn or a hold, which it has to take in time. Returns it if no task listens.
-    fn give(self, given: Given<T>) -> Option<Given<T>> {
-        self.seat.put(given);
+    /// Delivers a turn or a hold to the waiter, which has to take it in time. Returns it if no task listens.
+    fn deliver(self, delivery: Delivery<T>) -> Option<Delivery<T>> {
+        self.mailbox.put(delivery);
         self.entry.calls.woken();
-        self.notice.send(()).err().and_then(|()| self.seat.take())
+        self.notice.send(()).err().and_then(|()| self.mailbox.take())
     }
 }
 
 impl<T> Clone for Asks<T> {
     fn clone(&self) -> Self {
         Self {
-            seat: Weak::clone(&self.seat),
+            mailbox: Weak::clone(&self.mailbox),
             entry: self.entry.clone(),
         }
     }
 }
 
-impl<T> Seat<T> {
+impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(None))
     }
 
-    pub(crate) fn put(&self, given: Given<T>) {
-        *self.given() = Some(given);
+    pub(crate) fn put(&self, delivery: Delivery<T>) {
+        *self.contents() = Some(delivery);
     }
 
     /// Takes the turn or hold out.
-    pub(crate) fn take(&self) -> Option<Given<T>> {
-        self.given().take()
+    pub(crate) fn take(&self) -> Option<Delivery<T>> {
+        self.contents().take()
     }
 
-    /// Whether the turn is in the seat.
+    /// Whether the turn is in the mailbox.
     pub(crate) fn has_turn(&self) -> bool {
-        matches!(*self.given(), Some(Given::Turn(_)))
+        matches!(*self.contents(), Some(Delivery::Turn(_)))
     }
 
-    /// Notes that the task with the turn was refused. Later tasks then stand behind it, and see the reason.
+    /// Notes that the task with the turn was refused. Later tasks then wait behind it, and see the reason.
     pub(crate) fn refused(&self, why: &Arc<LockError>) {
-        if let Some(Given::Turn(turn)) = &*self.given() {
+        if let Some(Delivery::Turn(turn)) = &*self.contents() {
             turn.0.line.is_shut.store(true, Ordering::Relaxed);
             turn.0.line.ahead.set(Some(InFront::Refused(Arc::clone(why))));
         }
     }
 
-    fn given(&self) -> MutexGuard<'_, Option<Given<T>>> {
+    fn contents(&self) -> MutexGuard<'_, Option<Delivery<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -383,14 +383,14 @@ impl<T> Clone for LineRef<T> {
 }
 
 impl<T> LineTicket<T> {
-    /// Waits until a turn or a hold is put in the seat. It may have been taken back from there.
+    /// Waits until a turn or a hold is put in the mailbox. It may have been taken back from there.
     ///
     /// # Cancel safety
     ///
-    /// A turn or hold that comes meanwhile stays in the seat.
-    pub(crate) async fn given(&mut self) {
+    /// A turn or hold that comes meanwhile stays in the mailbox.
+    pub(crate) async fn delivered(&mut self) {
         if (&mut self.notice).await.is_err() {
-            // A waiter is taken out of the line only to be given a turn or a hold.
+            // A waiter is taken out of the line only to get a turn or a hold.
             std::future::pending::<()>().await;
         }
         self.is_served = true;
@@ -404,17 +404,17 @@ impl<T> LineTicket<T> {
         }
     }
 
-    /// Leaves the line. Returns a turn or a hold that was given and not taken.
-    #[must_use = "what was given is nobody's else"]
-    pub(crate) fn leave(&mut self) -> Option<Given<T>> {
+    /// Withdraws the waiter from the line. Returns a turn or a hold that was delivered and not taken.
+    #[must_use = "a turn or hold that was delivered belongs to no other task"]
+    pub(crate) fn withdraw(&mut self) -> Option<Delivery<T>> {
         if self.is_served {
             return None;
         }
-        let left = self.at.line.behind().remove(&self.order);
-        // The drop takes other mutexes. A task that is no longer in the line was given something under the
-        // same mutex.
-        drop(left);
-        self.seat.take()
+        let removed = self.at.line.behind().remove(&self.order);
+        // The drop takes other mutexes. Something was delivered to a task that is no longer in the line,
+        // under the same mutex.
+        drop(removed);
+        self.mailbox.take()
     }
 }
 
@@ -433,8 +433,8 @@ impl<T> Turn<T> {
         &self.0
     }
 
-    /// Admits the tasks behind, because this one was admitted beside others. The next one has the turn, and
-    /// the others ask beside it.
+    /// Admits the tasks behind, because this one was admitted together with others. The next one has the turn,
+    /// and the others ask at the same time.
     pub(crate) fn open(self) {
         let LineRef { lines, line } = self.0.clone();
         let lines = lines.lines();
@@ -443,13 +443,13 @@ impl<T> Turn<T> {
         let mut behind = line.behind();
         let next = behind.pop_first();
         let others = std::mem::take(&mut *behind).into_values();
-        let refused: Vec<_> = others.map(|other| other.give(Given::Open)).collect();
+        let refused: Vec<_> = others.map(|other| other.deliver(Delivery::Concurrent)).collect();
         drop(behind);
         drop(lines);
         // The drop takes other mutexes. So does that of the turn if there is no next task.
         drop(refused);
         if let Some((_, next)) = next {
-            drop(next.give(Given::Turn(self)));
+            drop(next.deliver(Delivery::Turn(self)));
         }
     }
 }
@@ -462,7 +462,7 @@ impl<T> Drop for Turn<T> {
         line.ahead.end_asking();
         let mut behind = line.behind();
         let (refused, ended) = match behind.pop_first() {
-            Some((_, next)) => (next.give(Given::Turn(Turn(self.0.clone()))), None),
+            Some((_, next)) => (next.deliver(Delivery::Turn(Turn(self.0.clone()))), None),
             None => (None, lines.take(&line.wanted)),
         };
         drop(behind);

@@ -1,7 +1,7 @@
 //! The line of a process: one contender for each client, set of names and options.
 //!
-//! Tasks of one process that want the same names with the same options stand in a line, by their tickets.
-//! Only the front task stands in the queues on the masters. The turn stays with the holder, so behind a local
+//! Tasks of one process that want the same names with the same options wait in a line, in the order of their tickets.
+//! Only the front task is in the queues on the masters. The turn stays with the holder, so behind a local
 //! holder no task asks at all.
 //!
 //! - If it is allowed, the hold is handed on to the next task in line (`hold::handoff`), and nothing is sent.
@@ -9,7 +9,7 @@
 //!   and call another process only if that comes first. The next task asks over the same connections, right
 //!   behind the release.
 //!
-//! Readers can hold together. So each of them asks by itself until one is refused. Then later readers stand
+//! Readers can hold together. So each of them asks by itself until one is refused. Then later readers wait
 //! behind that one, and all of them ask as soon as it is admitted.
 //!
 //! Tasks with other options have lines of their own. A task may be unable to win because a master is missing
@@ -22,5 +22,5 @@ pub(crate) mod line;
 
 pub(crate) use self::ahead::{Holding, InFront};
 pub(crate) use self::line::{
-    Given, Joined, LineRef, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted,
+    Delivery, Joined, LineRef, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted,
 };

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::protocol::{calls, reply};
 use crate::round::pool::Pool;
-use crate::round::{OnNoScript, Round, Trust};
+use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::names::Names;
 
 /// Most by which a master's clock may be ahead of the others for its fences to be used: each fence that it
@@ -87,9 +87,9 @@ pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
 pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
     let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
     let (pool, names) = (Arc::clone(pool), names.len());
-    round.leave(OnNoScript::Resend, move |node, answer| {
+    round.detach(NoScriptFallback::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
-            link.hear_clock(report.clock_us, pool.clock.now());
+            link.observe_clock(report.clock_us, pool.clock.now());
         }
         None
     });
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_clock_that_is_wrong_is_outvoted_and_told() {
+    fn one_clock_that_is_wrong_is_outvoted_and_reported() {
         let minute = 60_000_000;
         let clocks = Clocks::new(
             [Some(100 * minute), None, Some(90 * minute), Some(94 * minute)]

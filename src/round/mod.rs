@@ -1,10 +1,10 @@
 //! One round: a request to all masters at once, their answers, and one deadline for all.
 
 pub(crate) mod clocks;
-mod overdue;
 pub(crate) mod pool;
 pub(crate) mod preference;
 pub(crate) mod stragglers;
+mod timed_out;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Stamp};
-use crate::round::overdue::{Hook, Overdue};
 use crate::round::pool::Pool;
 use crate::round::stragglers::LateAnswers;
+use crate::round::timed_out::{Hook, TimedOutRequest};
 use crate::time::alarms::Alarm;
 use crate::time::clock::Moment;
 use crate::values::policy::{Policy, forgetful_allowed};
@@ -33,7 +33,7 @@ use crate::values::votes::Vote;
 pub(crate) type NodeAnswer = (usize, Result<Value, Fault>);
 
 /// Reason why there is no answer if no task could receive one.
-const STANDS_STILL: &str = "the runtime that drives the connections, in which they were made, does not run";
+const STALLED: &str = "the runtime that drives the connections, in which they were made, does not run";
 
 /// A round in progress. Dropping it does not undo the requests that were sent.
 pub(crate) struct Round {
@@ -53,7 +53,7 @@ pub(crate) struct Round {
     /// Number of calls with an answer that has not been handed out.
     outstanding: usize,
     /// Whether any answer has been handed out.
-    heard: bool,
+    has_answer: bool,
     /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
     /// Boxed for the same reason as the hooks.
@@ -81,17 +81,17 @@ struct Others {
 #[derive(Default)]
 struct Hooks {
     sent_again: Option<Hook>,
-    untold: Option<Hook>,
+    unconfirmed: Option<Hook>,
 }
 
 /// Reaction to a master that does not have the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnNoScript {
+pub(crate) enum NoScriptFallback {
     /// Sends the request with the script's text, over the same connection and so in order.
     Resend,
     /// Sends the script alone, for the next request. Otherwise a master that always answers late would never
     /// have it. For a request that must not be sent later than it was begun.
-    Loaded,
+    LoadOnly,
 }
 
 /// Masters with answers that count. Some masters in quarantine count, too, as far as the quorum tolerates
@@ -175,7 +175,7 @@ impl Round {
             inbox: Inbox::new(links.len(), reply::assent_to(request.script.op)),
             links,
             outstanding: 0,
-            heard: false,
+            has_answer: false,
             others: None,
             deadline: sent + pool.config.node_timeout,
             alarm: None,
@@ -257,8 +257,8 @@ impl Round {
     /// Time for which a master has no vote, if its clock stepped while it can have run the request.
     pub(crate) fn clock_quarantine(&self, node: usize) -> Option<Duration> {
         let link = self.links[node].as_ref().ok()?;
-        let standing = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
-        link.suspected_since(self.sent).or_else(standing)
+        let current = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
+        link.suspected_since(self.sent).or_else(current)
     }
 
     /// Masters to which the request was sent.
@@ -273,13 +273,13 @@ impl Round {
         self
     }
 
-    fn untold(&self) -> Option<&Hook> {
-        self.hooks.as_ref()?.untold.as_ref()
+    fn unconfirmed(&self) -> Option<&Hook> {
+        self.hooks.as_ref()?.unconfirmed.as_ref()
     }
 
     /// Calls `hook` for a master that did not execute the request, or may not have.
-    pub(crate) fn when_untold(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.hooks.get_or_insert_default().untold = Some(Arc::new(hook));
+    pub(crate) fn when_unconfirmed(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.hooks.get_or_insert_default().unconfirmed = Some(Arc::new(hook));
         self
     }
 
@@ -322,12 +322,12 @@ impl Round {
     /// Waits for the next answer; `None` once every master that was asked has answered. At the deadline the
     /// other masters are taken as *late*.
     pub(crate) async fn next(&mut self) -> Option<NodeAnswer> {
-        poll_fn(|cx| self.poll_next(cx, OnNoScript::Resend)).await
+        poll_fn(|cx| self.poll_next(cx, NoScriptFallback::Resend)).await
     }
 
     /// As [`next`](Self::next), but the request is not sent again.
     pub(crate) async fn next_as_sent(&mut self) -> Option<NodeAnswer> {
-        poll_fn(|cx| self.poll_next(cx, OnNoScript::Loaded)).await
+        poll_fn(|cx| self.poll_next(cx, NoScriptFallback::LoadOnly)).await
     }
 
     /// Sets the number of masters that have to assent, if it is not a quorum of all.
@@ -337,7 +337,7 @@ impl Round {
     }
 
     /// Notes an answer about several holds, each with its own vote. It assents if it does so for all.
-    pub(crate) fn told<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
+    pub(crate) fn voted_in_batch<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
         let against = votes.find(|vote| **vote != Vote::Granted);
         self.trace.voted(VoteKind::of(against.unwrap_or(&Vote::Granted)));
     }
@@ -358,21 +358,21 @@ impl Round {
         self.trace.voted(vote);
     }
 
-    /// Goes on in the background, to receive the other answers. `note` returns each answer's vote, if it is
+    /// Detaches the round, which goes on in the background to receive the other answers. `note` returns each answer's vote, if it is
     /// one.
-    pub(crate) fn leave(
+    pub(crate) fn detach(
         mut self,
-        forgotten: OnNoScript,
+        fallback: NoScriptFallback,
         mut note: impl FnMut(usize, Result<Value, Fault>) -> Option<VoteKind> + Send + 'static,
     ) {
         if self.outstanding == 0 {
             return;
         }
         let pool = Arc::clone(&self.pool);
-        if !self.heard {
+        if !self.has_answer {
             // There is no decision yet, so no answer is late.
             pool.in_background(async move {
-                while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, forgotten)).await {
+                while let Some((node, answer)) = poll_fn(|cx| self.poll_next(cx, fallback)).await {
                     let vote = note(node, answer);
                     self.counted(node, vote);
                 }
@@ -381,19 +381,19 @@ impl Round {
         }
         self.trace.end();
         let late_answers = LateAnswers::new(pool.tracker.token(), move |cx| {
-            while let Some((node, answer)) = ready!(self.poll_next(cx, forgotten)) {
+            while let Some((node, answer)) = ready!(self.poll_next(cx, fallback)) {
                 let vote = note(node, answer);
                 self.counted(node, vote);
             }
             Poll::Ready(())
         });
-        pool.stragglers.leave(late_answers);
+        pool.stragglers.add(late_answers);
     }
 
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        forgotten: OnNoScript,
+        fallback: NoScriptFallback,
     ) -> Poll<Option<NodeAnswer>> {
         loop {
             let Some((node, answer)) = ready!(self.poll_arrived(cx)) else {
@@ -402,8 +402,8 @@ impl Round {
             if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript)
                 && let Ok(link) = &self.links[node]
             {
-                match forgotten {
-                    OnNoScript::Resend => {
+                match fallback {
+                    NoScriptFallback::Resend => {
                         self.send(node, By::Source);
                         let hooks = self.hooks.as_ref();
                         if let Some(hook) = hooks.and_then(|hooks| hooks.sent_again.as_ref()) {
@@ -411,7 +411,7 @@ impl Round {
                         }
                         continue;
                     }
-                    OnNoScript::Loaded => {
+                    NoScriptFallback::LoadOnly => {
                         let within = self.pool.config.node_timeout;
                         let loaded = link.load(self.request.script).answer();
                         self.pool.in_background(async move {
@@ -421,9 +421,9 @@ impl Round {
                 }
             }
             self.outstanding -= 1;
-            self.heard = true;
+            self.has_answer = true;
             // A request without an answer may still get one.
-            if let Some(hook) = self.untold()
+            if let Some(hook) = self.unconfirmed()
                 && !node::is_done(&answer)
                 && !answer.as_ref().is_err_and(Fault::is_late)
             {
@@ -460,7 +460,7 @@ impl Round {
             let now = self.pool.clock.now();
             // By the clock of the connection if masters are chosen by it: an answer may be looked at long after it came.
             if self.pool.is_thrifty() {
-                link.took_until_heard(sent);
+                link.took_until_received(sent);
             } else {
                 link.took_ns(now.ns_since(begun));
             }
@@ -503,8 +503,8 @@ impl Round {
             self.ask_others();
             return self.poll_arrived(cx);
         }
-        let stands_still = self.pool.deadlines.stand_still(self.alarm.as_ref());
-        self.give_up(stands_still.then_some(STANDS_STILL));
+        let is_stalled = self.pool.deadlines.is_stalled(self.alarm.as_ref());
+        self.give_up(is_stalled.then_some(STALLED));
         self.poll_arrived(cx)
     }
 
@@ -512,13 +512,13 @@ impl Round {
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let owed = |claim| (claim, self.pool.slots.clone());
-        let late = Arc::new(Overdue {
+        let late = Arc::new(TimedOutRequest {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             op: self.trace.op(),
             sent: self.sent,
             release: self.release.clone().map(owed),
-            untold: self.untold().cloned(),
+            unconfirmed: self.unconfirmed().cloned(),
         });
         let link = |node: usize| self.links[node].as_ref().ok();
         let at_deadline = cause.is_none();
@@ -527,7 +527,7 @@ impl Round {
                 within,
                 took: link(node).and_then(|link| link.last_took()),
             },
-            Some(cause) => Fault::Unheard(cause.into()),
+            Some(cause) => Fault::NotAwaited(cause.into()),
         };
         for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
             if at_deadline {

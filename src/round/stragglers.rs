@@ -74,14 +74,14 @@ impl LateAnswers {
     /// Takes in the answers that have come. Returns whether more are to come, at which `waker` is woken.
     fn gather(&mut self, waker: &Waker) -> bool {
         // Many rounds are polled in one go, more than a task's budget allows.
-        let hearing = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
-        hearing.poll(&mut Context::from_waker(waker)).is_pending()
+        let gathering = std::pin::pin!(unconstrained(poll_fn(&mut self.gather)));
+        gathering.poll(&mut Context::from_waker(waker)).is_pending()
     }
 }
 
 impl Stragglers {
-    /// Leaves a round, to receive its other answers here.
-    pub(crate) fn leave(self: &Arc<Self>, mut late_answers: LateAnswers) {
+    /// Adds the late answers of a detached round, to receive them here.
+    pub(crate) fn add(self: &Arc<Self>, mut late_answers: LateAnswers) {
         let Some((index, waker)) = self.enter() else {
             // The round holds its pool, and the pool would hold the round.
             return;

@@ -19,7 +19,7 @@ struct ChangeNotice {
 /// Sees every change since it was made, or since it looked last.
 #[derive(Debug)]
 pub(super) struct Watch {
-    told: Arc<ChangeNotice>,
+    notice: Arc<ChangeNotice>,
     seen: u64,
 }
 
@@ -31,7 +31,7 @@ impl Change {
 
     pub(super) fn watch(&self) -> Watch {
         Watch {
-            told: Arc::clone(&self.0),
+            notice: Arc::clone(&self.0),
             seen: self.0.times.load(Ordering::Relaxed),
         }
     }
@@ -39,14 +39,14 @@ impl Change {
 
 impl Watch {
     pub(super) fn look(&mut self) {
-        self.seen = self.told.times.load(Ordering::Relaxed);
+        self.seen = self.notice.times.load(Ordering::Relaxed);
     }
 
     pub(super) async fn changed(&mut self) {
         loop {
-            let mut notified = pin!(self.told.notify.notified());
+            let mut notified = pin!(self.notice.notify.notified());
             notified.as_mut().enable();
-            let times = self.told.times.load(Ordering::Relaxed);
+            let times = self.notice.times.load(Ordering::Relaxed);
             if times != self.seen {
                 self.seen = times;
                 return;

@@ -57,7 +57,7 @@ impl Ask {
 
     /// Whether its answer is awaited until the connection ends.
     pub(super) fn is_owed(&self) -> bool {
-        matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Leave))
+        matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Withdraw))
     }
 
     pub(super) fn by_sha(&self) -> bool {
@@ -102,7 +102,7 @@ pub(super) struct MemoryPipe {
     /// Bytes of calls without an answer.
     waiting: AtomicUsize,
     /// Time of the last answer or notice.
-    heard: Mutex<Option<Instant>>,
+    last_received: Mutex<Option<Instant>>,
     moved: Notify,
 }
 
@@ -121,7 +121,7 @@ impl MemoryPipe {
             requests: Mutex::new(Some(VecDeque::new())),
             notices: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            heard: Mutex::default(),
+            last_received: Mutex::default(),
             moved: Notify::new(),
         }
     }
@@ -164,7 +164,7 @@ impl MemoryPipe {
     pub(super) fn deliver_notice(&self) {
         let next = lock(&self.notices).pop_front();
         if let Some(notice) = next {
-            self.note_heard();
+            self.note_received();
             (self.listener)(notice.form, &notice.channel, &notice.message);
         }
     }
@@ -190,8 +190,8 @@ impl MemoryPipe {
         self.waiting.fetch_sub(ask.size(), Ordering::Relaxed);
     }
 
-    pub(super) fn note_heard(&self) {
-        *lock(&self.heard) = Some(Instant::now());
+    pub(super) fn note_received(&self) {
+        *lock(&self.last_received) = Some(Instant::now());
     }
 
     fn send(&self, ask: Ask, reply: ReplyTo) {
@@ -244,8 +244,8 @@ impl node::Wire for MemoryWire {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    fn heard(&self) -> Option<Instant> {
-        *lock(&self.0.heard)
+    fn last_received(&self) -> Option<Instant> {
+        *lock(&self.0.last_received)
     }
 }
 

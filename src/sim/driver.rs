@@ -137,7 +137,7 @@ impl ConnectionDriver {
             && let Some((_, envelope, reply)) = self.replies.pop_front()
         {
             self.pipe.is_over(&envelope.ask);
-            self.pipe.note_heard();
+            self.pipe.note_received();
             envelope.reply.give(reply);
         }
     }

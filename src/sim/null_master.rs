@@ -122,7 +122,7 @@ impl Wire for NullWire {
         0
     }
 
-    fn heard(&self) -> Option<Instant> {
+    fn last_received(&self) -> Option<Instant> {
         Some(Instant::now())
     }
 }

@@ -111,7 +111,7 @@ impl Deadlines {
     }
 
     /// Whether the runtime of the pool has not run since an alarm was set on another one.
-    pub(crate) fn stand_still(&self, since: Option<&Alarm>) -> bool {
+    pub(crate) fn is_stalled(&self, since: Option<&Alarm>) -> bool {
         matches!(since, Some(Alarm::Own(own)) if self.answered.load(Ordering::SeqCst) < own.asked)
     }
 

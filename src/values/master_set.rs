@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_for_tests_is_told_from_another_one() {
+    fn a_set_for_tests_is_distinguished_from_another_one() {
         let shown = |masters, for_tests| MasterSet { masters, for_tests }.to_string();
         assert_eq!(shown(3, None), "3 masters");
         assert_eq!(

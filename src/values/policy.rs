@@ -109,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn told_as_it_is_written() {
-        let told = [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)].map(|policy| policy.to_string());
-        assert_eq!(told, ["RedLock", "MultiLock", "AtLeast(4)"]);
+    fn printed_as_it_is_written() {
+        let texts = [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)].map(|policy| policy.to_string());
+        assert_eq!(texts, ["RedLock", "MultiLock", "AtLeast(4)"]);
     }
 
     #[test]

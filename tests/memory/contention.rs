@@ -125,7 +125,7 @@ impl Contest<'_> {
             grants[process] += granted;
             longest_wait = longest_wait.max(longest);
         }
-        let scripts: u64 = ["acquire", "release", "leave"]
+        let scripts: u64 = ["acquire", "release", "withdraw"]
             .iter()
             .map(|script| executed(&cluster, script))
             .sum();

@@ -33,7 +33,7 @@ async fn passed(waiter: Waiter) -> MultiLockGuard {
 }
 
 fn scripts(cluster: &Cluster) -> u64 {
-    let scripts = ["acquire", "extend", "release", "leave"];
+    let scripts = ["acquire", "extend", "release", "withdraw"];
     scripts.map(|script| executed(cluster, script)).into_iter().sum()
 }
 

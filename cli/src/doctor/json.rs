@@ -34,16 +34,16 @@ fn finding(finding: &Finding) -> Value {
 }
 
 fn master(master: &Examination) -> Value {
-    let mut told = match &master.server {
+    let mut object = match &master.server {
         Ok(facts) => by_facts(facts),
         Err(_) => json!({}),
     };
-    told["node"] = (*master.node).into();
-    told["error"] = master.server.as_ref().err().map(translated).into();
-    told["has_vote"] = together::usable(master)
+    object["node"] = (*master.node).into();
+    object["error"] = master.server.as_ref().err().map(translated).into();
+    object["has_vote"] = together::usable(master)
         .is_some_and(|facts| facts.quarantine.is_zero())
         .into();
-    told
+    object
 }
 
 fn by_facts(facts: &ServerFacts) -> Value {

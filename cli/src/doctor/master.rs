@@ -20,14 +20,14 @@ pub(super) fn findings(master: &Examination) -> Vec<Finding> {
 fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     let denied = facts.denied.iter().map(denied);
     // A command that is denied inside of scripts is a refusal, too.
-    let is_told_by_name =
+    let is_denied_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
-    // Another master is in another set, and the finding stands there.
+    // Another master is in another set, and the finding is reported there.
     let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
     let refusal = facts
         .refusal
         .iter()
-        .filter(|_| !is_told_by_name && !is_of_another);
+        .filter(|_| !is_denied_by_name && !is_of_another);
     let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
     findings.extend(memory(facts));
     findings.extend(abilities(facts));

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use multilock::{Capabilities, Examination, ServerFacts};
 
-use super::wording::{GREEN, PLAIN, color, told};
+use super::wording::{GREEN, PLAIN, color, worded};
 use super::{Diagnosis, lists, together};
 use crate::say::Rough;
 
@@ -26,7 +26,7 @@ pub(super) fn of(diagnosis: &Diagnosis) -> String {
     text.push_str(&clients(diagnosis));
     for finding in &diagnosis.findings {
         text.push('\n');
-        text.push_str(&told(finding));
+        text.push_str(&worded(finding));
     }
     text + "\n" + &sum(diagnosis)
 }

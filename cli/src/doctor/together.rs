@@ -46,15 +46,15 @@ fn too_few(masters: &[Examination]) -> Option<Finding> {
 }
 
 fn clocks(masters: &[Examination]) -> Vec<Finding> {
-    let told = masters
+    let by_offset = masters
         .iter()
         .filter_map(|master| Some((&master.node, master.server.as_ref().ok()?)));
-    let mut told: Vec<_> = told.collect();
-    told.sort_by_key(|(_, facts)| facts.clock_offset_us);
-    let Some((_, middle)) = told.get(told.len().saturating_sub(1) / 2) else {
+    let mut by_offset: Vec<_> = by_offset.collect();
+    by_offset.sort_by_key(|(_, facts)| facts.clock_offset_us);
+    let Some((_, middle)) = by_offset.get(by_offset.len().saturating_sub(1) / 2) else {
         return Vec::new();
     };
-    let apart = told
+    let apart = by_offset
         .iter()
         .filter_map(|(node, facts)| clock(facts, middle).map(|finding| finding.at(node)));
     apart.collect()

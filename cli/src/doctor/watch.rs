@@ -20,7 +20,7 @@ pub(super) struct Watched {
     /// Time from the end of the first look to the beginning of the last one.
     pub(super) lasted: Duration,
     /// Whether each master can be used, and reported its clients at every look.
-    told: Vec<bool>,
+    reported: Vec<bool>,
     looks: usize,
 }
 
@@ -40,8 +40,13 @@ pub(super) struct Pool {
 impl Watched {
     /// Indices of the masters that the client is missing on, if it has been on some master at every look.
     pub(super) fn missing<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = usize> + 'a {
-        let told = self.told.iter().enumerate().filter(|(_, told)| **told);
-        told.map(|(node, _)| node)
+        let reported = self
+            .reported
+            .iter()
+            .enumerate()
+            .filter(|(_, reported)| **reported);
+        reported
+            .map(|(node, _)| node)
             .filter(|node| pool.is_lasting && !pool.seen_on.contains(node))
     }
 
@@ -52,12 +57,12 @@ impl Watched {
     }
 
     /// Takes in the reports of the masters.
-    fn look<'a>(&mut self, told: impl Iterator<Item = Option<&'a [ClientConnection]>>) {
+    fn look<'a>(&mut self, reports: impl Iterator<Item = Option<&'a [ClientConnection]>>) {
         let is_first = self.looks == 0;
         self.looks += 1;
         let mut there = BTreeSet::new();
-        for (node, clients) in told.enumerate() {
-            self.told[node] &= clients.is_some();
+        for (node, clients) in reports.enumerate() {
+            self.reported[node] &= clients.is_some();
             for client in clients.unwrap_or_default() {
                 there.insert(client.pool.as_str());
                 let pool = self.pools.entry(client.pool.clone()).or_insert_with(|| Pool {
@@ -86,7 +91,7 @@ pub(super) async fn watch(
 ) -> Result<Watched, Failure> {
     let begun = Instant::now();
     let mut watched = Watched {
-        told: masters.iter().map(|master| usable(master).is_some()).collect(),
+        reported: masters.iter().map(|master| usable(master).is_some()).collect(),
         ..Watched::default()
     };
     let examined = masters.iter().map(|master| master.server.as_ref().ok());
@@ -95,8 +100,8 @@ pub(super) async fn watch(
         waiting(watch_for.saturating_sub(begun.elapsed()));
         sleep(EVERY.min(watch_for.saturating_sub(begun.elapsed()))).await;
         watched.lasted = begun.elapsed();
-        let told = builder.clone().clients().await?;
-        watched.look(told.iter().map(|told| told.as_deref().ok()));
+        let reports = builder.clone().clients().await?;
+        watched.look(reports.iter().map(|report| report.as_deref().ok()));
     }
     Ok(watched)
 }

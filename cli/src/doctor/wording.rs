@@ -23,7 +23,7 @@ pub(super) fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static
 }
 
 /// Wraps the text, so that a terminal does not break words.
-pub(super) fn told(finding: &Finding) -> String {
+pub(super) fn worded(finding: &Finding) -> String {
     let color = color(std::iter::once(finding));
     let node = finding
         .node

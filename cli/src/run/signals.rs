@@ -100,10 +100,10 @@ impl Signals {
     /// wants that.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        let heard = PASSED_ON
+        let handled = PASSED_ON
             .into_iter()
             .filter(|signal| !is_ignored(ignored, *signal));
-        let streams = heard.map(|heard| Ok((heard, signal(SignalKind::from_raw(heard.as_raw()))?)));
+        let streams = handled.map(|handled| Ok((handled, signal(SignalKind::from_raw(handled.as_raw()))?)));
         Ok(Self {
             streams: streams.collect::<io::Result<_>>()?,
             stops: receive_stops()?,

@@ -34,7 +34,7 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
         sleep(AT_FIRST).await;
     }
     let mut redrawn = LiveLine::begin(voice);
-    let (mut due, mut told) = (Instant::now(), Vec::new());
+    let (mut due, mut shown) = (Instant::now(), Vec::new());
     loop {
         let is_due = Instant::now() >= due;
         if (is_due || voice == Voice::Verbose || voice.may_redraw())
@@ -44,11 +44,11 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
             let states: Vec<String> = names.iter().map(describe).collect();
             let line = format!("waiting for {waited}: {}", states.join("; "));
             let seen: Vec<_> = names.iter().map(what_counts).collect();
-            if is_due || (voice == Voice::Verbose && seen != told) {
+            if is_due || (voice == Voice::Verbose && seen != shown) {
                 redrawn.erase();
                 say(&line);
                 due = Instant::now() + LINE_EVERY;
-                told = seen;
+                shown = seen;
             }
             redrawn.draw(line);
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_is_told_at_its_beginning_and_once_a_minute() {
+    async fn a_wait_is_reported_at_its_beginning_and_once_a_minute() {
         let lines = said(Voice::Normal, 3 * MINUTE + Duration::from_secs(30)).await;
         let starts = [
             "waiting for 0.3s: a held by one@host:1 for ",
@@ -195,16 +195,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn masters_that_are_missing_are_told_once_a_minute() {
+    async fn masters_that_are_missing_are_reported_once_a_minute() {
         let mut lines = Vec::new();
         let showing = show_missing(Instant::now(), |line| lines.push(line.to_owned()));
         let _ = timeout(2 * MINUTE + MINUTE / 2, showing).await;
-        let told = |waited| format!("waiting for {waited}: too few masters are connected");
-        assert_eq!(lines, [told("1m"), told("2m")]);
+        let line = |waited| format!("waiting for {waited}: too few masters are connected");
+        assert_eq!(lines, [line("1m"), line("2m")]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_wait_and_a_quiet_one_are_not_told() {
+    async fn a_short_wait_and_a_quiet_one_are_not_reported() {
         assert!(said(Voice::Normal, Duration::from_millis(290)).await.is_empty());
         assert!(said(Voice::Quiet, 3 * MINUTE).await.is_empty());
     }

@@ -40,12 +40,12 @@ fn name_of_a_type(text: &str) -> Option<&str> {
 
 #[track_caller]
 fn check(message: impl fmt::Display) {
-    let told = translated(&message);
+    let text = translated(&message);
     for word in FOREIGN {
-        assert!(!told.contains(word), "{word:?} in {told:?}");
+        assert!(!text.contains(word), "{word:?} in {text:?}");
     }
-    assert_eq!(name_of_a_type(&told), None, "{told:?}");
-    assert_eq!(translated(&told), told, "once is enough");
+    assert_eq!(name_of_a_type(&text), None, "{text:?}");
+    assert_eq!(translated(&text), text, "once is enough");
 }
 
 fn unfit() -> Vec<Unfit> {
@@ -230,8 +230,8 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
     ];
     for (failure, says) in rows {
         assert_eq!(failure.code, crate::exit::USAGE, "{failure:?}");
-        let told = translated(&failure.message);
-        assert!(told.starts_with(says), "{told}");
+        let text = translated(&failure.message);
+        assert!(text.starts_with(says), "{text}");
         check(&failure.message);
     }
     let builder = || MastersBuilder::default().node("redis://127.0.0.1:1");
@@ -281,8 +281,8 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
     ];
     for (failure, says) in rows {
         assert_eq!(failure.code, crate::exit::USAGE, "{failure:?}");
-        let told = translated(&failure.message);
-        assert!(told.starts_with(says), "{told}");
+        let text = translated(&failure.message);
+        assert!(text.starts_with(says), "{text}");
         check(&failure.message);
     }
 }
@@ -328,11 +328,11 @@ fn no_text_of_the_library_tells_of_it() {
                 // The command takes no sets, and runs inside of a runtime.
                 continue;
             }
-            let told = translated(literal);
+            let text = translated(literal);
             let plain = ["::", "rustls"];
             let words = FOREIGN.iter().filter(|word| !plain.contains(word));
             for word in words.chain(&["MastersBuilder::", "Quarantine::", "Node::"]) {
-                assert!(!told.contains(word), "{word:?} in {file}: {told:?}");
+                assert!(!text.contains(word), "{word:?} in {file}: {text:?}");
             }
             count += 1;
         }

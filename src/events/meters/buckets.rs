@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_stand_where_the_defaults_need_them() {
+    fn bounds_lie_where_the_defaults_need_them() {
         let of = |name: &str| {
             let (_, bounds) = metrics_buckets()
                 .find(|(metric, _)| metric.contains(name))

@@ -36,7 +36,7 @@ meters! {
             "Time from a question to all masters until its outcome was certain, by operation and outcome";
         wakeups: Family<WokenBy, Counter> = "multilock_wakeups_total", Count, "Times that a waiter went on, by cause";
         ready: Family<NamedPolicy, Gauge> = "multilock_ready", Count, "1 while a lock could be granted, else 0, by policy";
-        bare_holds: Gauge = "multilock_holds_without_slack", Count,
+        holds_without_slack: Gauge = "multilock_holds_without_slack", Count,
             "Holds that exactly a quorum of more masters has";
         idle_locks: Gauge = "multilock_idle_locks", Count, "Names that stay with this client while nobody holds them";
         oldest_hold: Gauge = "multilock_oldest_hold_seconds", Seconds,

@@ -102,10 +102,10 @@ impl EventObserver for Events {
         self.0.meters.oldest_hold.set(held_for);
     }
 
-    fn bare_holds(&self, count: usize) {
+    fn holds_without_slack(&self, count: usize) {
         self.0
             .meters
-            .bare_holds
+            .holds_without_slack
             .set(u32::try_from(count).unwrap_or(u32::MAX));
     }
 

@@ -63,7 +63,7 @@ fn an_extension_is_too_late_once_nothing_is_left() {
 }
 
 #[test]
-fn the_last_to_leave_gives_it_up() {
+fn the_last_to_exit_gives_it_up() {
     let mut state = held();
     let (inner, outer) = (
         state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain),
@@ -72,9 +72,9 @@ fn the_last_to_leave_gives_it_up() {
     let renews = |entered: Option<Entered>| entered.map(|entered| entered.first_to_renew);
     assert_eq!((renews(inner), renews(outer)), (Some(false), Some(true)));
     assert_eq!(state.upkeep(at(1), OLD), renewal(29));
-    assert_eq!(state.leave(true, false), LeaveOutcome::Inside(1));
+    assert_eq!(state.exit(true, false), Exited::Inside(1));
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
-    assert_eq!(state.leave(false, false), LeaveOutcome::Last);
+    assert_eq!(state.exit(false, false), Exited::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert!(state.is_to_release());
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Nothing);
@@ -88,9 +88,9 @@ fn nobody_enters_what_only_leaked_guards_are_in() {
         state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     }
     assert!(!state.leak(true));
-    assert_eq!(state.leave(true, false), LeaveOutcome::Leaked(1));
+    assert_eq!(state.exit(true, false), Exited::Leaked(1));
     assert_eq!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain), None);
-    assert_eq!(state.term(0, at(0)).left, Duration::ZERO);
+    assert_eq!(state.view(0, at(0)).left, Duration::ZERO);
     assert_ne!(
         state.remaining(0, at(0)),
         Duration::ZERO,
@@ -132,13 +132,13 @@ fn what_is_kept_counts_from_the_hold() {
     state.keep_at_least(0, at(1), Duration::from_secs(10));
     state.keep_at_least(0, at(2), Duration::from_secs(3));
     assert_eq!(state.kept(at(4)), Duration::from_secs(7), "the longer one counts");
-    assert_eq!(state.leave(true, false), LeaveOutcome::Last);
+    assert_eq!(state.exit(true, false), Exited::Last);
     assert_eq!(state.kept(at(10)), Duration::from_secs(1));
     assert_eq!(state.kept(at(11)), Duration::ZERO);
     assert_eq!(state.pass(at(12), &next_in_line(true)), Some(1));
     assert_eq!(state.kept(at(12)), Duration::ZERO, "that was the one before");
     state.keep_at_least(0, at(12), Duration::from_secs(10));
-    assert_eq!(state.kept(at(12)), Duration::ZERO, "it has left");
+    assert_eq!(state.kept(at(12)), Duration::ZERO, "it was given up");
     state.keep_at_least(1, at(13), Duration::from_secs(10));
     assert_eq!(state.kept(at(20)), Duration::from_secs(3));
     assert!(state.lose(LossCause::Expired));
@@ -150,7 +150,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain);
     assert_eq!(state.pass(at(1), &next_in_line(true)), None, "somebody is in");
-    assert_eq!(state.leave(false, false), LeaveOutcome::Last);
+    assert_eq!(state.exit(false, false), Exited::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
@@ -159,7 +159,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
     assert_eq!(
         (state.remaining(0, at(2)), state.count(0), state.phase_of(0)),
-        (AT_ONCE, 0, Phase::Left)
+        (AT_ONCE, 0, Phase::GivenUp)
     );
     assert_eq!(state.enter(0, at(2), AT_ONCE, true, HoldKind::Plain), None);
     assert!(state.take(1, true));
@@ -177,7 +177,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
 fn what_is_not_taken_is_not_renewed() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
-    state.leave(true, false);
+    state.exit(true, false);
     state.pass(at(1), &next_in_line(true));
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert!(!state.take(0, true) && state.take(1, true));
@@ -199,7 +199,7 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
     for lost in [true, false] {
         let mut state = held();
         state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
-        state.leave(true, false);
+        state.exit(true, false);
         if lost {
             assert!(state.lose(LossCause::Closed));
         } else {
@@ -220,23 +220,16 @@ fn a_writer_may_come_to_read_and_never_back() {
             && enter(&mut state, HoldKind::Write)
     );
     assert!(!enter(&mut state, HoldKind::Plain));
-    assert_eq!(
-        state.leave(true, false),
-        LeaveOutcome::Inside(2),
-        "another one writes"
-    );
-    assert_eq!(
-        state.leave(true, false),
-        LeaveOutcome::Downgraded { leaked: false }
-    );
+    assert_eq!(state.exit(true, false), Exited::Inside(2), "another one writes");
+    assert_eq!(state.exit(true, false), Exited::Downgraded { leaked: false });
     assert_eq!(state.kind, HoldKind::Read);
     assert!(!enter(&mut state, HoldKind::Write) && enter(&mut state, HoldKind::Read));
-    assert_eq!(state.leave(true, true), LeaveOutcome::Inside(1));
-    assert_eq!(state.leave(true, true), LeaveOutcome::Last);
+    assert_eq!(state.exit(true, true), Exited::Inside(1));
+    assert_eq!(state.exit(true, true), Exited::Last);
     let mut alone = of_kind(HoldKind::Write, None);
     enter(&mut alone, HoldKind::Write);
     assert!(alone.give_up_exclusive() && alone.kind == HoldKind::Read);
-    assert_eq!(alone.leave(true, true), LeaveOutcome::Last);
+    assert_eq!(alone.exit(true, true), Exited::Last);
     let mut plain = held();
     enter(&mut plain, HoldKind::Plain);
     assert!(!plain.give_up_exclusive(), "there is nothing to tell");
@@ -273,7 +266,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
 fn vacant() -> HoldState {
     let mut state = held();
     assert!(state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
-    assert_eq!(state.leave(true, false), LeaveOutcome::Last);
+    assert_eq!(state.exit(true, false), Exited::Last);
     state
 }
 
@@ -336,13 +329,13 @@ fn what_is_not_as_it_was_granted_does_not_stay() {
             .enter(0, at(0), AT_ONCE, true, HoldKind::Read)
             .is_some()
     );
-    downgraded.leave(true, false);
-    downgraded.leave(true, true);
+    downgraded.exit(true, false);
+    downgraded.exit(true, true);
     assert!(!downgraded.stay(at(1), HoldKind::Write));
     let mut kept = held();
     assert!(kept.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
     kept.keep_at_least(0, at(0), Duration::from_secs(5));
-    kept.leave(true, false);
+    kept.exit(true, false);
     assert!(!kept.stay(at(1), HoldKind::Plain));
     let mut longer = vacant();
     longer.ask(LEASE * 2);
@@ -361,7 +354,7 @@ fn an_idle_grant_is_renewed_once_after_its_last_hold() {
     assert!(state.is_unused());
     assert_eq!(state.take_idle(at(1), &idle_wanted()), Some(1));
     assert!(!state.is_unused(), "it is held");
-    state.leave(true, false);
+    state.exit(true, false);
     assert!(state.stay(at(2), HoldKind::Plain) && !state.is_unused() && state.is_unused());
     // Nobody loses a hold when it lapses.
     assert!(state.lapse(at(30)) && state.was_idle());

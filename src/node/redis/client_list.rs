@@ -1,6 +1,6 @@
 //! Answer to `CLIENT LIST`: a line for each connection, `id=3 addr=127.0.0.1:1234 name= …`.
 
-/// Beginning of the names of clients' connections. Behind it stand the id of the pool and the number of its
+/// Beginning of the names of clients' connections. Behind it are the id of the pool and the number of its
 /// masters.
 pub(crate) const POOL: &str = "multilock:";
 

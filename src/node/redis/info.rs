@@ -47,8 +47,8 @@ impl<'a> Info<'a> {
 
     /// Id of the server's build. Redict puts its own name in front.
     pub(super) fn build(&self) -> &'a str {
-        let told = self.get("redis_build_id").or_else(|| self.get("redict_build_id"));
-        told.unwrap_or_default()
+        let id = self.get("redis_build_id").or_else(|| self.get("redict_build_id"));
+        id.unwrap_or_default()
     }
 
     /// Whether a server's own process answers. A process names its run (40 hexadecimal digits, not all zero),
@@ -120,7 +120,7 @@ mod tests {
         run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\nexecutable:/usr/bin/redis-server\r\n";
 
     #[test]
-    fn a_process_is_told_from_what_answers_in_its_place() {
+    fn a_process_is_distinguished_from_what_answers_in_its_place() {
         assert!(Info::parse(REDIS).is_of_a_process());
         let redict = REDIS.replace("redis_build_id:", "redict_build_id:");
         assert!(Info::parse(&redict).is_of_a_process());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_is_refused_where_it_is_told_and_where_it_is_not() {
+    fn eviction_is_refused_where_it_is_reported_and_where_it_is_not() {
         let evicting = "maxmemory:100000\r\nmaxmemory_policy:allkeys-lru";
         let eviction = AcceptedRisks {
             eviction: true,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_is_not_told_is_refused_by_that_name() {
+    fn a_role_that_is_not_reported_is_refused_by_that_name() {
         let mut unknown = NOTHING;
         unknown.unknown.role = true;
         assert!(refused("role:").starts_with("it does not say whether it is a master"));

@@ -22,7 +22,7 @@ pub(super) struct Introduction {
 }
 
 impl Introduction {
-    pub(super) async fn hear(pipe: &Pipe) -> Result<Self, NodeError> {
+    pub(super) async fn read(pipe: &Pipe) -> Result<Self, NodeError> {
         // Sent together, so that the answers are of the same moment. The record is read last, so it may be
         // younger than the clock reading, but only by that moment.
         let (info, time, get) = (redis::cmd("INFO"), redis::cmd("TIME"), get(SET));

@@ -45,7 +45,7 @@ struct CallQueue {
     /// Calls without an answer, in the order in which they were sent.
     calls: VecDeque<PendingCall>,
     /// Time at which bytes were received last.
-    heard: Option<Instant>,
+    last_received: Option<Instant>,
     /// Waker of the task that sends, while the task sleeps.
     driver: Option<Waker>,
     closed: bool,
@@ -66,7 +66,7 @@ impl Pipe {
             queue: Mutex::new(CallQueue {
                 bytes: Vec::with_capacity(BUFFER),
                 calls: VecDeque::new(),
-                heard: None,
+                last_received: None,
                 driver: None,
                 closed: false,
             }),
@@ -130,8 +130,8 @@ impl Pipe {
     }
 
     /// Time at which bytes were received last.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        self.queue().heard
+    pub(super) fn last_received(&self) -> Option<Instant> {
+        self.queue().last_received
     }
 
     /// Fails all calls; no more are sent or answered.
@@ -325,7 +325,7 @@ impl Driver {
 
     fn find_calls(&mut self) -> Result<(), String> {
         let mut queue = self.pipe.queue();
-        queue.heard = Some(Instant::now());
+        queue.last_received = Some(Instant::now());
         let mut done = 0;
         for answer in self.answers.drain(..) {
             if queue.calls.is_empty() {

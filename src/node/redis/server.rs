@@ -213,10 +213,10 @@ impl Server {
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
-        let told = Introduction::hear(pipe).await?;
-        let info = told.info();
-        info.judge(told.role.as_deref(), self.accepted())?;
-        let (clock_us, record) = (told.clock_us()?, told.record()?);
+        let introduction = Introduction::read(pipe).await?;
+        let info = introduction.info();
+        info.judge(introduction.role.as_deref(), self.accepted())?;
+        let (clock_us, record) = (introduction.clock_us()?, introduction.record()?);
         let identity = identity(&info);
         Ok(Peer {
             client_ids: Vec::new(),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_speaks_no_resp3_is_told_from_one_that_does_not_let_in() {
+    fn a_server_that_speaks_no_resp3_is_distinguished_from_one_that_does_not_let_in() {
         let speaks_none = |line: &str| {
             let server = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error");
             speaks_no_resp3(&Fault::check(server).expect_err("an error"))

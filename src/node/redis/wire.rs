@@ -61,7 +61,7 @@ impl Wire for ServerWire {
         self.calls.waiting()
     }
 
-    fn heard(&self) -> Option<Instant> {
-        self.calls.heard()
+    fn last_received(&self) -> Option<Instant> {
+        self.calls.last_received()
     }
 }

@@ -92,9 +92,9 @@ impl ClockCheck {
     }
 
     /// Takes in the master's clock from an answer.
-    pub(in crate::node) fn hear(&self, clock_us: u64, sent: Moment, heard: Moment) {
+    pub(in crate::node) fn observe(&self, clock_us: u64, sent: Moment, received: Moment) {
         let mut state = self.state();
-        let Some(step) = state.hear(clock_us, sent, heard, self.lease_timing.longest_lease) else {
+        let Some(step) = state.observe(clock_us, sent, received, self.lease_timing.longest_lease) else {
             return;
         };
         let harmed = state.clock_quarantine(step, Instant::now());
@@ -104,7 +104,7 @@ impl ClockCheck {
             let no_vote_for = harmed.min(self.lease_timing.longest_lease);
             self.events.clock_stepped(step.gained, no_vote_for);
             for node in &state.nodes {
-                self.steps.note(*node, heard, step.gained);
+                self.steps.note(*node, received, step.gained);
             }
         }
     }
@@ -160,9 +160,15 @@ impl ClockCheck {
 }
 
 impl ClockState {
-    fn hear(&mut self, clock_us: u64, sent: Moment, heard: Moment, longest_lease: Duration) -> Option<Step> {
+    fn observe(
+        &mut self,
+        clock_us: u64,
+        sent: Moment,
+        received: Moment,
+        longest_lease: Duration,
+    ) -> Option<Step> {
         if let Some(offsets) = &mut self.offsets {
-            return offsets.read(clock_us, sent, heard, longest_lease);
+            return offsets.read(clock_us, sent, received, longest_lease);
         }
         self.offsets = Some(Offsets::new(clock_us, sent));
         None

@@ -13,16 +13,16 @@ pub(in crate::node) struct MasterClock {
 }
 
 impl MasterClock {
-    /// Starts with a reading: the clock showed `clock_us` at `heard`.
-    pub(in crate::node) fn new(clock_us: u64, heard: Moment) -> Self {
+    /// Starts with a reading: the clock showed `clock_us` at `received`.
+    pub(in crate::node) fn new(clock_us: u64, received: Moment) -> Self {
         Self {
-            origin: heard,
+            origin: received,
             at_origin_us: AtomicU64::new(clock_us),
         }
     }
 
-    pub(in crate::node) fn hear(&self, clock_us: u64, heard: Moment) {
-        let at_origin = clock_us.saturating_sub(self.since_origin(heard));
+    pub(in crate::node) fn observe(&self, clock_us: u64, received: Moment) {
+        let at_origin = clock_us.saturating_sub(self.since_origin(received));
         self.at_origin_us.store(at_origin, Ordering::Relaxed);
     }
 

@@ -34,7 +34,7 @@ enum MasterReport {
     /// The master could not be connected.
     Silent,
     /// The master had no record, or the record of this or another set.
-    Told(Option<MasterSet>),
+    Set(Option<MasterSet>),
 }
 
 impl Membership {
@@ -57,7 +57,7 @@ impl Membership {
 
     /// Takes in the set of a master's record, if it has one.
     pub(crate) fn record_set(&self, node: usize, set: Option<MasterSet>) {
-        self.note(node, MasterReport::Told(set));
+        self.note(node, MasterReport::Set(set));
     }
 
     /// Notes that an attempt to connect to a master has failed before its report.
@@ -76,7 +76,7 @@ impl Membership {
     pub(crate) fn check(&self) -> Result<(), Unfit> {
         let masters = self.lock();
         let mut record_set = masters.iter().filter_map(|master| match master.word {
-            MasterReport::Told(Some(set)) if set != self.listed => Some((master, set)),
+            MasterReport::Set(Some(set)) if set != self.listed => Some((master, set)),
             _ => None,
         });
         match record_set.next() {

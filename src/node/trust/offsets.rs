@@ -87,28 +87,33 @@ impl Offsets {
         }
     }
 
-    /// Takes in a reading that was taken between `sent` and `heard`. Readings are stored for `window`.
+    /// Takes in a reading that was taken between `sent` and `received`. Readings are stored for `window`.
     pub(super) fn read(
         &mut self,
         clock_us: u64,
         sent: Moment,
-        heard: Moment,
+        received: Moment,
         window: Duration,
     ) -> Option<Step> {
         if self.origin.ns_since(sent) > 0 {
             return None;
         }
-        let (sent, heard) = (self.us_since_origin(sent), self.us_since_origin(heard));
+        let (sent, received) = (self.us_since_origin(sent), self.us_since_origin(received));
         let ran = i64::try_from(clock_us)
             .unwrap_or(i64::MAX)
             .saturating_sub_unsigned(self.clock_at_origin_us);
-        let (low, high) = (ran - slewed(heard), ran - slewed(sent));
+        let (low, high) = (ran - slewed(received), ran - slewed(sent));
         let window = us(window);
-        while self.kept.len() > 1 && self.kept.front().is_some_and(|first| first.to + window < heard) {
+        while self.kept.len() > 1
+            && self
+                .kept
+                .front()
+                .is_some_and(|first| first.to + window < received)
+        {
             self.kept.pop_front();
         }
-        let (largest, gained) = (self.compare(low, heard, window), self.count(low, high));
-        self.keep(heard, high, window);
+        let (largest, gained) = (self.compare(low, received, window), self.count(low, high));
+        self.keep(received, high, window);
         (largest > 0 || gained > 0).then(|| Step {
             largest: micros(largest),
             gained: micros(gained),
@@ -120,12 +125,12 @@ impl Offsets {
     }
 
     /// Largest step against the stored readings.
-    fn compare(&mut self, low: i64, heard: i64, window: i64) -> i64 {
+    fn compare(&mut self, low: i64, received: i64, window: i64) -> i64 {
         let beyond_window = SLEW.less(LONG_TERM);
         let mut largest = 0;
         for reading in &mut self.kept {
             // Only the last reading is ever older than the window.
-            let low = low + beyond_window.of((heard - reading.to - window).max(0));
+            let low = low + beyond_window.of((received - reading.to - window).max(0));
             if low - reading.high <= THRESHOLD {
                 break;
             }
@@ -148,19 +153,19 @@ impl Offsets {
         if counted { gained } else { 0 }
     }
 
-    fn keep(&mut self, heard: i64, high: i64, window: i64) {
+    fn keep(&mut self, received: i64, high: i64, window: i64) {
         while self.kept.back().is_some_and(|last| last.high >= high) {
             self.kept.pop_back();
         }
         if let Some(last) = self.kept.back_mut()
-            && heard - last.from < window / i64::from(BUCKETS)
+            && received - last.from < window / i64::from(BUCKETS)
         {
-            last.to = heard;
+            last.to = received;
             return;
         }
         self.kept.push_back(Reading {
-            from: heard,
-            to: heard,
+            from: received,
+            to: received,
             high,
             seen: i64::MIN,
         });

@@ -113,7 +113,7 @@ impl KnownServers {
     }
 
     /// Notes that the connection to the server at that address has ended. Its entry stays.
-    pub(in crate::node) fn leave(&self, node: usize) {
+    pub(in crate::node) fn disconnected(&self, node: usize) {
         self.with_present(node, |server| server.present = false);
     }
 

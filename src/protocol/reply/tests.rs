@@ -25,8 +25,8 @@ fn replies_are_read() {
         (vec![Value::Int(1)], granted(true, 0)),
         (largest.to_vec(), granted(false, (1 << 53) - 1)),
     ] {
-        let told = [code, others.to_vec()].concat();
-        assert_eq!(acquired(&told), Reply { behind, ..granted });
+        let answer = [code, others.to_vec()].concat();
+        assert_eq!(acquired(&answer), Reply { behind, ..granted });
     }
     assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked.into());
     for odd in [Value::Nil, answer(&[Value::Int(2)])] {
@@ -50,13 +50,13 @@ fn replies_are_read() {
     assert_eq!(acquired(&refused), reply);
     // A master reports any value of the label's key.
     for odd in ["", "a\x1b[2J"] {
-        let told = acquired(&[Value::Int(0), Value::Int(1500), bulk("oa"), bulk(odd)]);
+        let odd_reply = acquired(&[Value::Int(0), Value::Int(1500), bulk("oa"), bulk(odd)]);
         let unknown = Reply {
             holder: None,
             highest: 0,
             ..reply.clone()
         };
-        assert_eq!(told, unknown, "{odd:?}");
+        assert_eq!(odd_reply, unknown, "{odd:?}");
     }
     let elsewhere = Value::Array(vec![Value::Int(0), Value::Int(-1), bulk("list")]);
     let mixed = [
@@ -111,12 +111,12 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
 }
 
 #[test]
-fn an_introduction_tells_what_stands() {
-    let told = |record: Value, clock: i64| parse_introduced(&Value::Array(vec![record, Value::Int(clock)]));
-    let (record, clock_us) = told(bulk("3 a-b 5"), 7).expect("a record and a clock");
+fn an_introduction_tells_what_is_stored() {
+    let parsed = |record: Value, clock: i64| parse_introduced(&Value::Array(vec![record, Value::Int(clock)]));
+    let (record, clock_us) = parsed(bulk("3 a-b 5"), 7).expect("a record and a clock");
     assert_eq!((record.set.masters, clock_us), (3, 7));
-    assert_eq!(told(bulk("three"), 7), None);
-    assert_eq!(told(bulk("3 a-b 5"), -7), None);
+    assert_eq!(parsed(bulk("three"), 7), None);
+    assert_eq!(parsed(bulk("3 a-b 5"), -7), None);
     assert_eq!(parse_introduced(&bulk("3 a-b 5")), None);
 }
 

@@ -45,22 +45,22 @@ fn next_in_line(ticket: u64) -> NextInLine {
 
 fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, entry: QueueEntry) -> Hand {
     let next_in_line = next_in_line(entry.waiter.ticket);
-    match lines.join(wanted, entry, next_in_line, &Arc::new(Seat::new())) {
+    match lines.join(wanted, entry, next_in_line, &Arc::new(Mailbox::new())) {
         Joined::Turn(turn) => Ok(turn),
-        Joined::Behind(standing, _) => Err(standing),
-        Joined::Beside => panic!("not where only one gets it"),
+        Joined::Behind(line_ticket, _) => Err(line_ticket),
+        Joined::Concurrent => panic!("not where only one gets it"),
     }
 }
 
-async fn given(standing: &mut LineTicket<u32>) -> Given<u32> {
-    standing.given().await;
-    standing.seat.take().expect("nobody has taken it back")
+async fn delivered(line_ticket: &mut LineTicket<u32>) -> Delivery<u32> {
+    line_ticket.delivered().await;
+    line_ticket.mailbox.take().expect("nobody has taken it back")
 }
 
-fn turn(given: Given<u32>) -> Turn<u32> {
-    match given {
-        Given::Turn(turn) => turn,
-        given => panic!("{given:?}"),
+fn turn(delivery: Delivery<u32>) -> Turn<u32> {
+    match delivery {
+        Delivery::Turn(turn) => turn,
+        delivery => panic!("{delivery:?}"),
     }
 }
 
@@ -69,21 +69,21 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
     let first = join(5).expect("nobody is ahead");
-    let standing = |ticket| join(ticket).expect_err("behind others");
-    let (mut third, mut second, mut gone) = (standing(9), standing(7), standing(8));
+    let behind = |ticket| join(ticket).expect_err("behind others");
+    let (mut third, mut second, mut gone) = (behind(9), behind(7), behind(8));
     let next = |turn: &Turn<u32>| turn.line().next(&"a".into()).map(|next| next.waiter.ticket);
     assert_eq!(next(&first), Some(7));
     assert_eq!(
         first.line().next(&"b".into()).map(|next| next.waiter.ticket),
         None
     );
-    assert!(gone.leave().is_none());
+    assert!(gone.withdraw().is_none());
     drop(first);
-    let second = turn(given(&mut second).await);
+    let second = turn(delivered(&mut second).await);
     assert_eq!(next(&second), Some(9));
     // It was given the turn, and is dropped before it could take it.
     drop(second);
-    drop(third.leave());
+    drop(third.withdraw());
     assert!(lines.lines().is_empty());
     assert!(join(1).is_ok());
 }
@@ -96,7 +96,7 @@ async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
     let mut second = join(&lines, &wanted("a"), new(&waiters, 2)).expect_err("behind");
     assert!(matches!(lines.in_front(&wanted("a")), Some(InFront::Asks(_))));
     drop(first);
-    let second = turn(given(&mut second).await);
+    let second = turn(delivered(&mut second).await);
     assert!(lines.in_front(&wanted("a")).is_none());
     drop(second);
 }
@@ -107,12 +107,12 @@ async fn who_let_its_turn_go_waits_for_it_anew() {
     let again = new(&waiters, 7);
     let join = |one: QueueEntry| join(&lines, &wanted("a"), one);
     let first = join(new(&waiters, 5)).expect("nobody is ahead");
-    let mut standing = join(again.clone()).expect_err("behind another");
+    let mut line_ticket = join(again.clone()).expect_err("behind another");
     drop(first);
-    drop(standing.leave());
+    drop(line_ticket.withdraw());
     let _other = join(new(&waiters, 9)).expect("nobody is ahead");
-    let mut standing = join(again).expect_err("behind another");
-    assert!(standing.given().now_or_never().is_none());
+    let mut line_ticket = join(again).expect_err("behind another");
+    assert!(line_ticket.delivered().now_or_never().is_none());
 }
 
 #[tokio::test]
@@ -134,17 +134,17 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
     let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
     let first = join(5).expect("nobody is ahead");
     assert!(!first.line().pass(|_, _| Some(1)), "nobody is behind");
-    let standing = |ticket| join(ticket).expect_err("behind others");
-    let (mut second, mut third) = (standing(7), standing(9));
+    let behind = |ticket| join(ticket).expect_err("behind others");
+    let (mut second, mut third) = (behind(7), behind(9));
     assert!(!first.line().pass(|_, _| None), "nothing to give");
     assert!(first.line().pass(|_, next| (next.ticket == Some(7)).then_some(2)));
-    assert!(matches!(given(&mut second).await, Given::Passed(2)));
-    assert!(second.leave().is_none(), "it has taken it");
+    assert!(matches!(delivered(&mut second).await, Delivery::Hold(2)));
+    assert!(second.withdraw().is_none(), "it has taken it");
     assert!(first.line().pass(|_, _| Some(3)));
-    assert!(matches!(third.leave(), Some(Given::Passed(3))), "it has not");
-    let mut fourth = standing(11);
+    assert!(matches!(third.withdraw(), Some(Delivery::Hold(3))), "it has not");
+    let mut fourth = behind(11);
     drop(first);
-    turn(given(&mut fourth).await);
+    turn(delivered(&mut fourth).await);
 }
 
 #[tokio::test]
@@ -155,23 +155,23 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
         ..wanted("a")
     };
     let join = |ticket| {
-        let seat = Arc::new(Seat::new());
-        lines.join(&reading, new(&waiters, ticket), next_in_line(ticket), &seat)
+        let mailbox = Arc::new(Mailbox::new());
+        lines.join(&reading, new(&waiters, ticket), next_in_line(ticket), &mailbox)
     };
     let Joined::Turn(first) = join(5) else {
         panic!("nobody is ahead");
     };
-    assert!(matches!(join(6), Joined::Beside));
+    assert!(matches!(join(6), Joined::Concurrent));
     lines.refused(&reading);
     let (Joined::Behind(mut second, _), Joined::Behind(mut third, _)) = (join(7), join(8)) else {
         panic!("behind one that was refused");
     };
     first.open();
-    let Given::Turn(next) = given(&mut second).await else {
+    let Delivery::Turn(next) = delivered(&mut second).await else {
         panic!("the oldest one is in front");
     };
-    assert!(matches!(given(&mut third).await, Given::Open));
-    assert!(matches!(join(10), Joined::Beside));
+    assert!(matches!(delivered(&mut third).await, Delivery::Concurrent));
+    assert!(matches!(join(10), Joined::Concurrent));
     lines.refused(&reading);
     assert!(matches!(join(11), Joined::Behind(..)));
     next.open();
@@ -184,17 +184,16 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
     let mut first = join(5).expect("nobody is ahead");
-    let standing = |ticket| join(ticket).expect_err("behind others");
-    let (mut before, mut without, mut after, mut older) =
-        (standing(7), standing(0), standing(9), standing(6));
+    let behind = |ticket| join(ticket).expect_err("behind others");
+    let (mut before, mut without, mut after, mut older) = (behind(7), behind(0), behind(9), behind(6));
     assert!(first.line().next(&"a".into()).is_some());
     for expected in [&mut older, &mut before] {
         drop(first);
-        first = turn(given(expected).await);
+        first = turn(delivered(expected).await);
     }
     assert!(
         first.line().next(&"a".into()).is_none(),
-        "it cannot stand in a queue yet"
+        "it cannot be in a queue yet"
     );
     without.ticket().set(11);
     assert_eq!(
@@ -203,7 +202,7 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
     );
     for expected in [&mut without, &mut after] {
         drop(first);
-        first = turn(given(expected).await);
+        first = turn(delivered(expected).await);
     }
 }
 
@@ -213,12 +212,12 @@ async fn many_leave_in_any_order_at_once() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
     let first = join(1).expect("nobody is ahead");
-    let mut standing: Vec<_> = (2..MANY)
+    let mut line_tickets: Vec<_> = (2..MANY)
         .map(|ticket| join(ticket).expect_err("behind"))
         .collect();
     let begun = std::time::Instant::now();
-    while let Some(mut last) = standing.pop() {
-        drop(last.leave());
+    while let Some(mut last) = line_tickets.pop() {
+        drop(last.withdraw());
     }
     let last_first = begun.elapsed();
     assert!(first.line().line.behind().is_empty());

@@ -6,18 +6,18 @@ use tokio::time::sleep;
 use super::*;
 use crate::node::{ChannelForm, Inbox};
 
-type Heard = Arc<Mutex<Vec<(String, String)>>>;
+type Messages = Arc<Mutex<Vec<(String, String)>>>;
 
 /// Makes a connection that listens to `channel`, and records its messages.
-async fn listen(master: &Master, channel: &str) -> (Connection, Heard) {
-    let heard = Heard::default();
-    let note = Arc::clone(&heard);
+async fn listen(master: &Master, channel: &str) -> (Connection, Messages) {
+    let messages = Messages::default();
+    let note = Arc::clone(&messages);
     let listener = move |_: ChannelForm, channel: &str, message: &str| {
-        let heard = (channel.to_owned(), message.to_owned());
-        note.lock().expect("not poisoned").push(heard);
+        let messages = (channel.to_owned(), message.to_owned());
+        note.lock().expect("not poisoned").push(messages);
     };
     let connecting = master.connect(None, channel, Arc::new(listener));
-    (connecting.await.expect("it is up"), heard)
+    (connecting.await.expect("it is up"), messages)
 }
 
 fn count(master: &Master, channel: &str) -> String {
@@ -46,7 +46,7 @@ async fn a_message_of_any_script_reaches_those_who_listen() {
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_over_a_connection_that_has_ended() {
     let master = Master::new(0);
-    let (kept, heard) = listen(&master, "a").await;
+    let (kept, messages) = listen(&master, "a").await;
     let (mut given_up, _) = listen(&master, "a").await;
     assert_eq!(count(&master, "a"), "2");
     given_up.driver.abort();
@@ -65,5 +65,5 @@ async fn nobody_listens_over_a_connection_that_has_ended() {
     let (_one, _) = listen(&master, "a").await;
     master.crash();
     assert_eq!(count(&master, "a"), "0");
-    assert!(heard.lock().expect("not poisoned").is_empty());
+    assert!(messages.lock().expect("not poisoned").is_empty());
 }

@@ -8,7 +8,7 @@ fn sorted_and_each_once() {
 }
 
 #[test]
-fn told_and_counted_together() {
+fn printed_and_counted_together() {
     let names = Names::from(["b", "a", "c"]);
     assert_eq!((names.len(), names.to_string()), (3, "a+b+c".to_owned()));
 }
@@ -90,8 +90,8 @@ fn empty_and_endless_names_are_refused() {
     assert_eq!(message("x".repeat(4096).into()), Ok(()));
     let so_many = |names: u8| message((0..names).map(|n| n.to_string()).collect());
     for names in [0, 65, 66] {
-        let told = format!("names: {names} names is not allowed; allowed: 1 to 64 names");
-        assert_eq!(so_many(names), Err(told));
+        let expected = format!("names: {names} names is not allowed; allowed: 1 to 64 names");
+        assert_eq!(so_many(names), Err(expected));
     }
     assert_eq!(so_many(64), Ok(()));
 }

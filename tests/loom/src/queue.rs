@@ -7,5 +7,5 @@ mod line;
 
 pub(crate) use ahead::Holding;
 pub(crate) use line::{
-    Given, Joined, LineRef, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted,
+    Delivery, Joined, LineRef, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted,
 };

@@ -81,10 +81,10 @@ async fn a_place_on_a_busy_master_is_left_later() {
     let busy = "BUSY Redis is busy running a script.";
     scene.master(2).answer_with(Some(busy));
     assert!(waiting.await.expect("no panic").is_none(), "dropped");
-    let tries = scene.executed("leave");
+    let tries = scene.executed("withdraw");
     sleep(ms(1_500)).await;
     assert_eq!(places(&scene), [0, 0, 1]);
-    let tries = scene.executed("leave") - tries;
+    let tries = scene.executed("withdraw") - tries;
     if tries > 12 {
         violated("pauses grow", &format!("told {tries} times"));
     }

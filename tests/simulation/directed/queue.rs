@@ -144,7 +144,7 @@ async fn a_waiter_that_is_called_in_vain_leaves_where_scripts_were_forgotten() {
     let scene = near(3).await;
     let stranger = format!("{}:99:1000", client_id(&scene).await);
     for master in scene.masters() {
-        master.forget_script("leave");
+        master.forget_script("withdraw");
     }
     behind(scene, &stranger, ms(50)).await;
 }

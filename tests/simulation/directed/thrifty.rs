@@ -1,4 +1,4 @@
-//! Attempts that ask only as many masters as are needed: a hold on a bare quorum, and how it comes by its slack.
+//! Attempts that ask only as many masters as are needed: a hold that exactly a quorum has, and how it comes by its slack.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {
     let diagnosis = doctor(with_last(&servers, format!("redis://app:secret@{}", odd.label()))).await;
     assert_eq!(diagnosis.codes(), [("note", "resp3")], "{:#}", diagnosis.told);
     assert!(
-        odd.heard()
+        odd.received()
             .iter()
             .any(|command| command == "SUBSCRIBE multilock:examined")
     );

@@ -12,7 +12,7 @@ use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::{fair_channels, revocation_mark};
 use crate::protocol::permissions;
 
-/// Stands for the channels of clients.
+/// Placeholder for the channels of clients.
 const CHANNEL: &str = "multilock:examined";
 
 /// A command that clients send outside of scripts.
@@ -27,8 +27,8 @@ const LOADING: [&str; 2] = ["eval", "script|load"];
 
 /// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of
 /// them changes anything: every client loads the script.
-/// With `beside`, also those for the option `beside_redisson`.
-fn wanted(connection_name: &str, beside: bool) -> Vec<NeededCommand> {
+/// With `beside_redisson`, also those for the option `beside_redisson`.
+fn wanted(connection_name: &str, beside_redisson: bool) -> Vec<NeededCommand> {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();
         for word in words {
@@ -53,7 +53,7 @@ fn wanted(connection_name: &str, beside: bool) -> Vec<NeededCommand> {
         wanted("subscribe", &["SUBSCRIBE", CHANNEL]),
         wanted("unsubscribe", &["UNSUBSCRIBE", CHANNEL]),
     ];
-    if beside {
+    if beside_redisson {
         let pattern = fair_channels("");
         all.push(wanted("psubscribe", &["PSUBSCRIBE", &pattern]));
         all.push(wanted("punsubscribe", &["PUNSUBSCRIBE", &pattern]));
@@ -67,9 +67,9 @@ pub(super) async fn denied(
     pipe: &Pipe,
     connection_name: &str,
     probed: &[String],
-    beside: bool,
+    beside_redisson: bool,
 ) -> Vec<DeniedCommand> {
-    let all = wanted(connection_name, beside);
+    let all = wanted(connection_name, beside_redisson);
     let mut denied = match dry_run(pipe, &all).await {
         Some(denied) => denied,
         None => by_running(pipe, &all).await,
@@ -79,7 +79,7 @@ pub(super) async fn denied(
     for lacking in &mut denied {
         lacking.is_needed = lacking.name == "evalsha" || (!loads && LOADING.contains(&&*lacking.name));
     }
-    let in_scripts = in_scripts(pipe, beside)
+    let in_scripts = in_scripts(pipe, beside_redisson)
         .await
         .into_iter()
         .map(|name| (name, false));
@@ -145,8 +145,8 @@ async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
 }
 
 /// Denied commands that scripts can do without.
-async fn in_scripts(pipe: &Pipe, beside: bool) -> Vec<String> {
-    let answer = pipe.ask(&permissions::probe_wanted(beside)).await;
+async fn in_scripts(pipe: &Pipe, beside_redisson: bool) -> Vec<String> {
+    let answer = pipe.ask(&permissions::probe_wanted(beside_redisson)).await;
     let mut denied = answer.as_ref().map(permissions::denied).unwrap_or_default();
     // The probe itself needs `del`, which the other probe has checked.
     denied.retain(|name| name != "del");
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_denied_is_told_by_the_words_of_servers() {
+    fn what_is_denied_is_found_in_the_words_of_servers() {
         for (words, why) in [
             (
                 "User app has no permissions to run the 'evalsha' command",

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_of_this_crate_are_told_from_others() {
+    fn connections_of_this_crate_are_distinguished_from_others() {
         let list = "id=3 addr=127.0.0.1:5 laddr=127.0.0.1:1 fd=8 name=multilock:0a-1:3 age=7 idle=2 flags=N db=0\n\
             id=4 addr=127.0.0.1:6 fd=9 name= age=7 idle=2 flags=N db=0\n\
             id=5 addr=127.0.0.1:7 fd=9 name=multilock:examine age=7 idle=2 flags=N db=0\n\

@@ -40,10 +40,10 @@ pub(crate) struct Examined {
 
 impl Server {
     /// Reads all facts, for a client with or without the option `beside_redisson`.
-    pub(crate) async fn examine(&self, beside: bool) -> Result<Examined, NodeError> {
+    pub(crate) async fn examine(&self, beside_redisson: bool) -> Result<Examined, NodeError> {
         let session = self.session().await?;
         let within = self.connect_timeout * QUESTIONS;
-        in_time(within, self.question(&session, beside).boxed()).await
+        in_time(within, self.question(&session, beside_redisson).boxed()).await
     }
 
     /// Lists the connections of this crate's clients.
@@ -58,31 +58,35 @@ impl Server {
         Ok(clients::read(&text(&list).unwrap_or_default(), db))
     }
 
-    async fn question(&self, session: &Session, beside: bool) -> Result<Examined, NodeError> {
+    async fn question(&self, session: &Session, beside_redisson: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
-        let told = Introduction::hear(pipe).await?;
-        let (info, told_us, record) = (told.info(), told.clock_us()?, told.record());
+        let introduction = Introduction::read(pipe).await?;
+        let (info, clock_us, record) = (
+            introduction.info(),
+            introduction.clock_us()?,
+            introduction.record(),
+        );
         let identity = identity(&info);
         let run = identity.run();
         let mut facts = by_info(&info, session.resp3);
-        facts.role.clone_from(&told.role);
+        facts.role.clone_from(&introduction.role);
         facts.capabilities.run_known = run.is_some();
         if let Ok(Some(record)) = &record {
             facts.set = Some(record.set);
-            facts.remembers = record.age(run.as_deref(), told_us);
+            facts.remembers = record.age(run.as_deref(), clock_us);
         }
         facts.capabilities.identity_known = identity.server().is_some();
         facts.capabilities.kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
         (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
         let probed = pipe.ask(&permissions::probe()).await;
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
-        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside).await;
+        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
-        let fit = info.judge(told.role.as_deref(), self.accepted());
+        let fit = info.judge(introduction.role.as_deref(), self.accepted());
         let fit = fit.and_then(|()| record.map(drop));
         facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
         self.read_settings(session, &mut facts).await;
-        if !beside {
+        if !beside_redisson {
             facts.redisson_channels = redisson_channels(session).await;
         }
         Ok(Examined { facts, identity })

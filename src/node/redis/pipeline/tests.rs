@@ -12,7 +12,7 @@ struct Line {
     pipe: Arc<Pipe>,
     driver: AbortOnDropHandle<()>,
     server: DuplexStream,
-    heard: Arc<StdMutex<Vec<(String, String)>>>,
+    messages: Arc<StdMutex<Vec<(String, String)>>>,
 }
 
 impl Line {
@@ -23,12 +23,12 @@ impl Line {
 
     fn with(room: usize, notices_in_arrays: bool) -> Self {
         let (client, server) = duplex(room);
-        let heard: Arc<StdMutex<Vec<(String, String)>>> = Arc::default();
-        let note = Arc::clone(&heard);
+        let messages: Arc<StdMutex<Vec<(String, String)>>> = Arc::default();
+        let note = Arc::clone(&messages);
         let listener = move |form: ChannelForm, channel: &str, message: &str| {
             assert_eq!(form == ChannelForm::Pattern, channel.ends_with('*'));
-            let heard = (channel.to_owned(), message.to_owned());
-            note.lock().expect("not poisoned").push(heard);
+            let messages = (channel.to_owned(), message.to_owned());
+            note.lock().expect("not poisoned").push(messages);
         };
         let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(listener));
         let driver = if notices_in_arrays {
@@ -40,7 +40,7 @@ impl Line {
             pipe,
             driver: AbortOnDropHandle::new(tokio::spawn(driver)),
             server,
-            heard,
+            messages,
         }
     }
 
@@ -109,9 +109,9 @@ async fn channels_are_confirmed_one_by_one() {
     line.says("-NOPERM no\r\n:7\r\n").await;
     assert!(denied.await.is_err());
     assert_eq!(after.await, Ok(Value::Int(7)));
-    let heard = [("a", "7 \u{fffd}"), ("a*", "8")];
-    let heard = heard.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
-    assert_eq!(*line.heard.lock().expect("not poisoned"), heard);
+    let messages = [("a", "7 \u{fffd}"), ("a*", "8")];
+    let messages = messages.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
+    assert_eq!(*line.messages.lock().expect("not poisoned"), messages);
 }
 
 /// The set-up polls the driver first, and then a task does.
@@ -143,15 +143,15 @@ async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
         .await;
     line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n").await;
     assert!(subscribing.await.is_ok());
-    let heard = [("a", "7 b"), ("a*", "8")];
-    let heard = heard.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
-    assert_eq!(*line.heard.lock().expect("not poisoned"), heard);
+    let messages = [("a", "7 b"), ("a*", "8")];
+    let messages = messages.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
+    assert_eq!(*line.messages.lock().expect("not poisoned"), messages);
     let mut line = Line::open(1024);
     let call = line.call("c", 1);
     line.receives("c").await;
     line.says(message).await;
     assert!(matches!(call.await, Ok(Value::Array(_))));
-    assert!(line.heard.lock().expect("not poisoned").is_empty());
+    assert!(line.messages.lock().expect("not poisoned").is_empty());
 }
 
 /// A slow peer gets all requests, whole and in order.
@@ -228,7 +228,7 @@ async fn a_burst_is_refused_where_it_would_never_end() {
         MOST - large.len(),
         "what was answered waits no longer"
     );
-    assert!(line.pipe.heard().is_some());
+    assert!(line.pipe.last_received().is_some());
 }
 
 /// The buffer grows for a long reply, and shrinks again.

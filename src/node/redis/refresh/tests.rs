@@ -20,7 +20,7 @@ struct Line {
     _driver: AbortOnDropHandle<()>,
 }
 
-type Given = Result<Credentials, BoxError>;
+type Provided = Result<Credentials, BoxError>;
 
 fn password(password: &str) -> Credentials {
     Credentials::new("app", password).refresh_after(AFTER)
@@ -28,7 +28,7 @@ fn password(password: &str) -> Credentials {
 
 impl Line {
     /// Opens a line; its provider gives these answers one after the other, and then none.
-    fn open(answers: Vec<Given>) -> Self {
+    fn open(answers: Vec<Provided>) -> Self {
         let answers = Mutex::new(VecDeque::from(answers));
         let provider = Provider::new(move || {
             let answer = answers.lock().expect("not poisoned").pop_front();

@@ -12,10 +12,10 @@ const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971
     master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\ncluster_enabled:0\r\n";
 
 fn plain() -> Script {
-    told(INFO)
+    server_with(INFO)
 }
 
-fn told(info: &str) -> Script {
+fn server_with(info: &str) -> Script {
     Script::new()
         .says("HELLO", "%1\r\n+proto\r\n:3")
         .says("CLIENT SETINFO", "+OK")
@@ -133,7 +133,7 @@ async fn what_is_missing_is_found_out() {
     );
     for odd in [info("executable", Some("-")), info("process_id", None)] {
         assert_eq!(
-            missing(told(&odd)).await,
+            missing(server_with(&odd)).await,
             ["which run of its process this is"],
             "{odd}"
         );
@@ -141,12 +141,12 @@ async fn what_is_missing_is_found_out() {
     // As Dragonfly.
     let nameless = info("run_id", None);
     assert_eq!(
-        missing(told(&nameless)).await,
+        missing(server_with(&nameless)).await,
         ["which run of its process this is"]
     );
     let nameless = nameless.replace("master_replid:", "odd:");
     let both = ["which run of its process this is", "which server it is"];
-    assert_eq!(missing(told(&nameless)).await, both);
+    assert_eq!(missing(server_with(&nameless)).await, both);
     // On this server EVAL is hidden, and the other script commands are not.
     assert!(missing(none("EVAL")).await.is_empty());
 }
@@ -154,7 +154,7 @@ async fn what_is_missing_is_found_out() {
 #[tokio::test]
 async fn what_breaks_a_promise_is_refused_by_its_true_name() {
     let garnet = format!("{INFO}garnet_version:1.0.50\r\n");
-    let refused = refusal(told(&garnet)).await;
+    let refused = refusal(server_with(&garnet)).await;
     assert!(
         refused.starts_with("it is Garnet 1.0.50, which does not run scripts atomically"),
         "{refused}"
@@ -166,7 +166,7 @@ async fn what_breaks_a_promise_is_refused_by_its_true_name() {
             .await
             .starts_with("it runs no Lua scripts (ERR Could not find")
     );
-    let silent = told(&info("maxmemory", None).replace("maxmemory_policy:", "odd:"));
+    let silent = server_with(&info("maxmemory", None).replace("maxmemory_policy:", "odd:"));
     assert!(
         refusal(silent)
             .await
@@ -176,7 +176,7 @@ async fn what_breaks_a_promise_is_refused_by_its_true_name() {
 
 #[tokio::test]
 async fn a_role_that_info_does_not_tell_is_asked_for() {
-    let silent = || told(&info("role", None));
+    let silent = || server_with(&info("role", None));
     assert!(
         refusal(silent())
             .await
@@ -232,10 +232,10 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
         let peer = connect_at(url, None).await.expect("it will do");
         assert_eq!(peer.capabilities.missing(), missing);
         assert_eq!(stand_in.connections(), connections);
-        let heard = stand_in.heard();
-        assert_eq!(heard[..3], greeting, "{heard:?}");
-        let auths = heard.iter().filter(|command| command.starts_with("AUTH"));
-        assert_eq!(auths.count(), connections, "once a connection: {heard:?}");
+        let commands = stand_in.received();
+        assert_eq!(commands[..3], greeting, "{commands:?}");
+        let auths = commands.iter().filter(|command| command.starts_with("AUTH"));
+        assert_eq!(auths.count(), connections, "once a connection: {commands:?}");
     }
     let wrong = guarded().says(
         "AUTH",
@@ -252,14 +252,19 @@ async fn a_server_that_answers_nothing_before_auth_is_asked_again_after_it() {
         .expect_err("not let in")
         .to_string();
     assert!(refused.starts_with("it denies access: NOAUTH"), "{refused}");
-    assert!(!stand_in.heard().iter().any(|command| command.starts_with("AUTH")));
+    assert!(
+        !stand_in
+            .received()
+            .iter()
+            .any(|command| command.starts_with("AUTH"))
+    );
 }
 
 /// Connections that this one ends as the successor of another.
 async fn ended(stand_in: &StandIn, predecessor: Option<&Peer>) -> Vec<i64> {
     stand_in.forget();
     connect_to(stand_in, predecessor).await.expect("it will do");
-    let ended = stand_in.heard().into_iter();
+    let ended = stand_in.received().into_iter();
     let id = |command: String| command.strip_prefix("CLIENT KILL ID ")?.parse().ok();
     ended.filter_map(id).collect()
 }

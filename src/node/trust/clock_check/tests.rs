@@ -28,9 +28,9 @@ impl Readings {
         }
     }
 
-    fn hear(&mut self, now_us: u64, clock_us: u64) {
+    fn observe(&mut self, now_us: u64, clock_us: u64) {
         let now = Duration::from_micros(now_us);
-        if let Some(step) = self.state.hear(
+        if let Some(step) = self.state.observe(
             EPOCH_US + clock_us,
             at(now),
             at(now),
@@ -50,11 +50,11 @@ impl Readings {
 fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
     for (step_us, doubt_ms) in [(1_000, 0), (5_000, 800), (50_000, 9_800), (302_000, 30_000)] {
         let mut readings = Readings::new();
-        readings.hear(0, 0);
-        readings.hear(1, 1 + step_us);
+        readings.observe(0, 0);
+        readings.observe(1, 1 + step_us);
         assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
         // The same step, seen again.
-        readings.hear(500_000, 500_000 + step_us);
+        readings.observe(500_000, 500_000 + step_us);
         assert_eq!(readings.clock_quarantine(1).as_millis(), doubt_ms, "{step_us} µs");
     }
 }
@@ -62,12 +62,12 @@ fn doubt_lasts_as_long_as_what_the_step_harms_can_live() {
 #[test]
 fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
     let mut readings = Readings::new();
-    readings.hear(0, 0);
-    readings.hear(1, 1 + 100_000);
+    readings.observe(0, 0);
+    readings.observe(1, 1 + 100_000);
     for second in 2..15 {
-        readings.hear(second * 1_000_000, second * 1_000_000 + 100_000);
+        readings.observe(second * 1_000_000, second * 1_000_000 + 100_000);
     }
-    readings.hear(15_000_000, 15_000_000 + 105_000);
+    readings.observe(15_000_000, 15_000_000 + 105_000);
     assert_eq!(readings.clock_quarantine(1).as_millis(), 19_800);
 }
 
@@ -92,7 +92,7 @@ proptest! {
                 stepped_us += drift_us * size / 100;
             }
             let clock_us = now_us + now_us / 1_000_000 * rate + stepped_us;
-            readings.hear(now_us, clock_us);
+            readings.observe(now_us, clock_us);
             let free = granted.is_none_or(|(_, expires_us)| expires_us <= clock_us);
             if free && readings.clock_quarantine(now_us).is_zero() {
                 let moment = at(Duration::from_micros(now_us));

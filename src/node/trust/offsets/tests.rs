@@ -82,7 +82,7 @@ fn small_steps_add_up() {
 }
 
 #[test]
-fn a_step_is_told_once() {
+fn a_step_is_noted_once() {
     let mut offsets = first();
     assert_eq!(step_ms(&mut offsets, 10, 5_000), Some((5, 5)));
     for tenth in 1..400 {
@@ -104,8 +104,8 @@ fn a_step_after_silence() {
 fn a_reading_bounds_the_offset_from_both_sides() {
     let mut offsets = first();
     // The clock may have been read at once, or 20 ms later.
-    let read = |offsets: &mut Offsets, sent, heard, ahead| {
-        offsets.read(EPOCH_US + sent + ahead, at(sent), at(heard), WINDOW)
+    let read = |offsets: &mut Offsets, sent, received, ahead| {
+        offsets.read(EPOCH_US + sent + ahead, at(sent), at(received), WINDOW)
     };
     assert_eq!(read(&mut offsets, 100_000, 120_000, 21_000), None);
     let step = read(&mut offsets, 200_000, 200_000, 31_000).expect("31 ms against the first");
@@ -195,7 +195,7 @@ fn what_a_clock_of_milliseconds_may_seem_to_step_by_is_no_step() {
     assert_eq!(step_ms(&mut first(), 0, 1_000), None);
     let mut offsets = first();
     assert_eq!(step_ms(&mut offsets, 0, 1_001), Some((1, 1)));
-    assert_eq!(step_ms(&mut offsets, 0, 1_001), None, "told already");
+    assert_eq!(step_ms(&mut offsets, 0, 1_001), None, "noted already");
 }
 
 #[test]

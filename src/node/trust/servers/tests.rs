@@ -37,7 +37,7 @@ fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockChec
 
 /// Whether a server that comes to an address is trusted with its memory from before.
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
-    servers.leave(node);
+    servers.disconnected(node);
     claim(servers, node, run).expect("no twin");
     !servers.has_forgotten(node)
 }
@@ -63,7 +63,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
     let twin = claim(&servers, 0, "b").expect_err("it is still at its old address");
     let other = "address 1".into();
     assert_eq!(twin, Unfit::SameServer { other });
-    (1..3).for_each(|node| servers.leave(node));
+    (1..3).for_each(|node| servers.disconnected(node));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
     // Meanwhile a new server comes, and the displaced server counts as new, too.
     assert!(!trusted(&servers, 2, "d"));
@@ -75,7 +75,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
 fn what_was_doubted_of_a_server_goes_with_it() {
     let servers = KnownServers::new(2);
     let before = claim(&servers, 0, "a").expect("no twin");
-    servers.leave(0);
+    servers.disconnected(0);
     let after = claim(&servers, 1, "a").expect("no twin");
     assert!(Arc::ptr_eq(&before, &after));
 }
@@ -90,12 +90,12 @@ fn a_step_counts_at_every_address_that_the_server_had() {
         let lease_timing = LeaseTiming::new(&Config::default());
         let clock_check = || Arc::new(ClockCheck::new(events(&label), lease_timing, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
-        servers.leave(node);
+        servers.disconnected(node);
         history.expect("no twin")
     };
     let at = |second| Moment::at(Duration::from_secs(second));
-    claim(0).hear(1_700_000_000_000_000, at(1), at(1));
-    claim(1).hear(1_700_000_001_100_000, at(2), at(2));
+    claim(0).observe(1_700_000_000_000_000, at(1), at(1));
+    claim(1).observe(1_700_000_001_100_000, at(2), at(2));
     for node in 0..2 {
         assert!(!steps.since(node, at(0)).is_zero(), "100 ms at {node}");
     }
@@ -106,11 +106,11 @@ fn a_step_counts_at_every_address_that_the_server_had() {
 fn no_more_servers_are_trusted_than_there_are_masters() {
     let servers = KnownServers::new(2);
     assert!(trusted(&servers, 0, "a"));
-    servers.leave(0);
+    servers.disconnected(0);
     assert!(trusted(&servers, 1, "a"), "address 1 was out of reach before");
     assert!(!trusted(&servers, 0, "b"), "a had that address");
-    servers.leave(0);
-    servers.leave(1);
+    servers.disconnected(0);
+    servers.disconnected(1);
     assert!(!trusted(&servers, 0, "c"));
     assert!(trusted(&servers, 1, "a"));
 }
@@ -119,7 +119,7 @@ fn no_more_servers_are_trusted_than_there_are_masters() {
 fn a_server_that_was_a_replica_meanwhile_is_another() {
     let servers = KnownServers::new(1);
     assert!(trusted(&servers, 0, "a"));
-    servers.leave(0);
+    servers.disconnected(0);
     claim_as(&servers, 0, "a", "of another").expect("no twin");
     assert!(servers.has_forgotten(0));
 }
@@ -161,7 +161,7 @@ fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
     let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
     assert!(claim(0, &identity("", "r")));
     assert!(!claim(1, &identity("", "r")));
-    servers.leave(0);
+    servers.disconnected(0);
     let nameless = identity("", "");
     assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }

@@ -1,4 +1,4 @@
-//! A hold that passes from task to task: its guards leave, waiters give up and the grant is lost in threads of their
+//! A hold that passes from task to task: its guards exit, waiters give up and the grant is lost in threads of their
 //! own.
 
 use std::num::NonZeroU64;
@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::expiry::HoldExpiry;
 use super::grant::{Grant, GrantFacts, Hold};
-use super::state::{FirstHold, IdleWanted, LeaveOutcome};
+use super::state::{Exited, FirstHold, IdleWanted};
 use crate::error::LossCause;
 use crate::explore;
 use crate::node::recalls::KnownField;
@@ -21,7 +21,7 @@ use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Given, Joined, LineTicket, Lines, NextInLine, QueueEntry, Seat, Turn, Wanted};
+use crate::queue::{Delivery, Joined, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
@@ -35,15 +35,15 @@ const NOW: Moment = Moment(1);
 /// A waiter behind others.
 #[derive(Debug)]
 struct Waits {
-    standing: LineTicket<Hold>,
-    seat: Arc<Seat<Hold>>,
+    line_ticket: LineTicket<Hold>,
+    mailbox: Arc<Mailbox<Hold>>,
 }
 
 impl Waits {
     /// What it is given, unless that is taken back before it is taken.
-    async fn given(&mut self) -> Option<Given<Hold>> {
-        self.standing.given().await;
-        self.seat.take()
+    async fn delivered(&mut self) -> Option<Delivery<Hold>> {
+        self.line_ticket.delivered().await;
+        self.mailbox.take()
     }
 }
 
@@ -114,11 +114,11 @@ impl Process {
             at_least: Duration::ZERO,
             stays: true,
         };
-        let seat = Arc::new(Seat::new());
-        match self.lines.join(&wanted(), entry, next_in_line, &seat) {
+        let mailbox = Arc::new(Mailbox::new());
+        match self.lines.join(&wanted(), entry, next_in_line, &mailbox) {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Behind(standing, _) => Err(Waits { standing, seat }),
-            Joined::Beside => unreachable!("nobody reads"),
+            Joined::Behind(line_ticket, _) => Err(Waits { line_ticket, mailbox }),
+            Joined::Concurrent => unreachable!("nobody reads"),
         }
     }
 
@@ -127,8 +127,8 @@ impl Process {
     }
 
     /// As a guard does that is given up.
-    fn leave(&self, hold: &Hold) {
-        if hold.leave(true, false) == LeaveOutcome::Last && !self.grant.pass() {
+    fn exit(&self, hold: &Hold) {
+        if hold.exit(true, false) == Exited::Last && !self.grant.pass() {
             let turn = self.grant.take_turn();
             self.release();
             drop(turn);
@@ -137,7 +137,7 @@ impl Process {
 
     /// As a guard of a sticky lock does that is given up. Returns whether the grant stays.
     fn leave_idle(&self, hold: &Hold) -> bool {
-        assert_eq!(hold.leave(true, false), LeaveOutcome::Last);
+        assert_eq!(hold.exit(true, false), Exited::Last);
         let goes_on = self.grant.pass();
         let stays = !goes_on && self.grant.stay();
         if !goes_on && !stays {
@@ -179,19 +179,19 @@ impl Process {
     }
 
     /// What one does with what it was given, and the token of the hold.
-    fn use_up(&self, given: Given<Hold>) -> Option<u64> {
-        match given {
-            Given::Turn(turn) => {
+    fn use_up(&self, delivery: Delivery<Hold>) -> Option<u64> {
+        match delivery {
+            Delivery::Turn(turn) => {
                 drop(turn);
                 None
             }
-            Given::Open => unreachable!("nobody reads"),
-            Given::Passed(hold) => {
+            Delivery::Concurrent => unreachable!("nobody reads"),
+            Delivery::Hold(hold) => {
                 if !hold.take(true) {
                     return None;
                 }
                 let token = hold.token().get();
-                self.leave(&hold);
+                self.exit(&hold);
                 assert_eq!(hold.remaining(), Duration::ZERO);
                 Some(token)
             }
@@ -205,22 +205,27 @@ impl Process {
     }
 }
 
-/// A guard leaves while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
+/// A guard exits while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
 /// still waits has it or the turn.
 pub fn what_is_passed_on_is_never_lost() {
     explore(3, || {
         let (process, hold) = Process::new();
         let (mut gives_up, mut waits) = (process.wait(1), process.wait(2));
-        let leaving = {
+        let exiting = {
             let process = Arc::clone(&process);
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
         let giving_up = {
             let process = Arc::clone(&process);
-            thread::spawn(move || gives_up.standing.leave().and_then(|given| process.use_up(given)))
+            thread::spawn(move || {
+                gives_up
+                    .line_ticket
+                    .withdraw()
+                    .and_then(|delivery| process.use_up(delivery))
+            })
         };
-        let token = block_on(waits.given()).and_then(|given| process.use_up(given));
-        leaving.join().expect("no panic");
+        let token = block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
+        exiting.join().expect("no panic");
         let other = giving_up.join().expect("no panic");
         match (other, token) {
             (Some(first), Some(second)) => assert_eq!((first, second), (101, 102)),
@@ -235,9 +240,9 @@ pub fn what_is_lost_is_released_once() {
     explore(3, || {
         let (process, hold) = Process::new();
         let mut waits = process.wait(1);
-        let leaving = {
+        let exiting = {
             let process = Arc::clone(&process);
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
         let losing = {
             let process = Arc::clone(&process);
@@ -248,8 +253,8 @@ pub fn what_is_lost_is_released_once() {
                 }
             })
         };
-        block_on(waits.given()).and_then(|given| process.use_up(given));
-        leaving.join().expect("no panic");
+        block_on(waits.delivered()).and_then(|delivery| process.use_up(delivery));
+        exiting.join().expect("no panic");
         losing.join().expect("no panic");
         process.assert_over();
     });
@@ -261,28 +266,28 @@ pub fn what_is_taken_back_is_not_taken_too() {
         let (process, hold) = Process::new();
         let mut waits = process.wait(1);
         let taking_back = {
-            let (process, seat) = (Arc::clone(&process), Arc::clone(&waits.seat));
-            thread::spawn(move || seat.take().map(|given| process.use_up(given)).is_some())
+            let (process, mailbox) = (Arc::clone(&process), Arc::clone(&waits.mailbox));
+            thread::spawn(move || mailbox.take().map(|delivery| process.use_up(delivery)).is_some())
         };
-        process.leave(&hold);
-        let taken = block_on(waits.given()).map(|given| process.use_up(given));
+        process.exit(&hold);
+        let taken = block_on(waits.delivered()).map(|delivery| process.use_up(delivery));
         let taken_back = taking_back.join().expect("no panic");
         assert!(taken.is_some() != taken_back, "one of them has it");
         process.assert_over();
     });
 }
 
-/// Two guards of a hold leave at once: one of them is the last.
+/// Two guards of a hold exit at once: one of them is the last.
 pub fn one_of_two_guards_is_the_last() {
     explore(3, || {
         let (process, hold) = Process::new();
         assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
-        let leaving = {
+        let exiting = {
             let (process, hold) = (Arc::clone(&process), hold.clone());
-            thread::spawn(move || process.leave(&hold))
+            thread::spawn(move || process.exit(&hold))
         };
-        process.leave(&hold);
-        leaving.join().expect("no panic");
+        process.exit(&hold);
+        exiting.join().expect("no panic");
         process.assert_over();
     });
 }
@@ -337,7 +342,7 @@ pub fn who_joins_does_not_wait_for_what_stays() {
                 if !process.grant.pass() {
                     process.end_idle();
                 }
-                if let Some(Given::Passed(next)) = block_on(waits.given()) {
+                if let Some(Delivery::Hold(next)) = block_on(waits.delivered()) {
                     assert!(next.take(true));
                     process.leave_idle(&next);
                 }

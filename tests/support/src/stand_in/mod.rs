@@ -29,7 +29,7 @@ struct Shared {
     script: Mutex<Script>,
     links: Mutex<Vec<(AbortHandle, Arc<Link>)>>,
     accepted: AtomicUsize,
-    heard: Mutex<Vec<String>>,
+    received: Mutex<Vec<String>>,
 }
 
 impl StandIn {
@@ -49,7 +49,7 @@ impl StandIn {
             script: Mutex::new(script),
             links: Mutex::default(),
             accepted: AtomicUsize::new(0),
-            heard: Mutex::default(),
+            received: Mutex::default(),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -86,13 +86,13 @@ impl StandIn {
     }
 
     /// The commands that it was asked for, but for what came behind a subscription over RESP2.
-    pub fn heard(&self) -> Vec<String> {
-        lock(&self.shared.heard).clone()
+    pub fn received(&self) -> Vec<String> {
+        lock(&self.shared.received).clone()
     }
 
-    /// Has heard nothing yet.
+    /// Forgets what it has received.
     pub fn forget(&self) {
-        lock(&self.shared.heard).clear();
+        lock(&self.shared.received).clear();
     }
 
     /// Ends all connections.
@@ -127,7 +127,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let (shared, link) = (Arc::clone(&shared), Arc::clone(&link));
             async move {
                 let answers = |words: &[String]| {
-                    lock(&shared.heard).push(words.join(" "));
+                    lock(&shared.received).push(words.join(" "));
                     lock(&shared.script).answer(words)
                 };
                 // A connection that breaks ends like one that is closed.

@@ -1,4 +1,4 @@
-//! A waiter's progress beside clients of other libraries: it listens to their releases once it has met the first of them.
+//! Releases by clients of other libraries, as one waiter hears of them: it listens once it has met the first such client.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
 
-/// What one waiter hears of releases by clients of other libraries; nothing before it listens.
+/// Announcements of releases by clients of other libraries, for one waiter; none before it listens.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ForeignReleases {
     subscription: Option<Subscription>,
-    /// What had been heard before the last attempt was sent.
+    /// Counts of announcements before the last attempt was sent.
     before: Option<NoticeCounts>,
 }
 
-impl Beside {
+impl ForeignReleases {
     /// An attempt is about to be sent: notices count from here on.
     pub(crate) fn before_asking(&mut self) {
-        self.before = self.subscription.as_ref().map(Subscription::heard);
+        self.before = self.subscription.as_ref().map(Subscription::counts);
     }
 
     pub(crate) fn listens(&self) -> bool {
@@ -37,8 +37,8 @@ impl Beside {
         let Some(subscription) = &self.subscription else {
             return std::future::pending().await;
         };
-        let now = subscription.heard();
-        let before = self.before.clone().unwrap_or_else(|| subscription.heard());
+        let now = subscription.counts();
+        let before = self.before.clone().unwrap_or_else(|| subscription.counts());
         let since = before.or(now, rolled_back);
         subscription.released(&since, counts).await;
     }

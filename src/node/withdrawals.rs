@@ -1,4 +1,4 @@
-//! Reports stale waiters to a master, until the master has taken them out of its queues.
+//! Withdraws stale waiters from the queues of a master, until the master has confirmed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::random::Random;
 use crate::values::names::Names;
 
-/// Reports of a keeper over one connection.
-pub(super) struct Leaving<'a> {
+/// Withdrawals by a keeper over one connection.
+pub(super) struct Withdrawals<'a> {
     slot: &'a Arc<Slot>,
     link: &'a Arc<Link>,
     client: Uuid,
     comes_within: Duration,
     delays: Box<dyn Iterator<Item = Duration> + Send>,
-    /// Time of the next report, after an answer by which the master did not take out a waiter.
+    /// Time of the next try, after an answer by which the master did not take out a waiter.
     pub(super) again_at: Option<Instant>,
 }
 
-impl<'a> Leaving<'a> {
-    /// Starts with the waiters that the last connection could not report.
+impl<'a> Withdrawals<'a> {
+    /// Starts with the waiters that the last connection could not withdraw.
     pub(super) fn new(
         slot: &'a Arc<Slot>,
         link: &'a Arc<Link>,
@@ -37,7 +37,7 @@ impl<'a> Leaving<'a> {
         node_timeout: Duration,
         random: &Random,
     ) -> Self {
-        let mut leaving = Self {
+        let mut withdrawals = Self {
             slot,
             link,
             client,
@@ -46,22 +46,22 @@ impl<'a> Leaving<'a> {
             again_at: None,
         };
         slot.take_again();
-        leaving.tell();
-        leaving
+        withdrawals.send();
+        withdrawals
     }
 
-    /// Reports new stale waiters: at once, or after a pause if the last report failed.
+    /// Withdraws new stale waiters: at once, or after a pause if the last try failed.
     pub(super) fn went_stale(&mut self) {
         if self.slot.take_again() {
             let pause = self.delays.next().unwrap_or(LONGEST_DELAY);
             self.again_at.get_or_insert(Instant::now() + pause);
         } else if self.again_at.is_none() {
-            self.tell();
+            self.send();
         }
     }
 
-    /// Reports all stale waiters.
-    pub(super) fn tell(&mut self) {
+    /// Sends the withdrawals of all stale waiters.
+    pub(super) fn send(&mut self) {
         self.again_at = None;
         for stale in self.slot.take_stale_waiters() {
             let waiter = Waiter {
@@ -73,8 +73,8 @@ impl<'a> Leaving<'a> {
                 at_first: false,
             };
             let names = Names::from(&*stale.name);
-            let request = calls::leave(&names, self.client, &waiter.text());
-            let told = PendingLeave {
+            let request = calls::withdraw(&names, self.client, &waiter.text());
+            let pending = PendingWithdrawal {
                 slot: Arc::clone(self.slot),
                 link: Arc::clone(self.link),
                 stale,
@@ -82,14 +82,14 @@ impl<'a> Leaving<'a> {
                 with_source: AtomicBool::new(false),
             };
             self.link
-                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(told), 0));
+                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(pending), 0));
         }
     }
 }
 
-/// A reported waiter. If the master did not take it out, it is reported again.
+/// A withdrawal without an answer. If the master did not take the waiter out, it is withdrawn again.
 #[derive(Debug)]
-struct PendingLeave {
+struct PendingWithdrawal {
     slot: Arc<Slot>,
     link: Arc<Link>,
     stale: StaleWaiter,
@@ -97,7 +97,7 @@ struct PendingLeave {
     with_source: AtomicBool,
 }
 
-impl Late for PendingLeave {
+impl Late for PendingWithdrawal {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
         let class = answer.as_ref().err().and_then(Fault::class);
         if class == Some(FaultClass::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {

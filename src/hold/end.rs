@@ -1,7 +1,7 @@
 //! End of a hold with its last guard. The grant is handed on to the next task of the process, or it is
 //! released, or the names stay locked for a while. Or the hold was lost before.
 //!
-//! [`end`] decides. [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is
+//! [`dispose`] decides. [`UnsentRelease`] sends: at once for a caller that waits for the answers, else when it is
 //! dropped. The grant of a sticky lock may stay with the client instead (`idle.rs`).
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::hold::grant::Grant;
 use crate::hold::retake;
 use crate::hold::unsent_release::UnsentRelease;
 
-/// Result of leaving a hold.
-pub(crate) enum Leave {
+/// Effect of a guard's end on its hold.
+pub(crate) enum GuardEnd {
     /// This number of other guards is still in.
     StillHeld(u64),
     /// Other guards are still in, and only read. The downgrade is being sent.
@@ -28,12 +28,12 @@ pub(crate) enum Leave {
     Release(UnsentRelease),
     /// The hold was lost, and another task releases it.
     Lost,
-    /// The guard had left before, or was leaked.
+    /// The guard had ended before, or was leaked.
     NotInside,
 }
 
 /// Hands a vacant grant on if that is allowed, or ends it.
-pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> Leave {
+pub(crate) fn dispose(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> GuardEnd {
     // The trace is taken before the next hold begins.
     let trace = grant.trace.take();
     let loss = if is_valid && trace.is_none() {
@@ -41,37 +41,37 @@ pub(crate) fn end(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) 
     } else {
         grant.loss()
     };
-    let leave = give_up(client, grant);
+    let end = give_up(client, grant);
     if let Some(cause) = loss
         && cause != LossCause::Closed
-        && matches!(leave, Leave::Release(_))
+        && matches!(end, GuardEnd::Release(_))
     {
         // The watchdog had no time to notice the loss, and will not notice it any more.
         log::hold_lost(&grant.names, &client.pool.evidence(&grant.votes()));
     }
     let Some(trace) = trace else {
-        return leave;
+        return end;
     };
-    match (loss, &leave) {
+    match (loss, &end) {
         (Some(cause), _) => trace.lost(cause),
-        (None, Leave::HandedOn) => trace.end(HoldEnd::HandedOn),
-        (None, Leave::Stays) => trace.end(HoldEnd::Stays),
-        (None, Leave::Release(release)) if !release.kept.is_zero() => trace.end(HoldEnd::Kept),
+        (None, GuardEnd::HandedOn) => trace.end(HoldEnd::HandedOn),
+        (None, GuardEnd::Stays) => trace.end(HoldEnd::Stays),
+        (None, GuardEnd::Release(release)) if !release.kept.is_zero() => trace.end(HoldEnd::Kept),
         (None, _) => trace.end(HoldEnd::Released),
     }
-    leave
+    end
 }
 
-fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
+fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     let (pool, kept) = (&client.pool, grant.kept());
     // No task is let in while the names stay locked, after closing, or when it is the turn of other
     // libraries.
     let may_hand_off = kept.is_zero() && !pool.is_closed() && !pool.topics.yielding.is_due(&grant.names);
     if may_hand_off && grant.pass() {
-        return Leave::HandedOn;
+        return GuardEnd::HandedOn;
     }
     if may_hand_off && client.idle.keep(grant) {
-        return Leave::Stays;
+        return GuardEnd::Stays;
     }
     if !kept.is_zero() {
         // The names stay locked for longer than the watchdog looks after the grant.
@@ -79,5 +79,5 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> Leave {
     }
     let release = UnsentRelease::of(pool, grant, kept);
     client.schedule.forget(grant);
-    release.map_or(Leave::Lost, Leave::Release)
+    release.map_or(GuardEnd::Lost, GuardEnd::Release)
 }

@@ -16,7 +16,7 @@ pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// A request without an answer by the deadline. The connection is responsible for a release that was sent. It
 /// is sent again only if the connection ends without an answer, or if the answer is an error that passes.
-pub(super) struct Overdue {
+pub(super) struct TimedOutRequest {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) op: Op,
@@ -24,37 +24,37 @@ pub(super) struct Overdue {
     /// Claim that the request released, and the slots at which the release is pending.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
     /// Called for a master that did not execute the request, or may not have.
-    pub(super) untold: Option<Hook>,
+    pub(super) unconfirmed: Option<Hook>,
 }
 
-impl Late for Overdue {
+impl Late for TimedOutRequest {
     fn answered(self: Arc<Self>, node: usize, answer: node::Answer) {
         let Ok(link) = &self.links[node] else { return };
         link.react_to(&answer);
-        let forgotten = answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript);
+        let has_no_script = answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             link.took(self.op, self.sent);
         }
-        if let Some(hook) = &self.untold
+        if let Some(hook) = &self.unconfirmed
             && !node::is_done(&answer)
         {
             hook(node);
         }
         match &self.release {
             // Also if the script is unknown: the waiter that the request was to put into the queues may have
-            // left them since.
+            // withdrawn since.
             Some((claim, slots)) if !node::is_done(&answer) => {
                 slots[node].defer(PendingRelease::new(claim.clone()));
             }
-            None if forgotten => drop(link.load(self.request.script)),
+            None if has_no_script => drop(link.load(self.request.script)),
             _ => {}
         }
     }
 }
 
-impl fmt::Debug for Overdue {
+impl fmt::Debug for TimedOutRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Overdue")
+        f.debug_struct("TimedOutRequest")
             .field("op", &self.op)
             .finish_non_exhaustive()
     }
