@@ -53,11 +53,32 @@ impl List {
             self.unlock(master).await;
         }
     }
+
+    /// All but the first master.
+    async fn release_others(&self, scene: &Scene) {
+        for master in scene.masters().skip(1) {
+            self.unlock(master).await;
+        }
+    }
 }
 
 /// Waits until each has met the list, and asked the first master alone.
 async fn met(waiters: usize) {
     sleep(ms(20 * waiters as u64 + 20)).await;
+}
+
+/// A list of theirs that has all masters, and behind it a waiter of this client.
+async fn behind_a_list(
+    class: Class,
+    client: usize,
+    ask: Ask<'static>,
+) -> (Scene, List, JoinHandle<Option<Mine>>) {
+    let scene = Scene::open(plan(class, LEASE)).await;
+    let held = List::new(1);
+    held.take(&scene).await;
+    let waiter = scene.locking(client, ask);
+    met(1).await;
+    (scene, held, waiter)
 }
 
 fn acquires(scene: &Scene) -> Vec<u64> {
@@ -78,17 +99,12 @@ async fn granted(within: Duration, waiter: JoinHandle<Option<Mine>>) -> Option<M
 /// take the masters that the list wants next.
 #[tokio::test(start_paused = true)]
 async fn it_asks_the_first_master_first() {
-    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-    let (held, next) = (List::new(1), List::new(2));
-    held.take(&scene).await;
-    let waiter = scene.locking(1, for_all());
-    met(1).await;
+    let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all()).await;
+    let next = List::new(2);
     let before = acquires(&scene);
     held.0.unlock(scene.master(0)).await;
     assert!(next.lock(scene.master(0)).await, "free");
-    for place in [1, 2] {
-        held.unlock(scene.master(place)).await;
-    }
+    held.release_others(&scene).await;
     scene
         .master(0)
         .command(&["PUBLISH", CHANNEL, "0"])
@@ -110,11 +126,7 @@ async fn it_asks_the_first_master_first() {
 /// A list of theirs that had to give up has the others for some ms more.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_up_behind_the_first_master_is_got() {
-    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-    let held = List::new(1);
-    held.take(&scene).await;
-    let waiter = scene.locking(1, for_all());
-    met(1).await;
+    let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all()).await;
     held.unlock(scene.master(0)).await;
     sleep(ms(10)).await;
     assert!(
@@ -135,11 +147,8 @@ async fn what_is_given_up_behind_the_first_master_is_got() {
 /// Another lock of theirs has one of the others for long.
 #[tokio::test(start_paused = true)]
 async fn the_first_master_is_kept_for_a_while_only() {
-    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-    let (held, other) = (List::new(1), List::new(2));
-    held.take(&scene).await;
-    let waiter = scene.locking(1, for_all());
-    met(1).await;
+    let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all()).await;
+    let other = List::new(2);
     let begun = Instant::now();
     held.unlock(scene.master(0)).await;
     settle().await;
@@ -153,9 +162,7 @@ async fn the_first_master_is_kept_for_a_while_only() {
     sleep(LEASE).await;
     assert!(!waiter.is_finished());
     other.unlock(scene.master(0)).await;
-    for place in [1, 2] {
-        held.unlock(scene.master(place)).await;
-    }
+    held.release_others(&scene).await;
     let mine = granted(LEASE * 3, waiter).await;
     scene.leave(1, mine).await;
     scene.end().await;
@@ -184,20 +191,14 @@ async fn a_field_of_theirs_behind_a_hold_of_ours_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn without_the_first_master_all_are_asked_at_once() {
     for is_down in [true, false] {
-        let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-        let held = List::new(1);
-        held.take(&scene).await;
-        let waiter = scene.locking(1, for_all());
-        met(1).await;
+        let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all()).await;
         if is_down {
             scene.master(0).crash();
         } else {
             scene.master(0).freeze();
         }
         let before = acquires(&scene);
-        for place in [1, 2] {
-            held.unlock(scene.master(place)).await;
-        }
+        held.release_others(&scene).await;
         sleep(LEASE * 4).await;
         let asked = acquires(&scene);
         assert!(
@@ -220,17 +221,11 @@ async fn without_the_first_master_all_are_asked_at_once() {
 /// A first master without a vote may have forgotten who has it: all are asked at once.
 #[tokio::test(start_paused = true)]
 async fn without_a_vote_of_the_first_master_all_are_asked_at_once() {
-    let scene = Scene::open(plan(Class::Forgetful, LEASE)).await;
-    let held = List::new(1);
-    held.take(&scene).await;
-    let waiter = scene.locking(1, for_all());
-    met(1).await;
+    let (scene, held, waiter) = behind_a_list(Class::Forgetful, 1, for_all()).await;
     scene.restart_empty(0);
     sleep(ms(100)).await;
     let before = acquires(&scene);
-    for place in [1, 2] {
-        held.unlock(scene.master(place)).await;
-    }
+    held.release_others(&scene).await;
     let mine = granted(LEASE, waiter).await;
     let asked = acquires(&scene);
     assert!(
@@ -276,11 +271,7 @@ async fn two_of_ours_with_different_orders_get_in() {
 /// The release of another of ours has reached the first master, and is on its way to the others.
 #[tokio::test(start_paused = true)]
 async fn a_release_on_its_way_is_waited_for() {
-    let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-    let held = List::new(1);
-    held.take(&scene).await;
-    let first = scene.locking(0, for_all());
-    met(1).await;
+    let (scene, held, first) = behind_a_list(Class::Calm, 0, for_all()).await;
     let second = scene.locking(1, for_all());
     met(1).await;
     held.release(&scene).await;
@@ -298,11 +289,7 @@ async fn a_release_on_its_way_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn the_connection_to_the_first_master_ends() {
     for is_got in [true, false] {
-        let scene = Scene::open(plan(Class::Stale, LEASE)).await;
-        let held = List::new(1);
-        held.take(&scene).await;
-        let waiter = scene.locking(1, for_all());
-        met(1).await;
+        let (scene, held, waiter) = behind_a_list(Class::Stale, 1, for_all()).await;
         held.unlock(scene.master(0)).await;
         sleep(ms(10)).await;
         scene.master(0).reset_connections();
@@ -310,9 +297,7 @@ async fn the_connection_to_the_first_master_ends() {
             sleep(ms(200)).await;
             assert!(!waiter.is_finished());
         }
-        for place in [1, 2] {
-            held.unlock(scene.master(place)).await;
-        }
+        held.release_others(&scene).await;
         let mine = granted(LEASE * 3, waiter).await;
         scene.leave(1, mine).await;
         sleep(ms(100)).await;
@@ -327,11 +312,8 @@ async fn the_connection_to_the_first_master_ends() {
 #[tokio::test(start_paused = true)]
 async fn one_that_is_dropped_leaves_nothing() {
     for after in [ms(1), ms(5), ms(20), ms(49), ms(55)] {
-        let scene = Scene::open(plan(Class::Calm, LEASE)).await;
-        let held = List::new(1);
-        held.take(&scene).await;
-        let waiter = scene.locking(1, for_all().dropped_after(ms(40) + after));
-        met(1).await;
+        let (scene, held, waiter) =
+            behind_a_list(Class::Calm, 1, for_all().dropped_after(ms(40) + after)).await;
         held.unlock(scene.master(0)).await;
         assert!(waiter.await.expect("no panic").is_none(), "the others are held");
         sleep(ms(20)).await;
