@@ -5,25 +5,16 @@
 //! hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
-use uuid::Uuid;
+use redis::Cmd;
 
-use super::channels::Channels;
-use super::rlock::handed_over;
-use super::{Lock, dial, milliseconds, script};
+pub use super::redisson::Held;
+use super::redisson::{self, Asking, LEASE, Pace, Process, tagged};
+use super::{Lock, milliseconds, script};
 
-/// Lease of a lock that was taken without one.
-const LEASE: Duration = Duration::from_secs(30);
 /// Time for which a waiter keeps its place behind the one before it.
 const PLACE: Duration = Duration::from_secs(300);
-/// Wait that nothing else ends.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Takes waiters with an outdated time from the front of the list.
 const DROP_LATE: &str = "
@@ -87,38 +78,19 @@ pub struct Client {
     process: Arc<Process>,
 }
 
-#[derive(Debug)]
-struct Process {
-    id: Uuid,
-    commands: MultiplexedConnection,
-    channels: Channels,
-    threads: AtomicU64,
-}
-
 impl Client {
     pub async fn connect(url: impl AsRef<str>) -> Self {
-        let client = redis::Client::open(url.as_ref()).expect("a URL");
         Self {
-            process: Arc::new(Process {
-                id: Uuid::new_v4(),
-                commands: dial(&client).await,
-                channels: Channels::connect(&client).await,
-                threads: AtomicU64::new(1),
-            }),
+            process: Process::connect(url.as_ref(), Pace::Java).await,
         }
     }
 
     /// The lock of that name in the hands of a thread of its own.
     pub fn lock(&self, name: &str) -> FairLock {
-        let thread = self.process.threads.fetch_add(1, Ordering::Relaxed);
-        let tagged = if name.contains('{') {
-            name.to_owned()
-        } else {
-            format!("{{{name}}}")
-        };
+        let tagged = tagged(name);
         FairLock {
             process: Arc::clone(&self.process),
-            owner: format!("{}:{thread}", self.process.id),
+            owner: self.process.thread(),
             channel: format!("redisson_lock__channel:{tagged}"),
             keys: [
                 name.to_owned(),
@@ -138,17 +110,6 @@ pub struct FairLock {
     keys: [String; 3],
 }
 
-#[derive(Debug)]
-pub struct Held(());
-
-enum Answer {
-    Granted,
-    /// Time to sleep, or no end.
-    Refused(Option<Duration>),
-    /// The library throws: a key has another type, or the master does not answer.
-    Failed,
-}
-
 fn now_ms() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     milliseconds(now)
@@ -160,81 +121,39 @@ impl FairLock {
         &self.owner
     }
 
-    async fn run(&self, command: Cmd) -> RedisResult<Option<i64>> {
-        let answer = command.query_async(&mut self.process.commands.clone()).await;
-        handed_over().await;
-        answer
-    }
-
     fn keys(&self) -> [&str; 3] {
         [0, 1, 2].map(|at| self.keys[at].as_str())
     }
-
-    async fn ask(&self) -> Answer {
-        let args = [&now_ms(), &self.owner, &milliseconds(LEASE), &milliseconds(PLACE)];
-        let text = format!("{DROP_LATE}{LOCK}");
-        match self
-            .run(script(&text, &self.keys(), &args.map(String::as_str)))
-            .await
-        {
-            Ok(None) => Answer::Granted,
-            Ok(Some(left)) => Answer::Refused(u64::try_from(left).ok().map(Duration::from_millis)),
-            Err(_) => Answer::Failed,
-        }
-    }
-
-    /// Asks and sleeps in turn: until a message on its channel, or the end of the time that it was told.
-    async fn ask_until(&self, deadline: Option<Instant>, messages: &Semaphore) -> bool {
-        loop {
-            let wait = left(deadline);
-            if wait.is_zero() {
-                return false;
-            }
-            let sleep = match self.ask().await {
-                Answer::Granted => return true,
-                Answer::Failed => return false,
-                Answer::Refused(held_for) => held_for.unwrap_or(FOR_EVER).min(left(deadline)),
-            };
-            if let Ok(permit) = timeout(sleep, messages.acquire()).await {
-                permit.expect("never closed").forget();
-                handed_over().await;
-            }
-        }
-    }
 }
 
-/// Rest of a wait.
-fn left(deadline: Option<Instant>) -> Duration {
-    deadline.map_or(FOR_EVER, |deadline| {
-        deadline.saturating_duration_since(Instant::now())
-    })
+impl Asking for FairLock {
+    fn process(&self) -> &Process {
+        &self.process
+    }
+
+    fn command(&self) -> Cmd {
+        let args = [&now_ms(), &self.owner, &milliseconds(LEASE), &milliseconds(PLACE)];
+        let text = format!("{DROP_LATE}{LOCK}");
+        script(&text, &self.keys(), &args.map(String::as_str))
+    }
+
+    fn give_up(&self) -> Option<Cmd> {
+        Some(script(GIVE_UP, &self.keys()[1..], &[&self.owner]))
+    }
 }
 
 impl Lock for FairLock {
     type Held = Held;
 
     async fn lock(&self, wait: Option<Duration>) -> Option<Held> {
-        let deadline = wait.map(|wait| Instant::now() + wait);
-        match self.ask().await {
-            Answer::Granted => return Some(Held(())),
-            Answer::Failed => return None,
-            Answer::Refused(_) => {}
-        }
         let channel = format!("{}:{}", self.channel, self.owner);
-        let messages = self.process.channels.join(&channel).await;
-        handed_over().await;
-        let granted = self.ask_until(deadline, &messages).await;
-        self.process.channels.leave(&channel).await;
-        if !granted {
-            let _ = self.run(script(GIVE_UP, &self.keys()[1..], &[&self.owner])).await;
-        }
-        granted.then_some(Held(()))
+        redisson::take(self, wait, &channel).await
     }
 
     async fn unlock(&self, _: Held) -> bool {
         let args = [&now_ms(), &self.owner, &milliseconds(LEASE), &self.channel];
         let text = format!("{DROP_LATE}{UNLOCK}");
         let command = script(&text, &self.keys(), &args.map(String::as_str));
-        matches!(self.run(command).await, Ok(Some(_)))
+        matches!(self.process.run(command).await, Ok(Some(_)))
     }
 }

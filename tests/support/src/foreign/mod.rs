@@ -11,6 +11,7 @@ pub mod fair;
 pub mod multi_lock;
 pub mod node_redlock;
 pub mod read_write;
+mod redisson;
 pub mod redsync;
 pub mod rlock;
 

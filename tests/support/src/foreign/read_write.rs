@@ -3,22 +3,13 @@
 //! The renewal is one step, [`Half::renew`], which its watchdog takes every ten seconds; here a hold lives for its lease.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
-use uuid::Uuid;
+use redis::Cmd;
 
-use super::channels::Channels;
-use super::{Lock, dial, milliseconds, script};
-
-/// Of a lock that was taken without one, and of every renewal.
-pub const WATCHDOG: Duration = Duration::from_secs(30);
-/// Of a wait that nothing else ends.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+pub use super::redisson::Held;
+use super::redisson::{self, Asking, LEASE, Pace, Process, tagged};
+use super::{Lock, milliseconds, script};
 
 /// These answer nothing if the lock was taken, else how long the key has to live. A hash without a mode is taken as if
 /// it were free, whatever else is in it.
@@ -125,11 +116,7 @@ pub struct Calls {
 
 impl Calls {
     pub fn new(name: &str, owner: &str, mode: Mode) -> Self {
-        let tagged = if name.contains('{') {
-            name.to_owned()
-        } else {
-            format!("{{{name}}}")
-        };
+        let tagged = tagged(name);
         Self {
             name: name.to_owned(),
             channel: format!("redisson_rwlock:{tagged}"),
@@ -174,7 +161,7 @@ impl Calls {
     }
 
     pub fn renew(&self) -> Cmd {
-        let lease = milliseconds(WATCHDOG);
+        let lease = milliseconds(LEASE);
         match self.mode {
             Mode::Read => script(READ_RENEW, &[&self.name, &self.timeout()], &[&self.owner, &lease]),
             Mode::Write => script(WRITE_RENEW, &[&self.name], &[&self.field(), &lease]),
@@ -196,35 +183,20 @@ pub struct Client {
     process: Arc<Process>,
 }
 
-#[derive(Debug)]
-struct Process {
-    id: Uuid,
-    commands: MultiplexedConnection,
-    channels: Channels,
-    threads: AtomicU64,
-}
-
 impl Client {
     pub async fn connect(url: impl AsRef<str>) -> Self {
-        let client = redis::Client::open(url.as_ref()).expect("a URL");
         Self {
-            process: Arc::new(Process {
-                id: Uuid::new_v4(),
-                commands: dial(&client).await,
-                channels: Channels::connect(&client).await,
-                threads: AtomicU64::new(1),
-            }),
+            process: Process::connect(url.as_ref(), Pace::AtOnce).await,
         }
     }
 
     /// The two locks of a name in the hands of a thread of its own: to read, and to write.
     pub fn lock(&self, name: &str) -> (Half, Half) {
-        let thread = self.process.threads.fetch_add(1, Ordering::Relaxed);
-        let owner = format!("{}:{thread}", self.process.id);
+        let owner = self.process.thread();
         let half = |mode| Half {
             process: Arc::clone(&self.process),
             calls: Calls::new(name, &owner, mode),
-            lease: WATCHDOG,
+            lease: LEASE,
         };
         (half(Mode::Read), half(Mode::Write))
     }
@@ -246,17 +218,6 @@ pub struct Half {
     lease: Duration,
 }
 
-#[derive(Debug)]
-pub struct Held(());
-
-enum Answer {
-    Granted,
-    /// Held by somebody who has so long to live, or for ever.
-    Refused(Option<Duration>),
-    /// Where the library throws: the key is no hash, or the master does not answer.
-    Failed,
-}
-
 impl Half {
     /// The field that stands for its holder.
     pub fn field(&self) -> String {
@@ -272,73 +233,33 @@ impl Half {
 
     /// One step of its watchdog; whether it still held.
     pub async fn renew(&self) -> bool {
-        matches!(self.run(self.calls.renew()).await, Ok(Some(1)))
+        matches!(self.process.run(self.calls.renew()).await, Ok(Some(1)))
     }
 
     /// Takes it from whoever holds; whether anybody did.
     pub async fn force(&self) -> bool {
-        matches!(self.run(self.calls.force()).await, Ok(Some(1)))
-    }
-
-    async fn run(&self, command: Cmd) -> RedisResult<Option<i64>> {
-        command.query_async(&mut self.process.commands.clone()).await
-    }
-
-    async fn ask(&self) -> Answer {
-        match self.run(self.calls.lock(self.lease)).await {
-            Ok(None) => Answer::Granted,
-            Ok(Some(left)) => Answer::Refused(u64::try_from(left).ok().map(Duration::from_millis)),
-            Err(_) => Answer::Failed,
-        }
-    }
-
-    /// Asks and sleeps in turn: until a message that is for this waiter, or the end of the hold it was told of.
-    async fn ask_until(&self, deadline: Option<Instant>, messages: &Semaphore) -> bool {
-        loop {
-            let wait = left(deadline);
-            if wait.is_zero() {
-                return false;
-            }
-            let sleep = match self.ask().await {
-                Answer::Granted => return true,
-                Answer::Failed => return false,
-                Answer::Refused(held_for) => held_for.unwrap_or(FOR_EVER).min(left(deadline)),
-            };
-            if let Ok(permit) = timeout(sleep, messages.acquire()).await {
-                permit.expect("never closed").forget();
-            }
-        }
+        matches!(self.process.run(self.calls.force()).await, Ok(Some(1)))
     }
 }
 
-/// How long a wait goes on.
-fn left(deadline: Option<Instant>) -> Duration {
-    deadline.map_or(FOR_EVER, |deadline| {
-        deadline.saturating_duration_since(Instant::now())
-    })
+impl Asking for Half {
+    fn process(&self) -> &Process {
+        &self.process
+    }
+
+    fn command(&self) -> Cmd {
+        self.calls.lock(self.lease)
+    }
 }
 
 impl Lock for Half {
     type Held = Held;
 
     async fn lock(&self, wait: Option<Duration>) -> Option<Held> {
-        let deadline = wait.map(|wait| Instant::now() + wait);
-        match self.ask().await {
-            Answer::Granted => return Some(Held(())),
-            Answer::Failed => return None,
-            Answer::Refused(_) => {}
-        }
-        if left(deadline).is_zero() {
-            return None;
-        }
-        let channel = &self.calls.channel;
-        let messages = self.process.channels.join(channel).await;
-        let granted = self.ask_until(deadline, &messages).await;
-        self.process.channels.leave(channel).await;
-        granted.then_some(Held(()))
+        redisson::take(self, wait, &self.calls.channel).await
     }
 
     async fn unlock(&self, _: Held) -> bool {
-        matches!(self.run(self.calls.unlock()).await, Ok(Some(_)))
+        matches!(self.process.run(self.calls.unlock()).await, Ok(Some(_)))
     }
 }
