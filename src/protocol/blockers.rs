@@ -45,20 +45,20 @@ mod tests {
 
     #[test]
     fn letters_add_up() {
-        let mut told = Blockers::default();
-        told.add("o-", None);
-        told.add("-H", Some("one".into()));
-        told.add("oa", Some("other".into()));
-        assert_eq!(told.holder.as_deref(), Some("one"));
-        assert_eq!(told.by_name.as_slice(), [2, 2]);
-        assert!(told.behind_others == 2 && told.foreign_field && !told.foreign_key);
+        let mut blockers = Blockers::default();
+        blockers.add("o-", None);
+        blockers.add("-H", Some("one".into()));
+        blockers.add("oa", Some("other".into()));
+        assert_eq!(blockers.holder.as_deref(), Some("one"));
+        assert_eq!(blockers.by_name.as_slice(), [2, 2]);
+        assert!(blockers.behind_others == 2 && blockers.foreign_field && !blockers.foreign_key);
         let mut idle = Blockers::default();
         idle.add("-i", None);
         idle.add("i-", None);
         assert!(idle.only_idle);
         idle.add("o", None);
         idle.add("i", None);
-        assert!(!idle.only_idle && !told.only_idle);
+        assert!(!idle.only_idle && !blockers.only_idle);
         let mut alone = Blockers::default();
         alone.add("s", None);
         assert!(alone.foreign_key && alone.behind_others == 0 && !alone.foreign_field);
