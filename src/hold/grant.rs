@@ -114,7 +114,7 @@ impl Grant {
 
     /// Notes a waiter of another line or client. Returns whether the grant is idle.
     pub(crate) fn wanted_by(&self, ticket: NonZeroU64) -> bool {
-        let is_idle = self.state().wanted_by(ticket);
+        let is_idle = self.state().wanted_by(ticket, self.clock.now());
         self.changed.notify_waiters();
         is_idle
     }
@@ -122,7 +122,7 @@ impl Grant {
     /// Whether somebody else is known to wait for the names: another task in the line of the grant, or a waiter that
     /// masters have reported.
     fn is_wanted(&self) -> bool {
-        self.state().is_wanted() || self.line().is_some_and(|line| line.has_waiters())
+        self.state().elsewhere().is_some() || self.line().is_some_and(|line| line.has_waiters())
     }
 
     /// Lets the vacant grant stay with the client, if no task stands in its line, and masters have reported no waiter.
@@ -344,8 +344,10 @@ impl Grant {
             lease: (!state.is_longer()).then_some(state.lease),
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
-            behind: self.behind,
-            stays: state.stays_unless_recalled(),
+            elsewhere: state.elsewhere(),
+            stays: state.stays(),
+            is_announced: self.is_announced,
+            now,
         };
         if !handoff::may_hand_off(&offer, wanted, next) {
             return None;

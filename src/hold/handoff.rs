@@ -1,23 +1,35 @@
 //! Decision whether a grant may be handed on to the next in line, and for how long.
 //!
-//! Other processes do not know of a hand-off inside the process, so it is bounded.
-//! - If other processes waited at the grant, it is handed on for 20 ms, only to tasks that began to wait
-//!   before it.
-//! - Otherwise it is handed on for 30 ms, to any task: a waiter that came later shows at a release only.
-//! - The grant of a sticky lock is handed on to any task until a waiter of another process recalls it.
+//! - While no waiter elsewhere is known, the grant is handed on to any task. A waiter that a master refuses recalls it. A
+//!   recall may be lost, so this lasts for a second after the question to the masters. The grant of a sticky lock is
+//!   handed on for as long as it is not recalled.
+//! - Once a waiter elsewhere is known, tasks with smaller tickets come first, as they would on the masters. Of the others
+//!   those that waited already have one hold each, none that begins 20 ms later.
+//! - Clients of other libraries recall nothing. If they are to make progress beside this crate, the grant is handed on for
+//!   30 ms.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::protocol::reply::WaitersBehind;
 use crate::queue::{NextInLine, Wanted};
 use crate::time::clock::Moment;
 use crate::values::token::FencingToken;
 
-/// Time after its begin for which a grant is handed on while others wait.
+/// Time for which an answer of the masters counts that told of no waiter.
+const NEWS: Duration = Duration::from_secs(1);
+/// Time after a waiter became known for which the grant is handed on to tasks that waited already.
 const SLICE: Duration = Duration::from_millis(20);
-/// The same if no others waited at the grant.
-const LONG_SLICE: Duration = Duration::from_millis(30);
+/// Time after the grant for which it is handed on beside clients of other libraries.
+const BESIDE_OTHERS: Duration = Duration::from_millis(30);
+
+/// Waiters of other lines and clients, as far as masters have reported them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitersElsewhere {
+    /// Smallest of their tickets.
+    pub(super) first: NonZeroU64,
+    /// Time at which the first of them became known.
+    pub(super) since: Moment,
+}
 
 /// Facts of a vacant grant that is offered.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +43,20 @@ pub(super) struct Handoff {
     pub(super) begun: Moment,
     /// Time since it was granted.
     pub(super) for_so_long: Duration,
-    /// Waiters for the names at the grant.
-    pub(super) behind: WaitersBehind,
-    /// Whether the grant stays with the client until it is recalled, and was not recalled.
+    /// Waiters elsewhere.
+    pub(super) elsewhere: Option<WaitersElsewhere>,
+    /// Whether the grant stays with the client until it is recalled.
     pub(super) stays: bool,
+    /// Whether clients of other libraries are to make progress beside this crate.
+    pub(super) is_announced: bool,
+    /// Time of the offer.
+    pub(super) now: Moment,
 }
 
 /// Whether the grant may be handed on to the next in a line with the same options.
 pub(super) fn may_hand_off(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
     let has_token = !wanted.fenced || offer.number < FencingToken::BLOCK;
-    has_token && is_worth_it(offer, wanted, next) && (offer.stays || is_in_turn(offer, wanted, next))
+    has_token && is_worth_it(offer, wanted, next) && is_in_turn(offer, wanted, next)
 }
 
 /// Whether the grant has the lease of the waiter, and not much less of it than after an acquire.
@@ -55,15 +71,21 @@ fn is_worth_it(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
     is_its_own && offer.left > wanted.min_validity && offer.left >= enough.max(next.at_least)
 }
 
-/// Bounds the time for which other processes wait: by the slice, and by the tickets of their waiters.
+/// Bounds the time for which others wait: by the age of what is known of them, and by their tickets.
 fn is_in_turn(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
-    let others_wait = offer.behind.waiting > 0;
-    // The task began to wait before the grant, by the clock of this process; equal times do not count.
-    let stood_before = !offer.begun.since(next.begun).is_zero();
+    // Whether the task began to wait before a moment, by the clock of this process; equal times do not count.
+    let waited_at = |moment: Moment| !moment.since(next.begun).is_zero();
     let is_older = |first: NonZeroU64| next.ticket.is_some_and(|ticket| ticket < first.get());
-    let is_fair = stood_before && offer.behind.first.is_none_or(is_older);
-    let slice = if others_wait { SLICE } else { LONG_SLICE };
-    offer.for_so_long < slice && (stood_before || !others_wait) && (is_fair || !wanted.fair)
+    if offer.is_announced && offer.for_so_long >= BESIDE_OTHERS {
+        return false;
+    }
+    match offer.elsewhere {
+        // In the order of tickets, a waiter may be older that the masters did not know when they were asked.
+        _ if wanted.fair && !waited_at(offer.begun) => false,
+        None => offer.stays || offer.now.since(offer.begun) < NEWS,
+        Some(others) if is_older(others.first) => true,
+        Some(others) => !wanted.fair && waited_at(others.since) && offer.now.since(others.since) < SLICE,
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::expiry::HoldExpiry;
+use super::handoff::WaitersElsewhere;
 use super::vote_record::VoteRecord;
 use crate::error::LossCause;
 use crate::protocol::kind::HoldKind;
@@ -62,8 +63,8 @@ pub(super) struct HoldState {
     pub(super) touched: NodeSet,
     /// Age at which the grant is taken on masters that do not have it; `None` for a grant that all masters were asked for.
     widen_after: Option<Duration>,
-    /// Smallest ticket of the waiters of other lines and clients that masters have reported.
-    wanted: Option<NonZeroU64>,
+    /// Waiters of other lines and clients, as far as masters have reported them.
+    elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client when its hold is given up and nobody waits.
     stays: bool,
     /// Whether the grant had a hold since its last renewal.
@@ -185,7 +186,7 @@ impl HoldState {
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
-            wanted: None,
+            elsewhere: None,
             stays,
             is_used: true,
             was_idle: false,
@@ -339,7 +340,7 @@ impl HoldState {
         let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
         let stays = self.phase == Phase::Vacant
             && self.stays
-            && self.wanted.is_none()
+            && self.elsewhere.is_none()
             && is_as_granted
             && self.ends.remaining(now) > TIMER_TOLERANCE;
         if stays {
@@ -379,20 +380,24 @@ impl HoldState {
         (self.phase == Phase::Idle).then_some(self.since)
     }
 
-    /// Notes a waiter of another line or client. Returns whether the grant is idle.
-    pub(super) fn wanted_by(&mut self, ticket: NonZeroU64) -> bool {
-        self.wanted = Some(self.wanted.map_or(ticket, |first| first.min(ticket)));
+    /// Notes a waiter of another line or client at `now`. Returns whether the grant is idle.
+    pub(super) fn wanted_by(&mut self, ticket: NonZeroU64, now: Moment) -> bool {
+        let known = self.elsewhere.get_or_insert(WaitersElsewhere {
+            first: ticket,
+            since: now,
+        });
+        known.first = known.first.min(ticket);
         self.phase == Phase::Idle
     }
 
-    /// Whether the grant stays with the client until it is recalled, and was not recalled.
-    pub(super) fn stays_unless_recalled(&self) -> bool {
-        self.stays && self.wanted.is_none()
+    /// Whether the grant stays with the client until it is recalled.
+    pub(super) fn stays(&self) -> bool {
+        self.stays
     }
 
-    /// Whether masters have reported a waiter.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.wanted.is_some()
+    /// Waiters of other lines and clients, as far as masters have reported them.
+    pub(super) fn elsewhere(&self) -> Option<WaitersElsewhere> {
+        self.elsewhere
     }
 
     /// Whether the grant was idle when it was lost.

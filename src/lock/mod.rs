@@ -186,9 +186,9 @@ impl MultiLock {
 
     /// Serves waiters strictly in order of arrival. Without it, the process that holds the lock may first
     /// hand it to tasks of its own:
-    /// - If other processes waited at the grant: to the tasks that waited in line by then, for 20 ms and the
+    /// - While nobody else is known to wait: to any task, for a second and one hold.
+    /// - Once a waiter elsewhere is known: to tasks with smaller tickets, and to those that waited by then, for 20 ms and the
     ///   hold of the last one.
-    /// - If none waited: to any task, for 30 ms and one hold.
     ///
     /// With it, the process hands the lock only to those of its tasks that have waited longer than all other
     /// processes. Later waiters can then overtake only by rounds that are under way when this waiter gets its

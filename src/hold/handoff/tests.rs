@@ -17,8 +17,11 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         lease: Some(LEASE),
         begun: at(1_000),
         for_so_long: Duration::from_millis(later),
-        behind: WaitersBehind::default(),
+        elsewhere: None,
         stays: false,
+        is_announced: false,
+        // It took 5 ms.
+        now: at(1_005 + later),
     };
     let mut wanted = Wanted {
         names: Names::from("a"),
@@ -41,24 +44,21 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
     may_hand_off(&offer, &wanted, &next)
 }
 
+/// A waiter elsewhere has been known since the grant, at 1,005 ms.
 fn others(offer: &mut Handoff, first: u64) {
-    offer.behind = WaitersBehind {
-        waiting: 1,
-        first: NonZeroU64::new(first),
-    };
+    offer.elsewhere = Some(WaitersElsewhere {
+        first: NonZeroU64::new(first).expect("not 0"),
+        since: at(1_005),
+    });
 }
 
 #[test]
-fn a_pass_is_bounded() {
-    assert!(passes(29, |_, _, next| next.begun = at(1_020)), "nobody waited");
-    assert!(!passes(30, |_, _, _| {}));
-    assert!(passes(19, |offer, _, _| others(offer, 1)));
-    assert!(!passes(20, |offer, _, _| others(offer, 1)));
-    let came_later = |offer: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| {
-        others(offer, 1);
-        next.begun = offer.begun;
-    };
-    assert!(!passes(1, came_later));
+fn without_waiters_elsewhere_it_goes_on_for_a_second() {
+    let late = |_: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| next.begun = at(1_020);
+    assert!(passes(994, late) && !passes(995, late));
+    assert!(passes(5_000, |offer, _, _| offer.stays = true));
+    assert!(passes(29, |offer, _, _| offer.is_announced = true));
+    assert!(!passes(30, |offer, _, _| offer.is_announced = true));
     assert!(passes(1, |offer, _, _| offer.number = 63));
     assert!(
         !passes(1, |offer, _, _| offer.number = 64),
@@ -68,6 +68,20 @@ fn a_pass_is_bounded() {
         offer.number = 64;
         wanted.fenced = false;
     }));
+}
+
+#[test]
+fn waiters_elsewhere_bound_it() {
+    let younger = |begun| {
+        move |offer: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| {
+            others(offer, 1);
+            (next.begun, offer.stays) = (at(begun), true);
+        }
+    };
+    assert!(passes(19, younger(1_004)) && !passes(20, younger(1_004)));
+    assert!(!passes(1, younger(1_005)), "it came later");
+    let older = |offer: &mut Handoff, _: &mut Wanted, _: &mut NextInLine| others(offer, 501);
+    assert!(passes(5_000, older), "the masters would let it in first, too");
 }
 
 #[test]
@@ -81,7 +95,7 @@ fn a_fair_pass_goes_by_tickets() {
             }
         }
     };
-    assert!(passes(19, fair(501, 999)) && !passes(20, fair(501, 999)));
+    assert!(passes(900, fair(501, 999)) && passes(900, fair(0, 999)));
     assert!(!passes(1, fair(499, 999)), "another is older");
     let unknown = |offer: &mut Handoff, wanted: &mut Wanted, next: &mut NextInLine| {
         fair(501, 999)(offer, wanted, next);

@@ -306,11 +306,11 @@ fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
 fn what_somebody_waits_for_does_not_stay() {
     let ticket = NonZeroU64::new(9).expect("not 0");
     let mut state = vacant();
-    assert!(!state.wanted_by(ticket));
+    assert!(!state.wanted_by(ticket, at(1)));
     assert!(!state.stay(at(1), HoldKind::Plain));
     let mut state = vacant();
     assert!(state.stay(at(1), HoldKind::Plain));
-    assert!(state.wanted_by(ticket) && state.is_wanted());
+    assert!(state.wanted_by(ticket, at(1)) && state.elsewhere().is_some());
     assert!(state.end_idle() && !state.end_idle());
     assert_eq!(state.take_idle(at(1), &idle_wanted()), None);
     assert!(state.is_to_release());

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::{Ask, force, leave};
+use crate::client_plan::ClientPlan;
 use crate::plan::{Class, Plan, ms};
 use crate::scene::{FENCE, Scene, ahead, in_time, plan, violated};
 use crate::world::Mine;
@@ -22,6 +23,17 @@ type Waiter = JoinHandle<Option<Mine>>;
 fn near() -> Plan {
     let mut plan = plan(Class::Calm, LEASE);
     plan.clients = 3;
+    plan
+}
+
+/// The same, and no client minds other libraries.
+fn alone() -> Plan {
+    let mut plan = near();
+    let client = ClientPlan {
+        beside_redisson: false,
+        ..ClientPlan::plain(&plan)
+    };
+    plan.each = vec![client; plan.clients];
     plan
 }
 
@@ -276,18 +288,65 @@ async fn who_comes_again_is_behind_those_who_wait_elsewhere() {
 /// They had it among themselves when somebody came elsewhere.
 #[tokio::test(start_paused = true)]
 async fn who_comes_again_keeps_nobody_waiting_long() {
-    let scene = open(near()).await;
+    let scene = open(alone()).await;
     let tasks = [(); 2].map(|()| working(&scene, 0, waiting(), ms(5), 60));
     sleep(ms(10)).await;
     for _ in 0..3 {
         let begun = Instant::now();
         let mine = scene.lock(1, waiting()).await;
-        // A long slice, a section and a hand-off.
-        in_time(begun, ms(45));
+        // A recall, a slice, a section and a hand-off.
+        in_time(begun, ms(35));
         sleep(ms(5)).await;
         scene.leave(1, mine).await;
         sleep(ms(20)).await;
     }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    scene.end().await;
+}
+
+/// Nobody elsewhere wants it: it goes from task to task for a second, and the masters are not asked.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_waits_for_elsewhere_is_passed_on() {
+    let scene = open(alone()).await;
+    let asked = || {
+        scene
+            .masters()
+            .map(|master| master.executed().get("acquire").copied().unwrap_or(0))
+            .sum::<u64>()
+    };
+    let before = asked();
+    let tasks = [(); 4].map(|()| working(&scene, 0, renewed(), ms(20), 10));
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    // 40 holds of 20 ms.
+    assert_eq!(asked() - before, 3, "three masters, once");
+    scene.end().await;
+}
+
+/// A waiter elsewhere whose recalls are lost waits until the answer of the masters is a second old.
+#[tokio::test(start_paused = true)]
+async fn lost_recalls_cost_a_second() {
+    let scene = open(alone()).await;
+    let tasks = [(); 2].map(|()| working(&scene, 0, renewed(), ms(15), 100));
+    sleep(ms(100)).await;
+    for master in scene.masters() {
+        master.lose_notices(true);
+    }
+    let begun = Instant::now();
+    let waiting = scene.locking(1, waiting());
+    sleep(ms(50)).await;
+    for master in scene.masters() {
+        master.lose_notices(false);
+    }
+    let mine = waiting.await.expect("no panic");
+    if begun.elapsed() < ms(500) {
+        violated("the schedule", "the recalls were not lost");
+    }
+    in_time(begun, ms(1_050));
+    scene.leave(1, mine).await;
     for task in tasks {
         task.await.expect("no panic");
     }
