@@ -36,7 +36,14 @@ impl QueueEntry {
         }
         let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
-        let round = Round::begin(pool, &request, Trust::All, asked).when_unconfirmed(move |node| {
+        let waiting = Arc::clone(&self.calls);
+        let round = Round::begin(pool, &request, Trust::All, asked).when_sent_again(move |_| {
+            // A question may have put the waiter back into the queue in between. So it asks once more, behind this.
+            if !waiting.is_over() {
+                waiting.interrupt();
+            }
+        });
+        let round = round.when_unconfirmed(move |node| {
             if entry.calls.note_still_queued(node) {
                 for name in all.iter() {
                     slots[node].stale(StaleWaiter::of(&entry.waiter, name));

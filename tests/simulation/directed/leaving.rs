@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use multilock::Policy;
 use multilock::sim::{Direction, Master};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::ask::Ask;
 use crate::plan::{Class, ms};
-use crate::scene::{Scene, plan, settle, violated};
+use crate::scene::{Scene, in_time, plan, settle, violated};
 use crate::stored::waiters;
 
 /// Longer than any wait here.
@@ -153,5 +154,29 @@ async fn a_rollback_that_is_sent_again_leaves_nobody() {
     assert!(waiting.await.expect("no panic").is_none(), "dropped");
     sleep(ms(200)).await;
     nobody_stands(&scene);
+    scene.end().await;
+}
+
+/// A waiter withdraws and asks again, and a master without the script of the withdrawal gets it once more behind the question.
+#[tokio::test(start_paused = true)]
+async fn a_withdrawal_that_is_sent_again_does_not_keep_its_waiter_out() {
+    let scene = scene().await;
+    let all = Ask::new().policy(Policy::MultiLock);
+    let theirs = scene.lock(0, all.lease(LEASE)).await;
+    for master in scene.masters() {
+        master.set_delay(ms(1), ms(1));
+    }
+    scene.master(0).set_delay(ms(4), ms(4));
+    // One that cannot win withdraws, and asks again at once.
+    scene.master(0).forget_script("withdraw");
+    scene.master(2).forget_script("acquire");
+    let waiting = scene.locking(1, all.wait(LEASE));
+    sleep(ms(200)).await;
+    assert_eq!(places(&scene), [1, 1, 1]);
+    scene.leave(0, theirs).await;
+    let begun = Instant::now();
+    let mine = waiting.await.expect("no panic");
+    in_time(begun, ms(60));
+    scene.leave(1, mine).await;
     scene.end().await;
 }
