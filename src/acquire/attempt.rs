@@ -369,7 +369,7 @@ impl<'a> Acquisition<'a> {
         }
         let (facts, first) = self.granted(now);
         let hold = Hold::first(Grant::new(pool.clock, facts, first, self.known));
-        recall::watch(client, &hold.grant);
+        hold.grant.take_recalls();
         // It is entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = request.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();

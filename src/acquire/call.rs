@@ -21,34 +21,37 @@ use crate::lock::owner::OwnerRelation;
 use crate::masters::config::bounded;
 use crate::protocol::tally::LossReason;
 
-/// Tries once for a single lock.
+/// Tries once for a single lock. If only grants are in the way that may be idle, waits for the node timeout at most until
+/// their client gives them up.
 pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, LockError> {
     request.begin();
-    let acquired = acquire_or_recall(request).await.map_err(|refusal| refusal.error);
+    let acquired = match acquire(request).await {
+        Ok(guard) => Ok(guard),
+        Err(refusal) => wait_if_idle(request, refusal)
+            .await
+            .map_err(|refusal| refusal.error),
+    };
     request.ended(acquired.as_ref());
     acquired
 }
 
-/// Tries once. If only grants are in the way that may be idle, waits for the node timeout at most until their client gives
-/// them up.
-async fn acquire_or_recall(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
-    let refusal = match acquire(request).await {
-        Err(refusal) if refusal.reason == LossReason::Held && refusal.blockers.only_idle => refusal,
-        settled => return settled,
-    };
-    if Handle::try_current().is_err() {
+async fn wait_if_idle(request: &AcquireRequest, refusal: Refusal) -> Result<HoldGuard, Refusal> {
+    if refusal.reason != LossReason::Held || !refusal.blockers.only_idle {
         return Err(refusal);
     }
-    let mut waiting = [Waiting::begin_last(request)];
-    let recalled = timeout(
-        request.client.pool.config.node_timeout,
-        contend(&mut waiting, &mut None),
-    )
-    .await;
-    match recalled {
-        Ok(Ok(mut guards)) => Ok(guards.swap_remove(0)),
-        _ => Err(refusal),
+    // Few calls need it, and its state is large.
+    Box::pin(wait_for_idle(request)).await.ok_or(refusal)
+}
+
+/// Waits with the last ticket, so that masters recall the idle grants that are in the way.
+async fn wait_for_idle(request: &AcquireRequest) -> Option<HoldGuard> {
+    if Handle::try_current().is_err() {
+        return None;
     }
+    let mut waiting = [Waiting::begin_last(request)];
+    let patience = request.client.pool.config.node_timeout;
+    let recalled = timeout(patience, contend(&mut waiting, &mut None)).await;
+    recalled.ok()?.ok()?.pop()
 }
 
 /// Tries once.
@@ -68,6 +71,7 @@ pub(crate) async fn lock(
     }
     all.iter_mut().for_each(AcquireRequest::begin);
     if let [alone] = &*all
+        && !alone.client.idle.is_empty()
         && matches!(alone.relation(), OwnerRelation::Outside)
         && let Some(guard) = alone.take_idle()
     {
@@ -113,10 +117,15 @@ async fn once(
     last: &mut LastRefusal,
 ) -> Option<Result<Guards, MemberError<LockError>>> {
     let tried = match all {
-        [alone] => acquire_or_recall(alone)
-            .await
-            .map(|guard| Guards::from_buf([guard]))
-            .map_err(|refusal| (0, refusal)),
+        [alone] => {
+            let tried = match acquire(alone).await {
+                Ok(guard) => Ok(guard),
+                Err(refusal) => wait_if_idle(alone, refusal).await,
+            };
+            tried
+                .map(|guard| Guards::from_buf([guard]))
+                .map_err(|refusal| (0, refusal))
+        }
         _ => try_all(all).await,
     };
     match tried {

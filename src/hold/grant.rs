@@ -100,13 +100,10 @@ impl Grant {
         }
     }
 
-    /// Leads recalls of its field to `recallable`, and takes in those that have come before.
-    pub(crate) fn recalled_by(&self, recallable: Arc<dyn Recallable>) {
-        let before = self
-            .known
-            .granted(recallable)
-            .into_iter()
-            .chain(self.behind.first);
+    /// Leads recalls of its field to the grant, and takes in those that have come before.
+    pub(crate) fn take_recalls(self: &Arc<Self>) {
+        let grant = Arc::downgrade(self);
+        let before = self.known.granted(grant).into_iter().chain(self.behind.first);
         if let Some(first) = before.min() {
             self.wanted_by(first);
         }
@@ -414,6 +411,16 @@ impl Grant {
 
     fn turn(&self) -> MutexGuard<'_, Option<Turn<Hold>>> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recallable for Grant {
+    fn recalled(&self, ticket: NonZeroU64) {
+        self.wanted_by(ticket);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle_since_hold_of().is_some()
     }
 }
 

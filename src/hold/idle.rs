@@ -155,9 +155,18 @@ impl IdleGrants {
 
     /// Releases an idle grant because a waiter wants its names, and for some time releases later ones of the names at
     /// once.
-    pub(super) fn recalled(&self, grant: &Arc<Grant>) {
-        if self.release(grant) {
+    pub(super) fn recalled(&self, field: u64) {
+        if let Some(grant) = self.with_field(field)
+            && self.release(&grant)
+        {
             self.state().was_recalled(&grant.names);
+        }
+    }
+
+    /// Releases an idle grant that was forced out on a master.
+    pub(super) fn forced(&self, field: u64) {
+        if let Some(grant) = self.with_field(field) {
+            self.release(&grant);
         }
     }
 
@@ -225,9 +234,21 @@ impl IdleGrants {
         }
     }
 
+    /// Whether no grant is idle, or has been.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// Grant with a field of this number.
+    fn with_field(&self, number: u64) -> Option<Arc<Grant>> {
+        let state = self.state();
+        let mut grants = state.grants.values();
+        grants.find(|grant| grant.field.number == number).cloned()
+    }
+
     /// Grants of any of the names that are idle, or have been.
     fn of(&self, names: &Names) -> SmallVec<[Arc<Grant>; 1]> {
-        if self.len.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return SmallVec::new();
         }
         let state = self.state();

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::error::{ConnectError, InvalidInput};
 use crate::events::{METERED, log};
 use crate::hold::client::ClientCore;
-use crate::hold::watchdog;
+use crate::hold::{recall, watchdog};
 use crate::masters::Masters;
 use crate::masters::client_label::ClientLabel;
 use crate::masters::config::{Config, Quarantine, Rounds};
@@ -555,6 +555,7 @@ fn endpoints(servers: Vec<Server>) -> Vec<Box<dyn Endpoint>> {
 fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, random: Random) -> Masters {
     let client = Arc::new(ClientCore::new(Pool::start(nodes, config, clock, random)));
     watchdog::start(&client);
+    recall::start(&client);
     if METERED {
         client.keep_published();
     }

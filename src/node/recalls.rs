@@ -4,36 +4,38 @@
 //! A recall may overtake the answer that grants the field. So a field is known from before its acquire is sent. A
 //! recall is advice: it may be lost or late, and no promise depends on it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::protocol::field::FieldMessage;
 
 /// Fields of this client by number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Recalls {
-    fields: Mutex<HashMap<u64, Recalled>>,
+    fields: Mutex<BTreeMap<u64, Recalled>>,
+    on_idle: OnceLock<Box<OnIdle>>,
 }
+
+/// Takes in a message for the idle grant of a field.
+type OnIdle = dyn Fn(FieldMessage) + Send + Sync;
 
 /// What a recall of one field concerns.
 #[derive(Debug)]
 enum Recalled {
     /// An attempt under way, with the smallest ticket of the recalls for it.
     Attempt(Option<NonZeroU64>),
-    Grant(Arc<dyn Recallable>),
+    Grant(Weak<dyn Recallable>),
 }
 
 /// A grant, as recalls see it.
-pub(crate) trait Recallable: std::fmt::Debug + Send + Sync {
+pub(crate) trait Recallable: fmt::Debug + Send + Sync {
     /// Takes in that a waiter with this ticket wants the names.
     fn recalled(&self, ticket: NonZeroU64);
 
-    /// Takes in that a call that does not wait for a holder wants the names.
-    fn tried(&self);
-
-    /// Takes in that the field was forced out on a master.
-    fn forced(&self);
+    /// Whether nobody holds the grant, and it stays with the client.
+    fn is_idle(&self) -> bool;
 }
 
 /// Entry of a field, removed when this is dropped.
@@ -44,6 +46,11 @@ pub(crate) struct KnownField {
 }
 
 impl Recalls {
+    /// Sets what takes in the messages for idle grants. Only the first call counts.
+    pub(crate) fn on_idle(&self, on_idle: impl Fn(FieldMessage) + Send + Sync + 'static) {
+        let _ = self.on_idle.set(Box::new(on_idle));
+    }
+
     /// Enters the field of an attempt that is about to be sent.
     pub(crate) fn enter(self: &Arc<Self>, number: u64) -> KnownField {
         self.fields().insert(number, Recalled::Attempt(None));
@@ -56,7 +63,7 @@ impl Recalls {
     /// Takes in a message about a field. A field that is not known has been given up.
     pub(super) fn take_in(&self, message: FieldMessage) {
         let grant = match (self.fields().get_mut(&message.number()), message) {
-            (Some(Recalled::Grant(grant)), _) => Arc::clone(grant),
+            (Some(Recalled::Grant(grant)), _) => grant.upgrade(),
             (Some(Recalled::Attempt(first)), FieldMessage::Recall { ticket, .. }) => {
                 *first = Some(first.map_or(ticket, |first| first.min(ticket)));
                 return;
@@ -64,34 +71,45 @@ impl Recalls {
             _ => return,
         };
         // A grant takes mutexes of its own, and may be dropped here.
-        match message {
-            FieldMessage::Recall { ticket, .. } => grant.recalled(ticket),
-            FieldMessage::Try { .. } => grant.tried(),
-            FieldMessage::Forced { .. } => grant.forced(),
+        let Some(grant) = grant else { return };
+        if let FieldMessage::Recall { ticket, .. } = message {
+            grant.recalled(ticket);
+        }
+        if grant.is_idle()
+            && let Some(on_idle) = self.on_idle.get()
+        {
+            on_idle(message);
         }
     }
 
-    fn fields(&self) -> MutexGuard<'_, HashMap<u64, Recalled>> {
+    fn fields(&self) -> MutexGuard<'_, BTreeMap<u64, Recalled>> {
         self.fields.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Recalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recalls")
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
     }
 }
 
 impl KnownField {
     /// Leads later recalls to the grant of the field. Returns the smallest ticket of the earlier ones.
-    pub(crate) fn granted(&self, grant: Arc<dyn Recallable>) -> Option<NonZeroU64> {
-        let before = self.recalls.fields().insert(self.number, Recalled::Grant(grant));
-        match before {
-            Some(Recalled::Attempt(first)) => first,
-            _ => None,
+    pub(crate) fn granted(&self, grant: Weak<dyn Recallable>) -> Option<NonZeroU64> {
+        let mut fields = self.recalls.fields();
+        let recalled = fields.get_mut(&self.number)?;
+        match std::mem::replace(recalled, Recalled::Grant(grant)) {
+            Recalled::Attempt(first) => first,
+            Recalled::Grant(_) => None,
         }
     }
 }
 
 impl Drop for KnownField {
     fn drop(&mut self) {
-        let removed = self.recalls.fields().remove(&self.number);
-        // The drop of a grant takes mutexes of its own.
-        drop(removed);
+        self.recalls.fields().remove(&self.number);
     }
 }
 
@@ -100,19 +118,15 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Seen(Mutex<Vec<Option<u64>>>);
+    struct Seen(Mutex<Vec<u64>>);
 
     impl Recallable for Seen {
         fn recalled(&self, ticket: NonZeroU64) {
-            self.0.lock().expect("not poisoned").push(Some(ticket.get()));
+            self.0.lock().expect("not poisoned").push(ticket.get());
         }
 
-        fn tried(&self) {
-            self.forced();
-        }
-
-        fn forced(&self) {
-            self.0.lock().expect("not poisoned").push(None);
+        fn is_idle(&self) -> bool {
+            self.0.lock().expect("not poisoned").len() > 1
         }
     }
 
@@ -123,18 +137,26 @@ mod tests {
     #[test]
     fn a_recall_may_overtake_the_grant() {
         let recalls = Arc::<Recalls>::default();
+        let idle = Arc::<Mutex<Vec<FieldMessage>>>::default();
+        let seen_idle = Arc::clone(&idle);
+        recalls.on_idle(move |message| seen_idle.lock().expect("not poisoned").push(message));
         let field = recalls.enter(7);
-        for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a"] {
+        for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "x7 a", "?7 1 a"] {
             take_in(&recalls, message);
         }
         let seen = Arc::<Seen>::default();
-        let first = field.granted(Arc::clone(&seen) as _);
+        let weak = Arc::downgrade(&seen);
+        let first = field.granted(weak);
         assert_eq!(first.map(NonZeroU64::get), Some(20));
         take_in(&recalls, "!7 10 a");
         take_in(&recalls, "x7 a");
+        assert!(idle.lock().expect("not poisoned").is_empty(), "it is held");
+        take_in(&recalls, "!7 11 a");
+        take_in(&recalls, "x7 a");
+        assert_eq!(idle.lock().expect("not poisoned").len(), 2);
         drop(field);
         take_in(&recalls, "!7 5 a");
-        assert_eq!(*seen.0.lock().expect("not poisoned"), [Some(10), None]);
+        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 11]);
         assert!(recalls.fields().is_empty());
     }
 }

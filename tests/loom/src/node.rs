@@ -11,16 +11,20 @@ pub(crate) mod sync;
 pub(crate) mod recalls {
     use std::fmt::Debug;
     use std::num::NonZeroU64;
-    use std::sync::Arc;
+    use std::sync::Weak;
 
-    pub(crate) trait Recallable: Debug + Send + Sync {}
+    pub(crate) trait Recallable: Debug + Send + Sync {
+        fn recalled(&self, ticket: NonZeroU64);
+
+        fn is_idle(&self) -> bool;
+    }
 
     #[derive(Debug)]
     pub(crate) struct KnownField;
 
     impl KnownField {
         #[allow(clippy::unused_self, reason = "as the crate's own")]
-        pub(crate) fn granted(&self, _: Arc<dyn Recallable>) -> Option<NonZeroU64> {
+        pub(crate) fn granted(&self, _: Weak<dyn Recallable>) -> Option<NonZeroU64> {
             None
         }
     }
