@@ -27,6 +27,7 @@ pub(crate) enum Purpose {
 
 /// The checked options of an acquisition.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct AcquireRequest {
     pub(crate) client: Arc<ClientCore>,
     pub(crate) names: Names,

@@ -194,10 +194,14 @@ impl IdleGrants {
     /// Number of idle grants.
     pub(crate) fn count(&self) -> usize {
         let state = self.state();
-        let idle = |(name, grant): &(&Box<str>, &Arc<Grant>)| {
-            grant.names.iter().next() == Some(name) && grant.idle_since_hold_of().is_some()
-        };
-        state.grants.iter().filter(idle).count()
+        // A grant of several names counts with its first one.
+        let grants = state
+            .grants
+            .iter()
+            .filter(|(name, grant)| grant.names.iter().next() == Some(&***name));
+        grants
+            .filter(|(_, grant)| grant.idle_since_hold_of().is_some())
+            .count()
     }
 
     /// Removes a grant that does not stay.

@@ -14,7 +14,7 @@ pub(crate) fn start(client: &Arc<ClientCore>) {
         let Some(client) = weak.upgrade() else { return };
         match message {
             FieldMessage::Recall { number, .. } | FieldMessage::Try { number } => {
-                client.idle.recalled(number)
+                client.idle.recalled(number);
             }
             // It would be taken for a new hold, although its names were forced from it. A hold learns of the force at its
             // next renewal.

@@ -34,6 +34,7 @@ const NEVER: u32 = u32::MAX;
 const AGAIN: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct HoldState {
     pub(super) phase: Phase,
     /// Current kind of the hold: a write hold may become a read hold.

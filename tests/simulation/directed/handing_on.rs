@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::sim::Direction;
+use multilock::sim::{Direction, Master};
 use multilock::{Closing, Owner, Policy, Unlocked};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -308,7 +308,7 @@ async fn who_comes_again_keeps_nobody_waiting_long() {
 
 /// How often masters were asked for a lock.
 fn asked(scene: &Scene) -> u64 {
-    let all = scene.masters().map(|master| master.executed());
+    let all = scene.masters().map(Master::executed);
     all.map(|scripts| scripts.get("acquire").copied().unwrap_or(0))
         .sum()
 }
