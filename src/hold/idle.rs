@@ -328,7 +328,7 @@ mod tests {
     fn recalls_double_the_releases_and_uses_halve_them() {
         let mut state = IdleState::default();
         let names = Names::from("a");
-        let released = |state: &mut IdleState| (0..).take_while(|_| state.is_to_release(&names)).count();
+        let released = |state: &mut IdleState| (0..100).take_while(|_| state.is_to_release(&names)).count();
         assert_eq!(released(&mut state), 0);
         for expected in [2, 4, 8, 16, 32, 64, 64] {
             state.was_recalled(&names);
