@@ -88,8 +88,8 @@ async fn between_two_holds_of_this_process_it_is_no_outage() {
     let masters = connect_as(&cluster, "web-1").await;
     let lock = masters.red_lock("a");
     let first = lock.lock().await.expect("free");
-    // For longer than a hold passes on.
-    sleep(ms(100)).await;
+    // For longer than a hold is handed on.
+    sleep(ms(1100)).await;
     slow_down(&cluster, 20);
     let next = tokio::spawn({
         let lock = lock.clone();

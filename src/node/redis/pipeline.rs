@@ -29,6 +29,8 @@ const MOST: usize = 16 << 20;
 
 /// Initial size of the buffers, to which they shrink after a burst.
 const BUFFER: usize = 16 << 10;
+/// Number of calls without an answer from which a connection counts as busy.
+const BUSY: usize = 4;
 
 /// Entrance for calls.
 #[derive(Debug)]
@@ -84,6 +86,7 @@ impl Pipe {
             answers: Vec::new(),
             answered: Vec::new(),
             notices: Notices::Pushed,
+            has_yielded: false,
         };
         (pipe, driver)
     }
@@ -194,6 +197,8 @@ pub(super) struct Driver {
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
     notices: Notices,
+    /// Whether the driver has let other tasks add their calls to the pending bytes.
+    has_yielded: bool,
 }
 
 impl Future for Driver {
@@ -201,7 +206,12 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let written = this.write(cx);
+        let written = if this.yields() {
+            cx.waker().wake_by_ref();
+            Ok(())
+        } else {
+            this.write(cx)
+        };
         let Err(reason) = written.and_then(|()| match this.read(cx) {
             Poll::Ready(reason) => Err(reason),
             Poll::Pending => Ok(()),
@@ -224,6 +234,16 @@ impl Driver {
     pub(super) fn for_notices(mut self) -> Self {
         self.notices = Notices::InArrays;
         self
+    }
+
+    /// Whether the driver is to let other tasks run before it writes. The runtime runs the task that was woken last first,
+    /// so on a busy connection a driver would write call by call, and each write is a system call.
+    fn yields(&mut self) -> bool {
+        let queue = self.pipe.queue();
+        let is_busy = queue.calls.len() >= BUSY && !queue.bytes.is_empty();
+        drop(queue);
+        self.has_yielded = is_busy && self.sent == self.outgoing.len() && !self.has_yielded;
+        self.has_yielded
     }
 
     /// Writes the pending bytes, as far as the stream takes them.
