@@ -79,5 +79,6 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     }
     let release = UnsentRelease::of(pool, grant, kept);
     client.schedule.forget(grant);
+    client.idle.forget(grant);
     release.map_or(GuardEnd::Lost, GuardEnd::Release)
 }

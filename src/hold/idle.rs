@@ -205,7 +205,10 @@ impl IdleGrants {
     }
 
     /// Removes a grant that does not stay.
-    pub(super) fn forget(&self, grant: &Arc<Grant>) {
+    pub(crate) fn forget(&self, grant: &Arc<Grant>) {
+        if !grant.field.stays || self.is_empty() {
+            return;
+        }
         let mut state = self.state();
         let mut removed = Vec::new();
         for name in grant.names.iter() {

@@ -258,6 +258,7 @@ impl HoldGuard {
         }
         let grant = &self.hold.grant;
         self.client.schedule.forget(grant);
+        self.client.idle.forget(grant);
         // The watchdog will not do it.
         retake::widen(&self.client.pool, grant, grant.lease());
         drop(grant.take_turn());

@@ -448,11 +448,12 @@ async fn the_acl_of_the_docs() {
         let lock = masters.multi_lock(["a", "b"]).wait(PATIENT);
         let guard = lock.lock().await.expect("free");
         guard.extend(Duration::from_secs(30)).await.expect("held");
+        // On other terms, so that it waits on the masters.
         let waiting = tokio::spawn({
-            let lock = lock.clone();
+            let lock = lock.clone().fair();
             async move { lock.lock().await }
         });
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        guard.wanted().await;
         assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
         let guard = waiting.await.expect("no panic").expect("free");
         let inspection = lock.inspect().await.expect("looks").remove(0);

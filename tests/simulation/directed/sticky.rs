@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Master, Network};
-use multilock::{Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Quarantine, Unlocked};
+use multilock::{
+    Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Owner, Quarantine, Unlocked,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -295,6 +297,36 @@ async fn what_is_forced_or_lapsed_is_not_taken() {
     }
     sleep(ms(500)).await;
     stage.nothing_is_left();
+}
+
+/// What ends otherwise than by a release does not count any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_or_leaked_is_forgotten() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .max_idle(2);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let owner = Owner::new();
+    for name in ["a", "b", "c"] {
+        let lock = masters.red_lock(name).owner(&owner);
+        let sticky = lock.clone().sticky();
+        sticky.lock().await.expect("free").unlock().await.expect("held");
+        let guard = sticky.lock().await.expect("idle");
+        if name == "c" {
+            guard.leak();
+        } else {
+            drop(lock.at_least(ms(20)).lock().await.expect("its own"));
+            let unlocked = guard.unlock().await.expect("held");
+            assert!(matches!(unlocked, Unlocked::KeptFor(_)), "{unlocked:?}");
+        }
+    }
+    for name in ["d", "e"] {
+        let guard = masters.red_lock(name).sticky().lock().await.expect("free");
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    }
+    assert_eq!(masters.status().idle, 2);
 }
 
 /// The least recently used name makes room.
