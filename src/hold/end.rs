@@ -78,6 +78,10 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
         retake::widen(pool, grant, grant.lease());
     }
     let release = UnsentRelease::of(pool, grant, kept);
+    if release.is_none() && grant.is_taken_again() {
+        // A task that has just joined the line has it.
+        return GuardEnd::HandedOn;
+    }
     client.schedule.forget(grant);
     client.idle.forget(grant);
     release.map_or(GuardEnd::Lost, GuardEnd::Release)

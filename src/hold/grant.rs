@@ -29,6 +29,7 @@ use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
+use crate::protocol::waiter::LAST;
 use crate::queue::{Holding, LineRef, NextInLine, Turn, Wanted};
 use crate::time::clock::{Clock, Moment};
 use crate::values::names::Names;
@@ -111,6 +112,10 @@ impl Grant {
 
     /// Notes a waiter of another line or client. Returns whether the grant is idle.
     pub(crate) fn wanted_by(&self, ticket: NonZeroU64) -> bool {
+        // A call that does not wait for a holder.
+        if ticket.get() == LAST {
+            return false;
+        }
         let is_idle = self.state().wanted_by(ticket, self.clock.now());
         self.changed.notify_waiters();
         is_idle
@@ -126,7 +131,7 @@ impl Grant {
     /// Returns whether it stays.
     pub(crate) fn stay(&self) -> bool {
         let now = self.clock.now();
-        let stay = || self.state().stay(now, self.granted);
+        let stay = || self.state().stay(now, now.since(self.begun), self.granted);
         match self.line() {
             // No task joins the line meanwhile. One that joins later looks for an idle grant.
             Some(line) => line.if_empty(stay),
@@ -159,6 +164,11 @@ impl Grant {
     /// Begin of its last hold, if the grant is idle.
     pub(crate) fn idle_since_hold_of(&self) -> Option<Moment> {
         self.state().idle_since_hold_of()
+    }
+
+    /// Whether the grant has another hold, or stays, since its last hold ended.
+    pub(crate) fn is_taken_again(&self) -> bool {
+        self.state().is_taken_again()
     }
 
     /// Whether the grant was idle when it was lost.
@@ -342,7 +352,7 @@ impl Grant {
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
             elsewhere: state.elsewhere(),
-            stays: state.stays(),
+            stays: state.stays(now.since(self.begun)),
             is_announced: self.is_announced,
             now,
         };

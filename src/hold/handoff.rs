@@ -2,7 +2,7 @@
 //!
 //! - While no waiter elsewhere is known, the grant is handed on to any task. A waiter that a master refuses recalls it. A
 //!   recall may be lost, so this lasts for a second after the question to the masters. The grant of a sticky lock is
-//!   handed on for as long as it is not recalled.
+//!   handed on for two leases.
 //! - Once a waiter elsewhere is known, tasks with smaller tickets come first, as they would on the masters. Of the others
 //!   those that waited already have one hold each, none that begins 20 ms later.
 //! - Clients of other libraries recall nothing. If they are to make progress beside this crate, the grant is handed on for

@@ -5,6 +5,7 @@
 //! - a waiter of another client recalls it (`recall.rs`),
 //! - this client wants its names otherwise,
 //! - it was not used since its last renewal,
+//! - it is two leases old: recalls may be lost, or denied,
 //! - too many other grants were used after it.
 
 use std::collections::HashMap;
@@ -117,6 +118,8 @@ impl IdleGrants {
             self.forget(grant);
             return false;
         }
+        // Its last hold may not have been renewed any more.
+        self.schedule.watch(grant);
         if self.len.load(Ordering::Relaxed) > most {
             self.release_oldest(grant);
         }

@@ -26,6 +26,9 @@ pub(super) const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
 const WIDEN_AFTER: Duration = Duration::from_millis(10);
 const WIDENING_ENDS: u32 = 6;
 
+/// Number of leases after which the grant of a sticky lock no longer stays. Recalls may all be lost, or denied.
+const STAYS: u32 = 2;
+
 /// Number of leases after which a hold may have been forgotten by its program.
 const LONG: u32 = 10;
 /// Value for a hold that is never reported.
@@ -337,11 +340,12 @@ impl HoldState {
 
     /// Lets a vacant grant stay with the client, if nobody is known to wait for its names and it is as it was granted.
     /// Returns whether it stays.
-    pub(super) fn stay(&mut self, now: Moment, granted: HoldKind) -> bool {
+    pub(super) fn stay(&mut self, now: Moment, age: Duration, granted: HoldKind) -> bool {
         let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
         let stays = self.phase == Phase::Vacant
             && self.stays
             && self.elsewhere.is_none()
+            && age < self.lease * STAYS
             && is_as_granted
             && self.ends.remaining(now) > TIMER_TOLERANCE;
         if stays {
@@ -362,11 +366,12 @@ impl HoldState {
         Some(self.number)
     }
 
-    /// Makes an idle grant vacant, so that the caller can release it. Returns whether it was idle.
+    /// Gives an idle grant up, so that the caller can release it. Returns whether it was idle.
     pub(super) fn end_idle(&mut self) -> bool {
         let was_idle = self.phase == Phase::Idle;
         if was_idle {
-            self.phase = Phase::Vacant;
+            // Not vacant: a task that joins the line would be given it.
+            self.phase = Phase::GivenUp;
         }
         was_idle
     }
@@ -391,14 +396,19 @@ impl HoldState {
         self.phase == Phase::Idle
     }
 
-    /// Whether the grant stays with the client until it is recalled.
-    pub(super) fn stays(&self) -> bool {
-        self.stays
+    /// Whether a grant of this age stays with the client until it is recalled.
+    pub(super) fn stays(&self, age: Duration) -> bool {
+        self.stays && age < self.lease * STAYS
     }
 
     /// Waiters of other lines and clients, as far as masters have reported them.
     pub(super) fn elsewhere(&self) -> Option<WaitersElsewhere> {
         self.elsewhere
+    }
+
+    /// Whether the grant has another hold, or stays, since its last hold ended.
+    pub(super) fn is_taken_again(&self) -> bool {
+        matches!(self.phase, Phase::Held | Phase::Idle)
     }
 
     /// Whether the grant was idle when it was lost.
@@ -497,6 +507,9 @@ impl HoldState {
     /// Whether the caller has to release the grant: true for the first caller. From here on the grant is not
     /// renewed.
     pub(super) fn is_to_release(&mut self) -> bool {
+        if self.is_taken_again() {
+            return false;
+        }
         if self.phase == Phase::Vacant {
             self.phase = Phase::GivenUp;
         }

@@ -90,12 +90,11 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
         if let Some(held_for) = grant.lasts_long() {
             log::held_long(&grant.names, held_for);
         }
-        if grant.is_unused() {
-            client.idle.release(&grant);
-            client.schedule.done(&grant);
-            continue;
-        }
         match grant.upkeep() {
+            // It may have been taken in between.
+            Upkeep::Renewal { .. } if grant.is_unused() && client.idle.release(&grant) => {
+                client.schedule.done(&grant);
+            }
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
             Upkeep::Widening { lease } => {
                 retake::widen(&client.pool, &grant, lease);

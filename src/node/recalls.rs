@@ -1,5 +1,5 @@
 //! Fields of this client, and the recalls that have come for them: messages of masters that a waiter wants the names
-//! of a field.
+//! of a field. The waiter is another client's, or of another line of this client.
 //!
 //! A recall may overtake the answer that grants the field. So a field is known from before its acquire is sent. A
 //! recall is advice: it may be lost or late, and no promise depends on it.
@@ -62,9 +62,15 @@ impl Recalls {
 
     /// Takes in a message about a field. A field that is not known has been given up.
     pub(super) fn take_in(&self, message: FieldMessage) {
-        let grant = match (self.fields().get_mut(&message.number()), message) {
+        let ticket = match message {
+            FieldMessage::Recall { ticket, .. } => Some(ticket),
+            // Nobody may get it from this client any more.
+            FieldMessage::Forced { .. } => Some(NonZeroU64::MIN),
+            FieldMessage::Try { .. } => None,
+        };
+        let grant = match (self.fields().get_mut(&message.number()), ticket) {
             (Some(Recalled::Grant(grant)), _) => grant.upgrade(),
-            (Some(Recalled::Attempt(first)), FieldMessage::Recall { ticket, .. }) => {
+            (Some(Recalled::Attempt(first)), Some(ticket)) => {
                 *first = Some(first.map_or(ticket, |first| first.min(ticket)));
                 return;
             }
@@ -72,7 +78,7 @@ impl Recalls {
         };
         // A grant takes mutexes of its own, and may be dropped here.
         let Some(grant) = grant else { return };
-        if let FieldMessage::Recall { ticket, .. } = message {
+        if let Some(ticket) = ticket {
             grant.recalled(ticket);
         }
         if grant.is_idle()
@@ -126,7 +132,7 @@ mod tests {
         }
 
         fn is_idle(&self) -> bool {
-            self.0.lock().expect("not poisoned").len() > 1
+            self.0.lock().expect("not poisoned").len() > 2
         }
     }
 
@@ -141,7 +147,7 @@ mod tests {
         let seen_idle = Arc::clone(&idle);
         recalls.on_idle(move |message| seen_idle.lock().expect("not poisoned").push(message));
         let field = recalls.enter(7);
-        for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "x7 a", "?7 1 a"] {
+        for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "?7 1 a"] {
             take_in(&recalls, message);
         }
         let seen = Arc::<Seen>::default();
@@ -156,7 +162,7 @@ mod tests {
         assert_eq!(idle.lock().expect("not poisoned").len(), 2);
         drop(field);
         take_in(&recalls, "!7 5 a");
-        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 11]);
+        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 1, 11, 1]);
         assert!(recalls.fields().is_empty());
     }
 }

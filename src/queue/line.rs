@@ -15,7 +15,7 @@ use crate::error::LockError;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::node::waiters::Calls;
 use crate::protocol::kind::HoldKind;
-use crate::protocol::waiter::Waiter;
+use crate::protocol::waiter::{LAST, Waiter};
 use crate::time::clock::Moment;
 use crate::values::names::Names;
 
@@ -290,9 +290,12 @@ impl<T> LineRef<T> {
         is_carried.then(|| next.entry.clone())
     }
 
-    /// Whether a task stands behind the one with the turn.
+    /// Whether a task waits behind the one with the turn, apart from calls that do not wait for a holder.
     pub(crate) fn has_waiters(&self) -> bool {
-        !self.line.behind().is_empty()
+        let behind = self.line.behind();
+        behind
+            .first_key_value()
+            .is_some_and(|((ticket, _), _)| *ticket < LAST)
     }
 
     /// Runs `act` if no task stands behind the one with the turn, and before another one does. Returns whether `act` ran

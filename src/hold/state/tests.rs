@@ -283,7 +283,7 @@ fn idle_wanted() -> IdleWanted {
 fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
     let mut state = vacant();
     assert_eq!(state.take_idle(at(1), &idle_wanted()), None, "it is vacant");
-    assert!(state.stay(at(1), HoldKind::Plain));
+    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.remaining(0, at(1)), AT_ONCE, "its last hold is over");
     let longer = IdleWanted {
         lease: LEASE * 2,
@@ -307,13 +307,19 @@ fn what_somebody_waits_for_does_not_stay() {
     let ticket = NonZeroU64::new(9).expect("not 0");
     let mut state = vacant();
     assert!(!state.wanted_by(ticket, at(1)));
-    assert!(!state.stay(at(1), HoldKind::Plain));
+    assert!(!state.stay(at(1), AT_ONCE, HoldKind::Plain));
     let mut state = vacant();
-    assert!(state.stay(at(1), HoldKind::Plain));
+    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
     assert!(state.wanted_by(ticket, at(1)) && state.elsewhere().is_some());
+    assert!(!state.is_to_release(), "it is idle");
     assert!(state.end_idle() && !state.end_idle());
     assert_eq!(state.take_idle(at(1), &idle_wanted()), None);
-    assert!(state.is_to_release());
+    assert_eq!(
+        state.pass(at(1), &next_in_line(true)),
+        None,
+        "nobody else gets it"
+    );
+    assert!(state.is_to_release() && !state.is_to_release());
 }
 
 #[test]
@@ -331,31 +337,35 @@ fn what_is_not_as_it_was_granted_does_not_stay() {
     );
     downgraded.exit(true, false);
     downgraded.exit(true, true);
-    assert!(!downgraded.stay(at(1), HoldKind::Write));
+    assert!(!downgraded.stay(at(1), AT_ONCE, HoldKind::Write));
     let mut kept = held();
     assert!(kept.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
     kept.keep_at_least(0, at(0), Duration::from_secs(5));
     kept.exit(true, false);
-    assert!(!kept.stay(at(1), HoldKind::Plain));
+    assert!(!kept.stay(at(1), AT_ONCE, HoldKind::Plain));
     let mut longer = vacant();
     longer.ask(LEASE * 2);
-    assert!(!longer.stay(at(1), HoldKind::Plain));
-    assert!(!vacant().stay(at(30), HoldKind::Plain), "nothing is left");
+    assert!(!longer.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(
+        !vacant().stay(at(30), AT_ONCE, HoldKind::Plain),
+        "nothing is left"
+    );
+    assert!(!vacant().stay(at(1), OLD, HoldKind::Plain), "recalls may be lost");
     let mut lost = vacant();
-    assert!(lost.lose(LossCause::Forgotten) && !lost.stay(at(1), HoldKind::Plain));
+    assert!(lost.lose(LossCause::Forgotten) && !lost.stay(at(1), AT_ONCE, HoldKind::Plain));
 }
 
 #[test]
 fn an_idle_grant_is_renewed_once_after_its_last_hold() {
     let mut state = vacant();
-    assert!(state.stay(at(1), HoldKind::Plain));
+    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.upkeep(at(10), OLD), renewal(20));
     assert!(!state.is_unused());
     assert!(state.is_unused());
     assert_eq!(state.take_idle(at(1), &idle_wanted()), Some(1));
     assert!(!state.is_unused(), "it is held");
     state.exit(true, false);
-    assert!(state.stay(at(2), HoldKind::Plain) && !state.is_unused() && state.is_unused());
+    assert!(state.stay(at(2), AT_ONCE, HoldKind::Plain) && !state.is_unused() && state.is_unused());
     // Nobody loses a hold when it lapses.
     assert!(state.lapse(at(30)) && state.was_idle());
 }

@@ -85,6 +85,8 @@ pub(crate) mod reply {
 }
 
 pub(crate) mod waiter {
+    pub(crate) const LAST: u64 = u64::MAX;
+
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Waiter {
         pub(crate) ticket: u64,

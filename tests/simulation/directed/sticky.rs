@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Master, Network};
 use multilock::{
-    Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Owner, Quarantine, Unlocked,
+    Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Owner, Quarantine, Rounds, Unlocked,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -229,11 +229,60 @@ async fn what_is_not_used_is_released() {
     assert_eq!(stage.having(), 3, "renewed once");
     sleep(ms(700)).await;
     stage.nothing_is_left();
-    // What is used stays.
-    for _ in 0..20 {
-        stage.stays().await;
+    // What is used stays, and is asked for anew after two leases.
+    let mut stayed = 0;
+    for _ in 0..24 {
+        let guard = stage.lock().lock().await.expect("free or idle");
+        stayed += usize::from(guard.unlock().await.expect("held") == Unlocked::Stays);
         sleep(ms(500)).await;
     }
+    assert_eq!(stayed, 23);
+}
+
+/// The masters that were not asked get it meanwhile, which is no use of it.
+#[tokio::test(start_paused = true)]
+async fn what_few_masters_were_asked_for_stays_as_long() {
+    let cluster = Cluster::new(5);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .rounds(Rounds::Thrifty);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let guard = masters.red_lock("a").sticky().lock().await.expect("free");
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    sleep(ms(900)).await;
+    assert_eq!(masters.status().idle, 1);
+    assert!(
+        cluster.iter().all(|master| !master.fields("a").is_empty()),
+        "all have it"
+    );
+    sleep(ms(1300)).await;
+    assert_eq!(masters.status().idle, 0);
+}
+
+/// A hold that is not renewed any more is given up. The next one is renewed.
+#[tokio::test(start_paused = true)]
+async fn what_was_held_for_too_long_is_renewed_again() {
+    let stage = Stage::new().await;
+    let short = stage.lock().max_hold(LEASE).lock().await.expect("free");
+    sleep(ms(3300)).await;
+    assert_eq!(short.unlock().await.expect("held"), Unlocked::Stays);
+    let guard = stage.lock().lock().await.expect("idle");
+    sleep(ms(9000)).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("held");
+}
+
+/// The names are forced from a hold. What it gives up does not stay.
+#[tokio::test(start_paused = true)]
+async fn what_was_forced_from_a_hold_does_not_stay() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let guard = stage.lock().lock().await.expect("free");
+    other.red_lock("a").force_release().await.expect("forced");
+    timeout(SOON, guard.wanted()).await.expect("soon");
+    let _ = guard.unlock().await;
+    assert_eq!(stage.masters.status().idle, 0);
 }
 
 /// The client wants the name with other options than those of the grant that stays.
@@ -422,6 +471,8 @@ async fn a_try_gets_what_stays_elsewhere() {
     assert!(matches!(refused, Err(LockError::Contended { .. })));
     assert!(begun.elapsed() < ms(60), "{:?}", begun.elapsed());
     assert!(!guard.is_wanted());
+    // Nor is a task of its own process somebody who waits, if it only tries.
+    assert!(stage.lock().try_lock().await.is_err() && !guard.is_wanted());
     drop(guard);
     sleep(SOON).await;
     for master in stage.cluster.iter() {

@@ -141,9 +141,7 @@ impl Process {
         let goes_on = self.grant.pass();
         let stays = !goes_on && self.grant.stay();
         if !goes_on && !stays {
-            let turn = self.grant.take_turn();
-            self.release();
-            drop(turn);
+            self.release_with_turn();
         }
         stays
     }
@@ -151,8 +149,15 @@ impl Process {
     /// As a client does when a waiter elsewhere recalls the grant, or when it wants the names otherwise.
     fn end_idle(&self) {
         if self.grant.end_idle() {
+            self.release_with_turn();
+        }
+    }
+
+    /// As `UnsentRelease::of` does.
+    fn release_with_turn(&self) {
+        if self.grant.is_to_release() {
             let turn = self.grant.take_turn();
-            self.release();
+            self.released.fetch_add(1, Ordering::SeqCst);
             drop(turn);
         }
     }
@@ -344,6 +349,9 @@ pub fn who_joins_does_not_wait_for_what_stays() {
                 }
                 if let Some(Delivery::Hold(next)) = block_on(waits.delivered()) {
                     assert!(next.take(true));
+                    let released = process.released.load(Ordering::SeqCst);
+                    assert_eq!(released, 0, "it is held");
+                    assert!(!next.remaining().is_zero());
                     process.leave_idle(&next);
                 }
             }
