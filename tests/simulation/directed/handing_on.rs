@@ -349,8 +349,16 @@ async fn what_nobody_waits_for_elsewhere_is_passed_on() {
 /// A waiter elsewhere whose recalls are lost waits until the answer of the masters is a second old.
 #[tokio::test(start_paused = true)]
 async fn lost_recalls_cost_a_second() {
-    let scene = open(alone()).await;
-    let tasks = [(); 2].map(|()| working(&scene, 0, renewed(), ms(15), 100));
+    let mut plan = alone();
+    // So long that a hold is worth handing on for more than a second.
+    let lease = ms(20_000);
+    (plan.lease, plan.max_lease) = (lease, lease);
+    for client in &mut plan.each {
+        (client.lease, client.max_lease) = (lease, lease);
+    }
+    let scene = open(plan).await;
+    // In a second they use up half of the tokens of a grant.
+    let tasks = [(); 2].map(|()| working(&scene, 0, renewed(), ms(30), 50));
     sleep(ms(100)).await;
     for master in scene.masters() {
         master.lose_notices(true);
@@ -365,7 +373,7 @@ async fn lost_recalls_cost_a_second() {
     if begun.elapsed() < ms(500) {
         violated("the schedule", "the recalls were not lost");
     }
-    in_time(begun, ms(1_050));
+    in_time(begun, ms(1_080));
     scene.leave(1, mine).await;
     for task in tasks {
         task.await.expect("no panic");
@@ -406,14 +414,17 @@ async fn a_fair_pass_goes_by_tickets() {
     scene.end().await;
 }
 
-/// Nobody waited when it was granted; then somebody came elsewhere, and after that a task of the process.
+/// Nobody waited when it was granted; then somebody came elsewhere, whose recalls are lost, and after that a task of the
+/// process.
 #[tokio::test(start_paused = true)]
 async fn a_fair_pass_is_not_to_a_newcomer() {
     let scene = open(near()).await;
     let fair = waiting().fair();
     let mine = scene.lock(0, fair).await;
+    scene.masters().for_each(|master| master.lose_notices(true));
     let rival = scene.locking(1, fair);
     sleep(ms(5)).await;
+    scene.masters().for_each(|master| master.lose_notices(false));
     let last = scene.locking(0, fair);
     sleep(ms(5)).await;
     is_first(&scene, mine, rival, last).await;
