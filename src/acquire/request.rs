@@ -118,8 +118,7 @@ impl AcquireRequest {
     }
 
     /// Takes the grant that stays with the client, if that suits, for an owner that holds nothing. If it does not suit, it is
-    /// released, so that the masters can
-    /// grant its names otherwise.
+    /// released, so that the masters can grant its names otherwise.
     pub(super) fn take_idle(&self) -> Option<HoldGuard> {
         let idle = &self.client.idle;
         let is_fair = self.fair && !self.kind.is_read_write();

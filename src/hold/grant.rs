@@ -151,7 +151,7 @@ impl Grant {
         Some(Hold { grant, number })
     }
 
-    /// Makes the idle grant vacant, so that the caller can release it. Returns whether it was idle.
+    /// Gives the idle grant up, so that the caller can release it. Returns whether it was idle.
     pub(crate) fn end_idle(&self) -> bool {
         self.state().end_idle()
     }

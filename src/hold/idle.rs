@@ -123,6 +123,10 @@ impl IdleGrants {
         if self.len.load(Ordering::Relaxed) > most {
             self.release_oldest(grant);
         }
+        if self.pool.is_closed() {
+            // The client was closed in between, and may not have found it idle.
+            self.release(grant);
+        }
         true
     }
 
