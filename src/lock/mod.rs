@@ -3,6 +3,7 @@
 pub(crate) mod guard;
 pub(crate) mod hold_guard;
 pub(crate) mod lead;
+pub(crate) mod leadership;
 pub(crate) mod mode;
 pub(crate) mod options;
 pub(crate) mod owner;
@@ -15,9 +16,7 @@ use std::time::Duration;
 use crate::admin::force::Forced;
 use crate::admin::inspect::Inspection;
 use crate::error::{LockError, RunError, UnlockError};
-use crate::events::log;
 use crate::lock::guard::MultiLockGuard;
-use crate::lock::lead::Candidate;
 use crate::lock::mode::{Exclusive, Mode, Shared};
 use crate::lock::options::LockOptions;
 use crate::lock::owner::Owner;
@@ -247,57 +246,6 @@ impl MultiLock {
     pub fn sticky(mut self) -> Self {
         self.options.sticky = true;
         self
-    }
-
-    /// Runs a job that never ends in one process of many, and in another one as soon as that one fails.
-    ///
-    /// Acquires as [`lock`](Self::lock) does, and runs the body as [`run`](Self::run) does. Whenever the hold
-    /// is lost, it drops the body at its next await and waits for the lock again. Ends when the body does,
-    /// and returns its output.
-    ///
-    /// At any instant at most one leader's guard is valid. Every term has a larger fencing token than the
-    /// terms before, unless the lock is not [`fenced`](Self::fenced). A leader that was paused may not notice
-    /// its loss before the next term begins. Only a resource that checks the tokens can reject its writes.
-    ///
-    /// ```no_run
-    /// # async fn serve(token: multilock::FencingToken) {}
-    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<()>> {
-    /// masters.red_lock("scheduler").lead(async |guard| serve(guard.fencing_token()).await).await
-    /// # }
-    /// ```
-    ///
-    /// Work that the body has spawned goes on when the term ends, unless it takes the
-    /// [`cancellation_token`](MultiLockGuard::cancellation_token), as at [`run`](Self::run).
-    ///
-    /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a
-    /// permission, and the end of a [`wait`](Self::wait). The next attempt follows after a pause, which grows
-    /// from 0.1 s to 10 s. The log shows the error once in 10 s (`cannot lead yet`). To give up, drop the
-    /// future.
-    ///
-    /// In a spawned task the body has to be `async move` and to own what it uses, without references.
-    /// Otherwise the compiler cannot prove that the body is `Send`.
-    ///
-    /// # Errors
-    ///
-    /// - [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is
-    ///   not allowed, an owner that reads the names, or masters that were closed. A [`lease`](Self::lease) is
-    ///   such an option, because it is not renewed. Outside of a tokio runtime: with any error.
-    /// - [`RunError::Overlapped`] as for [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
-    pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
-        let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
-        loop {
-            let term = MultiLockGuard::of(candidate.elected().await?);
-            match self.run_under(term, &mut body).await {
-                Err(RunError::Lost(loss)) => {
-                    log::leads_no_longer(&self.options.names, &loss);
-                }
-                ended => return ended,
-            }
-        }
     }
 }
 
@@ -561,20 +509,17 @@ impl<M: Mode> MultiLock<M> {
     /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
     pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T) -> Result<T, RunError<T>> {
         let guard = self.lock().await?;
-        self.run_under(guard, body).await
-    }
-
-    async fn run_under<T>(
-        &self,
-        guard: MultiLockGuard<M>,
-        body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T,
-    ) -> Result<T, RunError<T>> {
         let output = tokio::select! {
             // Check for the loss first: no step of the body is taken after it.
             biased;
             loss = guard.lost() => return Err(RunError::Lost(loss)),
             output = body(&guard) => output,
         };
+        self.give_up(guard, output).await
+    }
+
+    /// Releases the lock after a body that has come to its end.
+    async fn give_up<T>(&self, guard: MultiLockGuard<M>, output: T) -> Result<T, RunError<T>> {
         match guard.unlock().await {
             Ok(_) => Ok(output),
             Err(UnlockError::Unconfirmed { free_within, votes }) => {

@@ -20,6 +20,9 @@ use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::votes::Votes;
 
+/// Time that a leader's body has by default to come to its end, once its term is to end.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Options of a call site, unchecked.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
@@ -37,6 +40,8 @@ pub(crate) struct LockOptions {
     pub(crate) sticky: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
+    /// Time that a leader's body has to come to its end.
+    pub(crate) grace: Duration,
     /// Label of the call site in the metrics.
     pub(crate) label: Label,
 }
@@ -58,6 +63,7 @@ impl LockOptions {
             sticky: false,
             owner: None,
             purpose: Purpose::Job,
+            grace: GRACE,
             label: masters.client.pool.events.unlabelled(),
         }
     }
