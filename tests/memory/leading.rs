@@ -153,7 +153,13 @@ async fn a_leader_that_is_to_stop_brings_its_work_to_an_end() {
         others.is_err_and(|error| error.is_contended()),
         "it is held until the body ends"
     );
-    drop(there.red_lock("leader").try_lock().await.expect("it was given up"));
+    drop(
+        there
+            .red_lock("leader")
+            .try_lock()
+            .await
+            .expect("it was given up"),
+    );
 
     // One that does not look at its token is dropped, and the next one leads at once.
     let (journal, _installed) = Journal::begin();
