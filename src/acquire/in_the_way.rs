@@ -38,6 +38,8 @@ fn of_this_process(request: &AcquireRequest, left: Duration, votes: &[Vote]) -> 
     let pool = &request.client.pool;
     LockError::Contended {
         holder: Some(Arc::clone(&pool.label)),
+        // All tasks of a line have one caption.
+        about: request.caption.as_ref().and_then(|caption| caption.about.clone()),
         retry_after: if left.is_zero() {
             pool.config.node_timeout
         } else {

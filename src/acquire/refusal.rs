@@ -48,9 +48,10 @@ impl Refusal {
         let refusal = match tally.loss_reason() {
             Some(LossReason::Held) => {
                 let retry_after = held_for(request, tally, &votes);
-                let holder = blockers.holder.clone();
+                let facts = blockers.holder.as_deref().cloned().unwrap_or_default();
                 let error = |votes| LockError::Contended {
-                    holder,
+                    holder: facts.label,
+                    about: facts.about,
                     retry_after,
                     votes,
                 };

@@ -11,6 +11,7 @@ use crate::hold::idle::IdleRequest;
 use crate::hold::{Entered, IdleWanted};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
+use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::queue::Wanted;
 use crate::time::clock::Moment;
@@ -48,6 +49,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) fair: bool,
     /// Whether its grant stays with the client while nobody holds it.
     pub(crate) sticky: bool,
+    /// What people are shown of its hold.
+    pub(crate) caption: Option<Arc<Caption>>,
     /// Whether it is a lock of a set of several.
     pub(crate) is_member: bool,
     pub(crate) purpose: Purpose,
@@ -88,6 +91,7 @@ impl AcquireRequest {
             min_validity: self.min_validity,
             fenced: self.fenced,
             fair: self.fair,
+            caption: self.caption.clone(),
         }
     }
 
@@ -132,6 +136,7 @@ impl AcquireRequest {
             kind: self.kind,
             needed: self.needed,
             fenced: self.fenced,
+            caption: self.caption.as_deref(),
             wanted: IdleWanted {
                 lease: self.lease,
                 min_validity: self.min_validity,

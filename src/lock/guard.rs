@@ -308,10 +308,10 @@ impl<M: Mode> MultiLockGuard<M> {
 
     /// Holder, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
     pub fn holder(&self) -> Holder {
-        Holder::new(
-            self.grant().field.text(),
-            Some(self.inner.client.pool.label.clone()),
-        )
+        let about = self.grant().caption.as_ref();
+        let label = Arc::clone(&self.pool().label);
+        Holder::new(self.grant().field.text(), Some(label))
+            .with_about(about.and_then(|caption| caption.about.clone()))
     }
 
     /// Extends the hold to `lease` from now. Never shortens it.

@@ -248,6 +248,7 @@ impl Candidate {
         Ok(Self {
             options: LockOptions {
                 purpose: Purpose::Lead,
+                announced: true,
                 ..options.clone()
             },
         })

@@ -3,6 +3,7 @@
 pub(crate) mod guard;
 pub(crate) mod hold_guard;
 pub(crate) mod lead;
+pub(crate) mod leader;
 pub(crate) mod leadership;
 pub(crate) mod mode;
 pub(crate) mod options;
@@ -206,6 +207,29 @@ impl MultiLock {
         self
     }
 
+    /// Announces the terms of the lock to clients that [watch its leader](Masters::watch_leader). Each
+    /// acquisition, release and [force](Self::force_release) is published on every master, and the process
+    /// never hands the hold on without the masters. [`lead`](Self::lead) sets it. Set it for a lock that
+    /// stands for a leader without `lead`.
+    ///
+    /// It costs the masters five commands for each acquisition and release, and no round trip. Not with
+    /// [`sticky`](Self::sticky).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let mut leader = masters.watch_leader("primary")?;
+    /// let guard = masters.red_lock("primary").announced().lock().await?;
+    /// let seen = leader.wait_for(Option::is_some).await?.clone();
+    /// assert_eq!(seen.map(|leader| leader.token), Some(guard.fencing_token()));
+    /// # Ok(()) }
+    /// ```
+    pub fn announced(mut self) -> Self {
+        self.options.announced = true;
+        self
+    }
+
     /// Lets the names stay with this client when the last guard is given up, until somebody else wants them. The next lock of
     /// the same names takes them without a message to the masters, with a fencing token of its own. For names that one
     /// process locks again and again: a partition, a session, an actor.
@@ -367,6 +391,36 @@ impl<M: Mode> MultiLock<M> {
     /// ```
     pub fn metric_label(mut self, label: &'static str) -> Self {
         self.options.label = self.options.masters.client.pool.events.label(label);
+        self
+    }
+
+    /// Sets a text about the hold, of at most 256 bytes: what the holder is doing. People see it beside the
+    /// label of the client ([`client_label`](crate::MastersBuilder::client_label)):
+    /// - in [`inspect`](Self::inspect) and the command `multilock` ([`Holder::about`]),
+    /// - in the [`Contended`](LockError::Contended) errors of others,
+    /// - in [`Leader`](crate::Leader).
+    ///
+    /// Each hold with a text has a key of its own on every master, which ends with the lease. A master that
+    /// denies the key grants all the same. Tasks of a process hand a hold to each other only if they set the
+    /// same text. So do not put a request's number into the text of a lock that many tasks want at once.
+    ///
+    /// A text that is empty, too long, or has control characters is refused as [`LockError::Invalid`], before
+    /// any master is asked.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// let guard = masters.red_lock("import").about("rows of 2026-11").lock().await?;
+    /// let other = cluster.connect(Masters::builder()).await?;
+    /// let refused = other.red_lock("import").try_lock().await.expect_err("it is held");
+    /// assert_eq!(refused.about(), Some("rows of 2026-11"));
+    /// # Ok(()) }
+    /// ```
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.options.about = Some(about.into().into());
         self
     }
 

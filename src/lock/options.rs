@@ -14,6 +14,7 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
+use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
@@ -38,6 +39,8 @@ pub(crate) struct LockOptions {
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
     pub(crate) sticky: bool,
+    pub(crate) about: Option<Arc<str>>,
+    pub(crate) announced: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
     /// Time that a leader's body has to come to its end.
@@ -61,6 +64,8 @@ impl LockOptions {
             fenced: true,
             fair: false,
             sticky: false,
+            about: None,
+            announced: false,
             owner: None,
             purpose: Purpose::Job,
             grace: GRACE,
@@ -148,6 +153,8 @@ impl LockOptions {
             "at_least, because its names stay locked for nobody"
         } else if self.fair {
             "fair, because its client is served first"
+        } else if self.announced {
+            "announced, because it would be told of nobody that has it"
         } else {
             return Ok(());
         };
@@ -202,6 +209,7 @@ impl LockOptions {
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky,
+            caption: Caption::new(self.about.as_ref(), self.announced)?,
             is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),

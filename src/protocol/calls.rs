@@ -30,14 +30,14 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers", behind "fences");
-script!(EXTEND, Extend, "extend", behind "queue", behind "readers", behind "fences");
-script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
+script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences");
+script!(EXTEND, Extend, "extend", behind "captions", behind "queue", behind "readers", behind "fences");
+script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
 script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "readers");
-script!(INSPECT, Inspect, "inspect", behind "labels");
-script!(FORCE, Force, "force", behind "announce", behind "queue", behind "readers");
+script!(INSPECT, Inspect, "inspect", behind "captions", behind "labels");
+script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 
@@ -123,6 +123,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) tokens: Block,
     pub(crate) fencing: Fencing,
     pub(crate) precedence: Precedence,
+    /// Text of the hold's caption, if it has one.
+    pub(crate) about: Option<&'a str>,
 }
 
 /// Packs a call of `lua/acquire.lua`.
@@ -148,7 +150,8 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         (acquire.fencing == Fencing::Declared).then_some("d"),
         evidence.key().map(|_| "m"),
     ];
-    let is_first_try = acquire.count == 1 && acquire.precedence == Precedence::Tried;
+    let is_first_try =
+        acquire.count == 1 && acquire.precedence == Precedence::Tried && acquire.about.is_none();
     let is_short = is_first_try && options == [None; 3];
     if acquire.tokens.is_none() {
         call.words((!is_short).then_some(""));
@@ -162,13 +165,9 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     if !is_first_try {
         call.number(acquire.count);
         call.number(acquire.precedence.ticket());
-        call.words(
-            acquire
-                .precedence
-                .waiter()
-                .map(|waiter| waiter.placed())
-                .as_deref(),
-        );
+        let waiter = acquire.precedence.waiter().map(|waiter| waiter.placed());
+        call.words(waiter.as_deref().or(acquire.about.map(|_| "")));
+        call.words(acquire.about);
     }
     call.done()
 }
@@ -436,6 +435,8 @@ mod tests {
                 client: Uuid::nil(),
                 number: 3,
                 stays: false,
+                is_captioned: false,
+                is_published: false,
             },
             kind: HoldKind::Plain,
             is_announced: false,
@@ -472,6 +473,7 @@ mod tests {
             tokens: FencingToken(5).block(),
             fencing: Fencing::Proposed,
             precedence: Precedence::Queued(waiter()),
+            about: None,
         };
         let said = words(&acquire(&call, Evidence::Clock));
         let own = [
@@ -499,6 +501,12 @@ mod tests {
         let said = words(&acquire(&call, Evidence::Clock));
         assert_eq!(said[7], "multilock_readers:{a}");
         assert_eq!(said[8..], ["me:1", "1000", "", "rd", "2", "9007199254740991"]);
+        call.about = Some("rows");
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[12..], ["2", "9007199254740991", "", "rows"]);
+        call.precedence = Precedence::Queued(waiter());
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[12..], ["2", "99", "7:1000", "rows"]);
     }
 
     /// The scripts have these numbers and keys in their text.

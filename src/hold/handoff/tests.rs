@@ -30,6 +30,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        caption: None,
         kind: HoldKind::Plain,
     };
     let mut next = NextInLine {

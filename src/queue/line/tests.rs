@@ -12,6 +12,7 @@ fn wanted(name: &str) -> Wanted {
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        caption: None,
         kind: HoldKind::Plain,
     }
 }
