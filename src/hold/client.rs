@@ -82,11 +82,11 @@ impl ClientCore {
     }
 
     /// Makes a field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self, stays: bool) -> Field {
+    pub(crate) fn fresh_field(&self, is_sticky: bool) -> Field {
         Field {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
-            stays,
+            is_sticky,
         }
     }
 

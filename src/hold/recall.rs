@@ -25,7 +25,7 @@ pub(crate) fn start(client: &Arc<ClientCore>) {
 
 /// Takes in that a waiter with this ticket wants the names of a grant. An idle grant is released.
 pub(crate) fn recalled(client: &ClientCore, grant: &Arc<Grant>, ticket: NonZeroU64) {
-    if grant.wanted_by(ticket) {
+    if grant.note_waiter(ticket) {
         client.idle.recalled(grant.field.number);
     }
 }

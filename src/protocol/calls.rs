@@ -435,7 +435,7 @@ mod tests {
             field: Field {
                 client: Uuid::nil(),
                 number: 3,
-                stays: false,
+                is_sticky: false,
             },
             kind: HoldKind::Plain,
             is_announced: false,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 const LONGEST: usize = 36 + 1 + 20 + 1;
 
 /// Stands behind the number of a grant that may stay with its client while nobody holds it.
-const STAYS: char = 's';
+const STICKY: char = 's';
 
 /// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
 /// never uses again. Stored as two numbers and not as text, because a process may hold very many locks.
@@ -18,7 +18,7 @@ pub(crate) struct Field {
     pub(crate) client: Uuid,
     pub(crate) number: u64,
     /// Whether its grant may stay with the client while nobody holds it.
-    pub(crate) stays: bool,
+    pub(crate) is_sticky: bool,
 }
 
 /// Message of a master about a field, on the channel of the field's client.
@@ -39,7 +39,7 @@ impl Field {
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push(':');
         text.push_str(itoa::Buffer::new().format(self.number));
-        text.extend(self.stays.then_some(STAYS));
+        text.extend(self.is_sticky.then_some(STICKY));
         text
     }
 }
@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn as_redisson_writes_it_and_no_secret_in_logs() {
         let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        let field = |stays| Field {
+        let field = |is_sticky| Field {
             client,
             number: 7,
-            stays,
+            is_sticky,
         };
         assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7s");
         let field = field(false);
