@@ -424,6 +424,10 @@ impl Recallable for Grant {
         self.note_waiter(ticket);
     }
 
+    fn missed_recalls(&self) {
+        self.state().missed_recalls();
+    }
+
     fn is_idle(&self) -> bool {
         self.idle_since_hold_of().is_some()
     }

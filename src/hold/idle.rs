@@ -170,8 +170,8 @@ impl IdleGrants {
         }
     }
 
-    /// Releases an idle grant that was forced out on a master.
-    pub(super) fn forced(&self, field: u64) {
+    /// Releases an idle grant.
+    pub(super) fn release_field(&self, field: u64) {
         if let Some(grant) = self.with_field(field) {
             self.release(&grant);
         }

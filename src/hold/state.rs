@@ -60,6 +60,8 @@ pub(super) struct HoldState {
     elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client when its hold is given up and nobody waits.
     is_sticky: bool,
+    /// Whether recalls may have been missed, so that masters may know of waiters that this client does not know.
+    missed_recalls: bool,
     /// Whether the grant had a hold since its last renewal.
     is_used: bool,
     /// Whether the grant was idle when it was lost, so that nobody lost a hold.
@@ -178,6 +180,7 @@ impl HoldState {
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
             elsewhere: None,
             is_sticky,
+            missed_recalls: false,
             is_used: true,
             was_idle: false,
             released: false,
@@ -324,9 +327,8 @@ impl HoldState {
     pub(super) fn become_idle(&mut self, now: Moment, age: Duration, granted: HoldKind) -> bool {
         let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
         let stays = self.phase == Phase::Vacant
-            && self.is_sticky
+            && self.may_stay(age)
             && self.elsewhere.is_none()
-            && age < self.lease * MOST_IDLE_LEASES
             && is_as_granted
             && self.ends.remaining(now) > TIMER_TOLERANCE;
         if stays {
@@ -376,9 +378,14 @@ impl HoldState {
         self.phase == Phase::Idle
     }
 
+    /// Notes that recalls may have been missed.
+    pub(super) fn missed_recalls(&mut self) {
+        self.missed_recalls = true;
+    }
+
     /// Whether a grant of this age stays with the client until it is recalled.
     pub(super) fn may_stay(&self, age: Duration) -> bool {
-        self.is_sticky && age < self.lease * MOST_IDLE_LEASES
+        self.is_sticky && !self.missed_recalls && age < self.lease * MOST_IDLE_LEASES
     }
 
     /// Waiters of other lines and clients, as far as masters have reported them.

@@ -123,7 +123,8 @@ impl Porter {
             30..38 => self.reader().await,
             38..42 => self.writer().await,
             42..55 => self.hot().await,
-            55..70 => self.cancelled().await,
+            55..62 => self.cancelled().await,
+            62..70 => self.sticky().await,
             70..80 => self.renewed().await,
             80..90 => self.entered_again().await,
             90..97 => self.several().await,
@@ -222,6 +223,22 @@ impl Porter {
             Err(_) => return Ok(()),
         };
         drop(guard);
+        Ok(())
+    }
+
+    /// One name again and again, with a grant that stays in between.
+    async fn sticky(&mut self) -> Result<(), LockError> {
+        let name = if self.rng.random_bool(0.2) {
+            HOT.to_owned()
+        } else {
+            self.name()
+        };
+        let lock = self.lock(name).sticky().wait(PATIENCE);
+        for _ in 0..self.rng.random_range(1..20) {
+            let guard = lock.lock().await?;
+            self.think(1).await;
+            let _ = guard.unlock().await;
+        }
         Ok(())
     }
 
