@@ -74,16 +74,16 @@ if recorded then
 end
 
 -- All keys in one look: a name that was not locked for long has no fence to be read. One reader alone looks otherwise.
-local there = (not shared or names > 1) and call('exists', unpack(KEYS, 1, fences + names))
+local existing = (not shared or names > 1) and call('exists', unpack(KEYS, 1, fences + names))
 
 -- The largest fence, and whether one is absent.
 local highest, absent = 0, false
 for i = fences + 1, token and fences + names or fences do
   -- pcall: a key of another type is spoilt, too.
-  local stored = there ~= 0 and redis.pcall('get', KEYS[i])
+  local stored = existing ~= 0 and redis.pcall('get', KEYS[i])
   local fence = clock - BEHIND
   if stored then
-    there = there and there - 1
+    existing = existing and existing - 1
     fence = type(stored) == 'string' and tonumber(stored)
     -- As in fences.lua, whose functions cost more than this look.
     if not (fence and fence >= 0 and fence <= clock + FAR) then
@@ -101,31 +101,31 @@ local now = math.floor(clock / 1000)
 -- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
 --   pay for them. For a call without a token a fence is in the way, too.
 local found, joined
-if not there then
+if not existing then
   found = call('exists', unpack(KEYS, 2, token and last or fences + names))
-  local last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
-  joined = type(last) == 'string'
+  local ends_last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
+  joined = type(ends_last) == 'string'
   if joined then
     local ends, its_readers = now + lease, KEYS[readers_at + 1]
     -- pcall: a key of another type has no readers.
     local added = redis.pcall('zadd', its_readers, 'nx', ends, owner) == 1
-    last = tonumber(last)
+    ends_last = tonumber(ends_last)
     if not added then
-      readers().join(KEYS[1], its_readers, owner, ends, last, now)
-    elseif ends > last then
+      readers().join(KEYS[1], its_readers, owner, ends, ends_last, now)
+    elseif ends > ends_last then
       local reading = readers()
-      reading.tidy(its_readers, last, now)
+      reading.tidy(its_readers, ends_last, now)
       reading.last_until(KEYS[1], its_readers, ends)
     elseif call('zcard', its_readers) == 1 then
       -- The set has lost an earlier reader, which may read until then.
-      readers().lose(its_readers, last)
-      call('pexpireat', its_readers, last)
+      readers().lose(its_readers, ends_last)
+      call('pexpireat', its_readers, ends_last)
     end
   else
     found = found + call('exists', KEYS[1])
   end
 else
-  found = there
+  found = existing
 end
 -- Number of waiters, and their smallest ticket.
 local waiting, first

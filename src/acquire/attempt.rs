@@ -439,7 +439,7 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
-            stays: request.sticky,
+            is_sticky: request.sticky,
         };
         (facts, first)
     }
@@ -456,7 +456,7 @@ fn receive_stragglers(
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
-    let client = grant.field.stays.then(|| Arc::downgrade(client));
+    let client = grant.field.is_sticky.then(|| Arc::downgrade(client));
     // The callback has only the grant: the hold may be given up at any moment, and a late acquire must not
     // follow its release.
     let note = move |node, answer| {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::queue::{Delivery, LineTicket, Mailbox};
+use crate::queue::{Delivery, LinePosition, Mailbox};
 
 /// A waiter in the line behind others. When it is dropped, it withdraws from the line. If it got a turn or a
 /// hold meanwhile, that goes on to the next waiter, or is released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
-    pub(super) line_ticket: LineTicket<Hold>,
+    pub(super) position: LinePosition<Hold>,
     pub(super) mailbox: Arc<Mailbox<Hold>>,
 }
 
@@ -23,14 +23,14 @@ impl LinePlace<'_> {
     ///
     /// The call may be repeated.
     pub(super) async fn wait(&mut self) -> Option<Delivery<Hold>> {
-        self.line_ticket.delivered().await;
+        self.position.delivered().await;
         self.mailbox.take()
     }
 }
 
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        give_up(self.client, self.line_ticket.withdraw());
+        give_up(self.client, self.position.withdraw());
     }
 }
 

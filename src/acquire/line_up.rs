@@ -37,9 +37,9 @@ pub(super) async fn line_up(
                 return Ok(ControlFlow::Continue(()));
             }
             Joined::Concurrent => ControlFlow::Continue(Some(Delivery::Concurrent)),
-            Joined::Behind(line_ticket, asks) => {
+            Joined::Behind(position, asks) => {
                 *last = None;
-                let place = waiting.place_behind(line_ticket, asks);
+                let place = waiting.place_behind(position, asks);
                 // The grant of the line may have become idle just before.
                 request.client.idle.offer(&request.names);
                 let delivery = request.unless_closed(turn(waiting, place, patience)).await?;
@@ -81,7 +81,7 @@ pub(super) async fn line_up(
         }
         if is_concurrent {
             // The masters refuse the task in front likewise, now or soon.
-            request.client.lines.refused(&request.wanted());
+            request.client.lines.refused(&request.line_options());
         } else {
             request.unless_closed(sleep(waiting.pauses.next(SPLIT))).await?;
         }
@@ -96,7 +96,7 @@ async fn turn(
     patience: &mut Patience,
 ) -> ControlFlow<(), Option<Delivery<Hold>>> {
     let request = waiting.request;
-    let ticket = place.line_ticket.ticket();
+    let ticket = place.position.ticket_entry();
     let mut turn = pin!(async {
         tokio::select! {
             biased;

@@ -8,12 +8,12 @@ use crate::events::{AcquireTrace, log};
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
 use crate::hold::idle::IdleRequest;
-use crate::hold::{Entered, IdleWanted};
+use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
 use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
-use crate::queue::Wanted;
+use crate::queue::LineOptions;
 use crate::time::clock::Moment;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
@@ -82,8 +82,8 @@ impl AcquireRequest {
     }
 
     /// Line of this process for the request.
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted {
+    pub(crate) fn line_options(&self) -> LineOptions {
+        LineOptions {
             names: self.names.clone(),
             kind: self.kind,
             needed: self.needed,
@@ -137,11 +137,11 @@ impl AcquireRequest {
             needed: self.needed,
             fenced: self.fenced,
             caption: self.caption.as_deref(),
-            wanted: IdleWanted {
+            hold: IdleHoldOptions {
                 lease: self.lease,
                 min_validity: self.min_validity,
                 max_hold: self.max_hold,
-                stays: self.sticky,
+                is_sticky: self.sticky,
             },
         })?;
         let guard = HoldGuard::entered(&self.client, hold, true, self.kind, self.owner.as_ref());

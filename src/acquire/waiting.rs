@@ -24,7 +24,7 @@ use crate::node::waiters::CallCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter};
-use crate::queue::{Delivery, Joined, LineTicket, Mailbox, NextInLine, QueueEntry};
+use crate::queue::{Delivery, Joined, LinePosition, Mailbox, NextInLine, QueueEntry};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
 use crate::time::random::Random;
@@ -120,16 +120,21 @@ impl<'a> Waiting<'a> {
             renew: self.request.renew,
             max_hold: self.request.max_hold,
             at_least: self.request.at_least,
-            stays: self.request.sticky,
+            is_sticky: self.request.sticky,
         };
         let lines = &self.request.client.lines;
-        lines.join(&self.request.wanted(), self.entry.clone(), next, &self.mailbox)
+        lines.join(
+            &self.request.line_options(),
+            self.entry.clone(),
+            next,
+            &self.mailbox,
+        )
     }
 
     /// Takes a place in line behind the front task, which may be asking for the first time.
     pub(super) fn place_behind(
         &self,
-        line_ticket: LineTicket<Hold>,
+        position: LinePosition<Hold>,
         asks: Option<(Arc<Mailbox<Hold>>, QueueEntry)>,
     ) -> LinePlace<'a> {
         if let Some((mailbox, place)) = asks {
@@ -140,7 +145,7 @@ impl<'a> Waiting<'a> {
         self.mind_absence();
         LinePlace {
             client: &self.request.client,
-            line_ticket,
+            position,
             mailbox: Arc::clone(&self.mailbox),
         }
     }

@@ -83,11 +83,11 @@ impl ClientCore {
     }
 
     /// Makes a field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self, stays: bool, caption: Option<&Caption>) -> Field {
+    pub(crate) fn fresh_field(&self, is_sticky: bool, caption: Option<&Caption>) -> Field {
         Field {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
-            stays,
+            is_sticky,
             is_captioned: caption.is_some(),
             is_published: caption.is_some_and(|caption| caption.is_published),
         }

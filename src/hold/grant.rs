@@ -6,21 +6,16 @@
 
 use std::num::NonZeroU64;
 use std::ops::Deref;
-use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::handoff::{self, Handoff};
-use super::state::{
-    Entered, Exited, FirstHold, HoldState, HoldView, IdleWanted, Phase, TIMER_TOLERANCE, Upkeep,
-};
+use super::state::{FirstHold, HoldState, IdleHoldOptions, Phase, Upkeep};
 use crate::error::LossCause;
 use crate::events::HoldTrace;
-use crate::hold::expiry::HoldExpiry;
 use crate::node::recalls::{KnownField, Recallable};
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::calls;
@@ -31,7 +26,7 @@ use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::LAST;
-use crate::queue::{Holding, LineRef, NextInLine, Turn, Wanted};
+use crate::queue::{Holding, LineOptions, LineRef, NextInLine, Turn};
 use crate::time::clock::{Clock, Moment};
 use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
@@ -41,12 +36,12 @@ use crate::values::votes::Vote;
 #[derive(Debug)]
 pub(crate) struct Grant {
     facts: GrantFacts,
-    clock: Clock,
+    pub(super) clock: Clock,
     state: Mutex<HoldState>,
     /// Turn of this process at the names, handed on when the grant ends.
     turn: Mutex<Option<Turn<Hold>>>,
     /// Notified when one of its holds ends before its time, and when somebody waits for the names.
-    changed: Notify,
+    pub(super) changed: Notify,
     known: KnownField,
     pub(crate) trace: HoldTrace,
 }
@@ -109,32 +104,32 @@ impl Grant {
         let grant = Arc::downgrade(self);
         let before = self.known.granted(grant).into_iter().chain(self.behind.first);
         if let Some(first) = before.min() {
-            self.wanted_by(first);
+            self.note_waiter(first);
         }
     }
 
     /// Notes a waiter of another line or client. Returns whether the grant is idle.
-    pub(crate) fn wanted_by(&self, ticket: NonZeroU64) -> bool {
+    pub(crate) fn note_waiter(&self, ticket: NonZeroU64) -> bool {
         // A call that does not wait for a holder.
         if ticket.get() == LAST {
             return false;
         }
-        let is_idle = self.state().wanted_by(ticket, self.clock.now());
+        let is_idle = self.state().note_waiter(ticket, self.clock.now());
         self.changed.notify_waiters();
         is_idle
     }
 
     /// Whether somebody else is known to wait for the names: another task in the line of the grant, or a waiter that
     /// masters have reported.
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.state().elsewhere().is_some() || self.line().is_some_and(|line| line.has_waiters())
     }
 
     /// Lets the vacant grant stay with the client, if no task stands in its line, and masters have reported no waiter.
     /// Returns whether it stays.
-    pub(crate) fn stay(&self) -> bool {
+    pub(crate) fn become_idle(&self) -> bool {
         let now = self.clock.now();
-        let stay = || self.state().stay(now, now.since(self.begun), self.granted);
+        let stay = || self.state().become_idle(now, now.since(self.begun), self.granted);
         match self.line() {
             // No task joins the line meanwhile. One that joins later looks for an idle grant.
             Some(line) => line.if_empty(stay),
@@ -143,12 +138,12 @@ impl Grant {
     }
 
     /// Takes the idle grant for a new hold of a running task.
-    pub(crate) fn take_idle(self: &Arc<Self>, wanted: &IdleWanted) -> Option<Hold> {
+    pub(crate) fn take_idle(self: &Arc<Self>, options: &IdleHoldOptions) -> Option<Hold> {
         let mut state = self.state();
         if self.token != FencingToken::NONE && state.number() + 1 >= FencingToken::BLOCK {
             return None;
         }
-        let number = state.take_idle(self.clock.now(), wanted)?;
+        let number = state.take_idle(self.clock.now(), options)?;
         drop(state);
         let grant = Arc::clone(self);
         Some(Hold { grant, number })
@@ -160,8 +155,8 @@ impl Grant {
     }
 
     /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.state().is_unused()
+    pub(crate) fn take_unused(&self) -> bool {
+        self.state().take_unused()
     }
 
     /// Begin of its last hold, if the grant is idle.
@@ -251,8 +246,8 @@ impl Grant {
 
     /// Whether the caller has to release the grant: true for the first caller. A lost grant is released when
     /// the loss is noticed, and its guards have nothing left to release.
-    pub(crate) fn is_to_release(&self) -> bool {
-        self.state().is_to_release()
+    pub(crate) fn begin_release(&self) -> bool {
+        self.state().begin_release()
     }
 
     /// Notes the last answer of a master.
@@ -310,7 +305,7 @@ impl Grant {
     }
 
     /// Stores this process's turn until the grant ends.
-    fn keep_turn(&self, turn: Turn<Hold>) {
+    pub(super) fn keep_turn(&self, turn: Turn<Hold>) {
         let state = self.state();
         // A hold that was entered again may have a turn already, at more names than these.
         let mut kept = self.turn();
@@ -327,27 +322,27 @@ impl Grant {
     /// Hands a vacant or idle grant on to the next in line if that is allowed. Returns whether it did.
     pub(crate) fn pass(self: &Arc<Self>) -> bool {
         self.line()
-            .is_some_and(|line| line.pass(|wanted, next| self.next_hold(wanted, next)))
+            .is_some_and(|line| line.pass(|options, next| self.next_hold(options, next)))
     }
 
     fn line(&self) -> Option<LineRef<Hold>> {
         self.turn().as_ref().map(|turn| turn.line().clone())
     }
 
-    fn next_hold(self: &Arc<Self>, wanted: &Wanted, next: &NextInLine) -> Option<Hold> {
+    fn next_hold(self: &Arc<Self>, options: &LineOptions, next: &NextInLine) -> Option<Hold> {
         // The turn may be another line's, stored by a hold that was entered again.
-        let is_wanted = wanted.kind == self.granted
-            && wanted.names == self.names
-            && wanted.needed == self.needed
-            && wanted.fenced == (self.token != FencingToken::NONE)
-            && wanted.caption == self.caption;
+        let is_suited = options.kind == self.granted
+            && options.names == self.names
+            && options.needed == self.needed
+            && options.fenced == (self.token != FencingToken::NONE)
+            && options.caption == self.caption;
         // Each term that is published has a grant of its own: others are to hear of it, and of its token.
-        if !is_wanted || self.caption.as_ref().is_some_and(|caption| caption.is_published) {
+        if !is_suited || self.caption.as_ref().is_some_and(|caption| caption.is_published) {
             return None;
         }
         let now = self.clock.now();
         let mut state = self.state();
-        if state.kind != wanted.kind || wanted.kind.is_shared() {
+        if state.kind != options.kind || options.kind.is_shared() {
             return None;
         }
         let offer = Handoff {
@@ -357,11 +352,11 @@ impl Grant {
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
             elsewhere: state.elsewhere(),
-            stays: state.stays(now.since(self.begun)),
+            may_stay: state.may_stay(now.since(self.begun)),
             is_announced: self.is_announced,
             now,
         };
-        if !handoff::may_hand_off(&offer, wanted, next) {
+        if !handoff::may_hand_off(&offer, options, next) {
             return None;
         }
         let number = state.pass(now, next)?;
@@ -370,7 +365,7 @@ impl Grant {
     }
 
     /// Reads the current state. A hold without validity has lapsed.
-    fn look<T>(&self, read: impl FnOnce(&mut HoldState, Moment) -> T) -> T {
+    pub(super) fn look<T>(&self, read: impl FnOnce(&mut HoldState, Moment) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state();
         let lapsed = state.lapse(now);
@@ -420,7 +415,7 @@ impl Grant {
         held
     }
 
-    fn state(&self) -> MutexGuard<'_, HoldState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, HoldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -431,7 +426,11 @@ impl Grant {
 
 impl Recallable for Grant {
     fn recalled(&self, ticket: NonZeroU64) {
-        self.wanted_by(ticket);
+        self.note_waiter(ticket);
+    }
+
+    fn missed_recalls(&self) {
+        self.state().missed_recalls();
     }
 
     fn is_idle(&self) -> bool {
@@ -453,164 +452,11 @@ impl Holding for Grant {
     }
 }
 
-impl Hold {
-    /// Makes the first hold of a grant, without a guard.
-    pub(crate) fn first(grant: Grant) -> Self {
-        Self {
-            grant: Arc::new(grant),
-            number: 0,
-        }
-    }
-
-    pub(crate) fn token(&self) -> FencingToken {
-        self.grant.token.of_hold(self.number)
-    }
-
-    /// Validity left; zero when the hold is lost or given up.
-    pub(crate) fn remaining(&self) -> Duration {
-        self.grant.state().remaining(self.number, self.grant.clock.now())
-    }
-
-    /// Validity, lease and kind of the hold at `now`, for a caller that wants to enter. A leaked hold has no
-    /// validity for that.
-    pub(crate) fn view(&self, now: Moment) -> HoldView {
-        self.grant.state().view(self.number, now)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.grant.state().count(self.number)
-    }
-
-    /// Exempts the hold from reports of its age.
-    pub(crate) fn lasts_by_design(&self) {
-        self.grant.state().lasts_by_design(self.number);
-    }
-
-    /// Enters, if more than `min_validity` is left at `now`. With `renew`, the hold is renewed while the
-    /// guard is in.
-    pub(crate) fn enter(
-        &self,
-        now: Moment,
-        min_validity: Duration,
-        renew: bool,
-        kind: HoldKind,
-    ) -> Option<Entered> {
-        self.grant
-            .state()
-            .enter(self.number, now, min_validity, renew, kind)
-    }
-
-    /// Removes a guard from the hold. The last guard to exit ends the validity before anything is sent or
-    /// handed on.
-    pub(crate) fn exit(&self, renew: bool, is_shared: bool) -> Exited {
-        let exited = self.grant.state().exit(renew, is_shared);
-        if exited == Exited::Last {
-            self.grant.changed.notify_waiters();
-        }
-        exited
-    }
-
-    /// Makes one exclusive guard a shared one. Returns whether a downgrade has to be sent to the masters. No
-    /// message that admits readers is sent before this.
-    pub(crate) fn give_up_exclusive(&self) -> bool {
-        self.grant.state().give_up_exclusive()
-    }
-
-    /// Takes the hold after it was handed on, unless it was taken back.
-    pub(crate) fn take(&self, renew: bool) -> bool {
-        self.grant.state().take(self.number, renew)
-    }
-
-    /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
-    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
-        self.grant.state().keep_at_least(self.number, now, at_least);
-    }
-
-    /// Notes that an extension by this lease is about to be sent.
-    pub(crate) fn ask(&self, lease: Duration) {
-        self.grant.state().ask(lease);
-    }
-
-    /// Keeps a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
-    /// whether only leaked guards are in.
-    pub(crate) fn leak(&self, renew: bool) -> bool {
-        self.grant.state().leak(renew)
-    }
-
-    /// Takes over the expiry of a confirmed extension, unless the validity had already ended: a lapsed hold
-    /// never comes back.
-    pub(crate) fn prolong(&self, ends: HoldExpiry, lease: Duration) -> bool {
-        let now = self.grant.clock.now();
-        self.grant.state().prolong(self.number, ends, lease, now)
-    }
-
-    /// Stores this process's turn until the grant ends.
-    pub(crate) fn keep_turn(&self, turn: Turn<Hold>) {
-        turn.line().held_by(Arc::<Grant>::downgrade(&self.grant));
-        self.grant.keep_turn(turn);
-    }
-
-    /// Resolves when the hold has ended: with the cause of its loss, or with `None` when it was given up.
-    ///
-    /// The timer runs until the known end, and is set again only after it has fired: an extension wakes no
-    /// task. A change that brings the end forward wakes the waiting tasks. So does the watchdog after a
-    /// suspension.
-    pub(crate) async fn ended(&self) -> Option<LossCause> {
-        loop {
-            let mut changed = pin!(self.grant.changed.notified());
-            changed.as_mut().enable();
-            let number = self.number;
-            let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
-            let left = match self.grant.look(look) {
-                (Phase::Lost(cause), _) => return Some(cause),
-                (Phase::GivenUp | Phase::Vacant | Phase::Idle, _) => return None,
-                (Phase::Held, left) => left,
-            };
-            tokio::select! {
-                biased;
-                () = sleep(left.saturating_sub(TIMER_TOLERANCE)) => {}
-                () = changed => {}
-            }
-        }
-    }
-
-    /// Whether somebody else is known to wait for one of the names.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.grant.is_wanted()
-    }
-
-    /// Resolves when somebody else is known to wait for one of the names.
-    pub(crate) async fn wanted(&self) {
-        loop {
-            let mut changed = pin!(self.grant.changed.notified());
-            changed.as_mut().enable();
-            if self.is_wanted() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Token that is cancelled at the loss of the hold. `watch` is called if it was made now, so that a task
-    /// must watch.
-    pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
-        let (token, made) = self.grant.state().cancellation(self.number);
-        if made {
-            watch(token.clone());
-        }
-        token
-    }
-}
-
-impl PartialEq for Hold {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.grant, &other.grant)
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::hold::Exited;
+    use crate::hold::expiry::HoldExpiry;
     use crate::node::recalls::Recalls;
     use crate::time::steps::Steps;
     use crate::time::validity::Validity;
@@ -628,7 +474,7 @@ pub(crate) mod tests {
             field: Field {
                 client: uuid::Uuid::nil(),
                 number: 1,
-                stays: false,
+                is_sticky: false,
                 is_captioned: false,
                 is_published: false,
             },
@@ -646,7 +492,7 @@ pub(crate) mod tests {
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
-            stays: false,
+            is_sticky: false,
         };
         let known = Arc::<Recalls>::default().enter(1);
         Hold::first(Grant::new(Clock::Host, facts, first, known))
@@ -667,7 +513,7 @@ pub(crate) mod tests {
             Some(1),
             "it may pass on"
         );
-        assert!(given_up.grant.is_to_release());
+        assert!(given_up.grant.begin_release());
         assert!(
             given_up.grant.while_valid(0, |_, _| ()).is_none(),
             "it would come after the release"

@@ -11,7 +11,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::queue::{NextInLine, Wanted};
+use crate::queue::{LineOptions, NextInLine};
 use crate::time::clock::Moment;
 use crate::values::token::FencingToken;
 
@@ -46,7 +46,7 @@ pub(super) struct Handoff {
     /// Waiters elsewhere.
     pub(super) elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client until it is recalled.
-    pub(super) stays: bool,
+    pub(super) may_stay: bool,
     /// Whether clients of other libraries are to make progress beside this crate.
     pub(super) is_announced: bool,
     /// Time of the offer.
@@ -54,25 +54,25 @@ pub(super) struct Handoff {
 }
 
 /// Whether the grant may be handed on to the next in a line with the same options.
-pub(super) fn may_hand_off(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
-    let has_token = !wanted.fenced || offer.number < FencingToken::BLOCK;
-    has_token && is_worth_it(offer, wanted, next) && is_in_turn(offer, wanted, next)
+pub(super) fn may_hand_off(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
+    let has_token = !options.fenced || offer.number < FencingToken::BLOCK;
+    has_token && is_worth_it(offer, options, next) && is_in_turn(offer, options, next)
 }
 
 /// Whether the grant has the lease of the waiter, and not much less of it than after an acquire.
-fn is_worth_it(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
+fn is_worth_it(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
     let enough = if next.renew {
-        wanted.lease * 2 / 3
+        options.lease * 2 / 3
     } else {
-        wanted.lease * 9 / 10
+        options.lease * 9 / 10
     };
     // A grant that was extended by a longer lease is not handed on.
-    let is_its_own = offer.lease == Some(wanted.lease);
-    is_its_own && offer.left > wanted.min_validity && offer.left >= enough.max(next.at_least)
+    let is_its_own = offer.lease == Some(options.lease);
+    is_its_own && offer.left > options.min_validity && offer.left >= enough.max(next.at_least)
 }
 
 /// Bounds the time for which others wait: by the age of what is known of them, and by their tickets.
-fn is_in_turn(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
+fn is_in_turn(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
     // Whether the task began to wait before a moment, by the clock of this process; equal times do not count.
     let waited_at = |moment: Moment| !moment.since(next.begun).is_zero();
     let is_older = |first: NonZeroU64| next.ticket.is_some_and(|ticket| ticket < first.get());
@@ -81,10 +81,10 @@ fn is_in_turn(offer: &Handoff, wanted: &Wanted, next: &NextInLine) -> bool {
     }
     match offer.elsewhere {
         // In the order of tickets, a waiter may be older that the masters did not know when they were asked.
-        _ if wanted.fair && !waited_at(offer.begun) => false,
-        None => offer.stays || offer.now.since(offer.begun) < NEWS,
+        _ if options.fair && !waited_at(offer.begun) => false,
+        None => offer.may_stay || offer.now.since(offer.begun) < NEWS,
         Some(others) if is_older(others.first) => true,
-        Some(others) => !wanted.fair && waited_at(others.since) && offer.now.since(others.since) < SLICE,
+        Some(others) => !options.fair && waited_at(others.since) && offer.now.since(others.since) < SLICE,
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::hold::IdleWanted;
+use crate::hold::IdleHoldOptions;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::schedule::Schedule;
 use crate::hold::unsent_release::UnsentRelease;
@@ -26,8 +26,8 @@ use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
 /// Bounds of the number of times for which the grant of a name is released at once after a recall.
-const FEWEST_RELEASES: u8 = 2;
-const MOST_RELEASES: u8 = 64;
+const LEAST_PENALTY: u8 = 2;
+const MOST_PENALTY: u8 = 64;
 /// Number of names whose recalls are remembered.
 const MOST_RECALLED: usize = 1024;
 
@@ -37,8 +37,8 @@ pub(crate) struct IdleGrants {
     pool: Arc<Pool>,
     schedule: Arc<Schedule>,
     state: Mutex<IdleState>,
-    /// Number of grants, for callers that look without the mutex.
-    len: AtomicUsize,
+    /// Number of names with a grant, for callers that look without the mutex.
+    names: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -52,9 +52,9 @@ struct IdleState {
 #[derive(Clone, Copy, Debug)]
 struct RecalledName {
     /// Number of releases after the next recall is twice this.
-    releases: u8,
+    penalty: u8,
     /// Number of times for which a grant is still released at once.
-    left: u8,
+    unspent: u8,
 }
 
 /// Properties that an idle grant has to have for a lock.
@@ -65,7 +65,7 @@ pub(crate) struct IdleRequest<'a> {
     pub(crate) needed: usize,
     pub(crate) fenced: bool,
     pub(crate) caption: Option<&'a Caption>,
-    pub(crate) wanted: IdleWanted,
+    pub(crate) hold: IdleHoldOptions,
 }
 
 impl IdleRequest<'_> {
@@ -84,7 +84,7 @@ impl IdleGrants {
             pool,
             schedule,
             state: Mutex::default(),
-            len: AtomicUsize::new(0),
+            names: AtomicUsize::new(0),
         }
     }
 
@@ -93,12 +93,12 @@ impl IdleGrants {
     pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
         let most = self.pool.config.max_idle;
         // Clients of other libraries do not recall.
-        if !grant.field.stays || grant.is_announced || most == 0 {
+        if !grant.field.is_sticky || grant.is_announced || most == 0 {
             return false;
         }
         {
             let mut state = self.state();
-            if state.is_to_release(&grant.names) {
+            if state.take_penalty(&grant.names) {
                 return false;
             }
             let mut before = Vec::new();
@@ -111,19 +111,19 @@ impl IdleGrants {
                     before.extend(state.grants.insert(name.into(), Arc::clone(grant)));
                 }
             }
-            self.len.store(state.grants.len(), Ordering::Relaxed);
+            self.names.store(state.grants.len(), Ordering::Relaxed);
             drop(state);
             // The drop of a grant takes other mutexes.
             drop(before);
         }
         // It is entered before it is idle: a recall that comes at once finds it.
-        if !grant.stay() {
+        if !grant.become_idle() {
             self.forget(grant);
             return false;
         }
         // Its last hold may not have been renewed any more.
         self.schedule.watch(grant);
-        if self.len.load(Ordering::Relaxed) > most {
+        if self.names.load(Ordering::Relaxed) > most {
             self.release_oldest(grant);
         }
         if self.pool.is_closed() {
@@ -137,7 +137,7 @@ impl IdleGrants {
     pub(crate) fn take(&self, request: &IdleRequest<'_>) -> Option<Hold> {
         for grant in self.of(request.names) {
             if request.is_met_by(&grant)
-                && let Some(hold) = grant.take_idle(&request.wanted)
+                && let Some(hold) = grant.take_idle(&request.hold)
             {
                 self.state().was_used(request.names);
                 return Some(hold);
@@ -173,8 +173,8 @@ impl IdleGrants {
         }
     }
 
-    /// Releases an idle grant that was forced out on a master.
-    pub(super) fn forced(&self, field: u64) {
+    /// Releases an idle grant.
+    pub(super) fn release_field(&self, field: u64) {
         if let Some(grant) = self.with_field(field) {
             self.release(&grant);
         }
@@ -216,7 +216,7 @@ impl IdleGrants {
 
     /// Removes a grant that does not stay.
     pub(crate) fn forget(&self, grant: &Arc<Grant>) {
-        if !grant.field.stays || self.is_empty() {
+        if !grant.field.is_sticky || self.is_empty() {
             return;
         }
         let mut state = self.state();
@@ -230,7 +230,7 @@ impl IdleGrants {
                 removed.extend(state.grants.remove(name));
             }
         }
-        self.len.store(state.grants.len(), Ordering::Relaxed);
+        self.names.store(state.grants.len(), Ordering::Relaxed);
         drop(state);
         // The drop of a grant takes other mutexes.
         drop(removed);
@@ -253,7 +253,7 @@ impl IdleGrants {
 
     /// Whether no grant is idle, or has been.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Relaxed) == 0
+        self.names.load(Ordering::Relaxed) == 0
     }
 
     /// Grant with a field of this number.
@@ -280,20 +280,20 @@ impl IdleGrants {
 
 impl IdleState {
     /// Whether a grant of the names is to be released at once, after recalls.
-    fn is_to_release(&mut self, names: &Names) -> bool {
+    fn take_penalty(&mut self, names: &Names) -> bool {
         if self.recalled.is_empty() {
             return false;
         }
-        let mut is_to_release = false;
+        let mut is_taken = false;
         for name in names.iter() {
             if let Some(recalled) = self.recalled.get_mut(name)
-                && recalled.left > 0
+                && recalled.unspent > 0
             {
-                recalled.left -= 1;
-                is_to_release = true;
+                recalled.unspent -= 1;
+                is_taken = true;
             }
         }
-        is_to_release
+        is_taken
     }
 
     fn was_recalled(&mut self, names: &Names) {
@@ -301,11 +301,11 @@ impl IdleState {
             self.recalled.clear();
         }
         for name in names.iter() {
-            let before = self.recalled.get(name).map_or(0, |recalled| recalled.releases);
-            let releases = before.saturating_mul(2).clamp(FEWEST_RELEASES, MOST_RELEASES);
+            let before = self.recalled.get(name).map_or(0, |recalled| recalled.penalty);
+            let penalty = before.saturating_mul(2).clamp(LEAST_PENALTY, MOST_PENALTY);
             let now = RecalledName {
-                releases,
-                left: releases,
+                penalty,
+                unspent: penalty,
             };
             self.recalled.insert(name.into(), now);
         }
@@ -317,8 +317,8 @@ impl IdleState {
         }
         for name in names.iter() {
             if let Some(recalled) = self.recalled.get_mut(name) {
-                recalled.releases /= 2;
-                if recalled.releases < FEWEST_RELEASES {
+                recalled.penalty /= 2;
+                if recalled.penalty < LEAST_PENALTY {
                     self.recalled.remove(name);
                 }
             }
@@ -341,7 +341,7 @@ mod tests {
     fn recalls_double_the_releases_and_uses_halve_them() {
         let mut state = IdleState::default();
         let names = Names::from("a");
-        let released = |state: &mut IdleState| (0..100).take_while(|_| state.is_to_release(&names)).count();
+        let released = |state: &mut IdleState| (0..100).take_while(|_| state.take_penalty(&names)).count();
         assert_eq!(released(&mut state), 0);
         for expected in [2, 4, 8, 16, 32, 64, 64] {
             state.was_recalled(&names);

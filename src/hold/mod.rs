@@ -4,12 +4,15 @@
 //! here and nowhere else. So late or lost messages cannot miscount. A hand-off to the next task of this
 //! process sends no message either: the masters know only the grant.
 
+mod age_report;
 pub(crate) mod client;
 pub(crate) mod downgrade;
 pub(crate) mod end;
 pub(crate) mod expiry;
 pub(crate) mod extend;
 pub(crate) mod grant;
+mod guard_counts;
+mod guarded;
 mod handoff;
 pub(crate) mod idle;
 pub(crate) mod recall;
@@ -23,4 +26,4 @@ pub(crate) mod unsent_release;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{Entered, Exited, FirstHold, HoldView, IdleWanted, Upkeep};
+pub(crate) use self::state::{Entered, Exited, FirstHold, HoldView, IdleHoldOptions, Upkeep};

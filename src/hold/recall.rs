@@ -5,27 +5,25 @@ use std::sync::Arc;
 
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
-use crate::protocol::field::FieldMessage;
+use crate::node::recalls::IdleEnd;
 
 /// Takes in the messages of masters for idle grants, for as long as the client exists.
 pub(crate) fn start(client: &Arc<ClientCore>) {
     let weak = Arc::downgrade(client);
-    client.pool.topics.recalls.on_idle(move |message| {
+    client.pool.topics.recalls.on_idle(move |number, end| {
         let Some(client) = weak.upgrade() else { return };
-        match message {
-            FieldMessage::Recall { number, .. } | FieldMessage::Try { number } => {
-                client.idle.recalled(number);
-            }
-            // It would be taken for a new hold, although its names were forced from it. A hold learns of the force at its
-            // next renewal.
-            FieldMessage::Forced { number } => client.idle.forced(number),
+        match end {
+            IdleEnd::Recalled => client.idle.recalled(number),
+            // After a force it would be taken for a new hold, although its names were forced from it. A hold learns of the
+            // force at its next renewal.
+            IdleEnd::Forced | IdleEnd::Missed => client.idle.release_field(number),
         }
     });
 }
 
 /// Takes in that a waiter with this ticket wants the names of a grant. An idle grant is released.
 pub(crate) fn recalled(client: &ClientCore, grant: &Arc<Grant>, ticket: NonZeroU64) {
-    if grant.wanted_by(ticket) {
+    if grant.note_waiter(ticket) {
         client.idle.recalled(grant.field.number);
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::age_report::AgeReport;
 use super::expiry::HoldExpiry;
+use super::guard_counts::GuardCounts;
 use super::handoff::WaitersElsewhere;
 use super::vote_record::VoteRecord;
 use crate::error::LossCause;
@@ -27,14 +29,7 @@ const WIDEN_AFTER: Duration = Duration::from_millis(10);
 const WIDENING_ENDS: u32 = 6;
 
 /// Number of leases after which the grant of a sticky lock no longer stays. Recalls may all be lost, or denied.
-const STAYS: u32 = 2;
-
-/// Number of leases after which a hold may have been forgotten by its program.
-const LONG: u32 = 10;
-/// Value for a hold that is never reported.
-const NEVER: u32 = u32::MAX;
-/// Time after a report until the next one.
-const AGAIN: Duration = Duration::from_secs(3600);
+const MOST_IDLE_LEASES: u32 = 2;
 
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -49,16 +44,10 @@ pub(super) struct HoldState {
     /// Number of the current hold in the grant, from 0, and its begin.
     number: u64,
     since: Moment,
-    /// Number of guards in the hold, and number of exclusive ones among them.
-    count: u64,
-    exclusive: u64,
-    /// Number of leaked guards among them, which never exit.
-    leaked: u64,
-    /// Number of guards that want the hold renewed, and longest time for which it is.
-    renewing: u64,
+    guards: GuardCounts,
+    /// Longest time for which the hold is renewed.
     max_hold: Option<Duration>,
-    /// Age of the hold at its last report in the log, in seconds; 0 before the first.
-    reported_s: u32,
+    age_report: AgeReport,
     /// Time after the begin for which the names stay locked for everybody, also if the hold is given up
     /// before.
     kept_for: Duration,
@@ -70,7 +59,9 @@ pub(super) struct HoldState {
     /// Waiters of other lines and clients, as far as masters have reported them.
     elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client when its hold is given up and nobody waits.
-    stays: bool,
+    is_sticky: bool,
+    /// Whether recalls may have been missed, so that masters may know of waiters that this client does not know.
+    missed_recalls: bool,
     /// Whether the grant had a hold since its last renewal.
     is_used: bool,
     /// Whether the grant was idle when it was lost, so that nobody lost a hold.
@@ -91,24 +82,24 @@ pub(crate) struct FirstHold {
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
     /// Whether the grant is to stay with the client when the hold is given up.
-    pub(crate) stays: bool,
+    pub(crate) is_sticky: bool,
 }
 
 /// What a lock wants of an idle grant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct IdleWanted {
+pub(crate) struct IdleHoldOptions {
     pub(crate) lease: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) stays: bool,
+    pub(crate) is_sticky: bool,
 }
 
 /// Phase in the life of a grant. Only a vacant or idle grant can get another hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Held,
-    /// The last guard of a hold has exited, and the next hold is not decided yet. The grant belongs to no hold,
-    /// and is not released.
+    /// The last guard of a hold has exited. The task that removed it decides next: it hands the grant on, lets it become
+    /// idle, or releases it.
     Vacant,
     /// Nobody holds the grant, and it stays with the client for the next lock of its names.
     Idle,
@@ -170,7 +161,7 @@ impl HoldState {
             lease,
             votes,
             max_hold,
-            stays,
+            is_sticky,
         } = first;
         let is_thrifty = votes.iter().any(|vote| matches!(vote, Vote::NotAsked));
         Self {
@@ -181,17 +172,15 @@ impl HoldState {
             is_longer: false,
             number: 0,
             since,
-            count: 0,
-            exclusive: 0,
-            leaked: 0,
-            renewing: 0,
+            guards: GuardCounts::default(),
             max_hold,
-            reported_s: 0,
+            age_report: AgeReport::default(),
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
             widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
             elsewhere: None,
-            stays,
+            is_sticky,
+            missed_recalls: false,
             is_used: true,
             was_idle: false,
             released: false,
@@ -235,7 +224,7 @@ impl HoldState {
     /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
     /// for that.
     pub(super) fn view(&mut self, number: u64, now: Moment) -> HoldView {
-        let left = if self.is_leaked() {
+        let left = if self.guards.are_leaked() {
             Duration::ZERO
         } else {
             self.remaining(number, now)
@@ -250,13 +239,13 @@ impl HoldState {
 
     /// Number of guards in a hold.
     pub(super) fn count(&self, number: u64) -> u64 {
-        if self.number == number { self.count } else { 0 }
+        if self.number == number { self.guards.all } else { 0 }
     }
 
     /// Number of guards for the masters, whichever hold has the grant. A vacant one is about to be entered or
     /// released.
     pub(super) fn entries(&self) -> u64 {
-        self.count.max(1)
+        self.guards.all.max(1)
     }
 
     /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
@@ -268,31 +257,30 @@ impl HoldState {
         renew: bool,
         kind: HoldKind,
     ) -> Option<Entered> {
-        if self.is_leaked() || self.remaining(number, now) <= min_validity || !self.kind.includes(kind) {
+        if self.guards.are_leaked()
+            || self.remaining(number, now) <= min_validity
+            || !self.kind.includes(kind)
+        {
             return None;
         }
-        let first_to_renew = renew && self.renewing == 0;
-        self.count += 1;
-        self.exclusive += u64::from(!kind.is_shared());
-        self.renewing += u64::from(renew);
+        let first_to_renew = self.guards.enter(renew, kind.is_shared());
         Some(Entered { first_to_renew })
     }
 
     /// Removes a guard. The last guard leaves the grant vacant. The last exclusive guard leaves the hold to
     /// its readers.
     pub(super) fn exit(&mut self, renew: bool, is_shared: bool) -> Exited {
-        self.count = self.count.saturating_sub(1);
-        self.renewing = self.renewing.saturating_sub(u64::from(renew));
+        self.guards.exit(renew);
         let is_downgraded = !is_shared && self.give_up_exclusive();
-        if self.count > 0 {
+        if self.guards.all > 0 {
             return if is_downgraded {
                 Exited::Downgraded {
-                    leaked: self.is_leaked(),
+                    leaked: self.guards.are_leaked(),
                 }
-            } else if self.is_leaked() {
-                Exited::Leaked(self.count)
+            } else if self.guards.are_leaked() {
+                Exited::Leaked(self.guards.all)
             } else {
-                Exited::Inside(self.count)
+                Exited::Inside(self.guards.all)
             };
         }
         if self.phase == Phase::Held {
@@ -303,8 +291,7 @@ impl HoldState {
 
     /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent.
     pub(super) fn give_up_exclusive(&mut self) -> bool {
-        self.exclusive = self.exclusive.saturating_sub(1);
-        let is_downgraded = self.exclusive == 0 && self.count > 0 && self.kind == HoldKind::Write;
+        let is_downgraded = self.guards.remove_exclusive() && self.kind == HoldKind::Write;
         if is_downgraded {
             self.kind = HoldKind::Read;
         }
@@ -317,22 +304,19 @@ impl HoldState {
             return None;
         }
         // Renewal begins only when the hold is taken: its task may never be polled.
-        self.begin_next(now, next_in_line.max_hold, next_in_line.stays);
+        self.begin_next(now, next_in_line.max_hold, next_in_line.is_sticky, false);
         Some(self.number)
     }
 
-    fn begin_next(&mut self, now: Moment, max_hold: Option<Duration>, stays: bool) {
+    fn begin_next(&mut self, now: Moment, max_hold: Option<Duration>, is_sticky: bool, renew: bool) {
         self.phase = Phase::Held;
         self.number += 1;
         self.since = now;
-        self.count = 1;
-        self.exclusive = 1;
-        self.leaked = 0;
-        self.renewing = 0;
+        self.guards = GuardCounts::one(renew);
         self.max_hold = max_hold;
-        self.stays = stays;
+        self.is_sticky = is_sticky;
         self.is_used = true;
-        self.reported_s = 0;
+        self.age_report = AgeReport::default();
         self.kept_for = Duration::ZERO;
         // The hold before was given up, and so was not lost.
         self.cancellation = None;
@@ -340,12 +324,11 @@ impl HoldState {
 
     /// Lets a vacant grant stay with the client, if nobody is known to wait for its names and it is as it was granted.
     /// Returns whether it stays.
-    pub(super) fn stay(&mut self, now: Moment, age: Duration, granted: HoldKind) -> bool {
+    pub(super) fn become_idle(&mut self, now: Moment, age: Duration, granted: HoldKind) -> bool {
         let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
         let stays = self.phase == Phase::Vacant
-            && self.stays
+            && self.may_stay(age)
             && self.elsewhere.is_none()
-            && age < self.lease * STAYS
             && is_as_granted
             && self.ends.remaining(now) > TIMER_TOLERANCE;
         if stays {
@@ -356,13 +339,12 @@ impl HoldState {
 
     /// Begins a hold of an idle grant for a task that is running, with the grant renewed. Returns its number. `None` if
     /// the grant is not idle, or has less validity at `now` than the task wants.
-    pub(super) fn take_idle(&mut self, now: Moment, wanted: &IdleWanted) -> Option<u64> {
-        let least = wanted.min_validity.max(self.lease / 3);
-        if self.phase != Phase::Idle || self.lease < wanted.lease || self.ends.remaining(now) <= least {
+    pub(super) fn take_idle(&mut self, now: Moment, options: &IdleHoldOptions) -> Option<u64> {
+        let least = options.min_validity.max(self.lease / 3);
+        if self.phase != Phase::Idle || self.lease < options.lease || self.ends.remaining(now) <= least {
             return None;
         }
-        self.begin_next(now, wanted.max_hold, wanted.stays);
-        self.renewing = 1;
+        self.begin_next(now, options.max_hold, options.is_sticky, true);
         Some(self.number)
     }
 
@@ -377,7 +359,7 @@ impl HoldState {
     }
 
     /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
-    pub(super) fn is_unused(&mut self) -> bool {
+    pub(super) fn take_unused(&mut self) -> bool {
         self.phase == Phase::Idle && !std::mem::replace(&mut self.is_used, false)
     }
 
@@ -387,7 +369,7 @@ impl HoldState {
     }
 
     /// Notes a waiter of another line or client at `now`. Returns whether the grant is idle.
-    pub(super) fn wanted_by(&mut self, ticket: NonZeroU64, now: Moment) -> bool {
+    pub(super) fn note_waiter(&mut self, ticket: NonZeroU64, now: Moment) -> bool {
         let known = self.elsewhere.get_or_insert(WaitersElsewhere {
             first: ticket,
             since: now,
@@ -396,9 +378,14 @@ impl HoldState {
         self.phase == Phase::Idle
     }
 
+    /// Notes that recalls may have been missed.
+    pub(super) fn missed_recalls(&mut self) {
+        self.missed_recalls = true;
+    }
+
     /// Whether a grant of this age stays with the client until it is recalled.
-    pub(super) fn stays(&self, age: Duration) -> bool {
-        self.stays && age < self.lease * STAYS
+    pub(super) fn may_stay(&self, age: Duration) -> bool {
+        self.is_sticky && !self.missed_recalls && age < self.lease * MOST_IDLE_LEASES
     }
 
     /// Waiters of other lines and clients, as far as masters have reported them.
@@ -418,10 +405,10 @@ impl HoldState {
 
     /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
     pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
-        if self.number != number || self.count == 0 {
+        if self.number != number || self.guards.all == 0 {
             return false;
         }
-        self.renewing = u64::from(renew);
+        self.guards.set_renewing(renew);
         true
     }
 
@@ -462,9 +449,8 @@ impl HoldState {
 
     /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
     pub(super) fn leak(&mut self, renew: bool) -> bool {
-        self.renewing = self.renewing.saturating_sub(u64::from(renew));
-        self.leaked += 1;
-        self.is_leaked()
+        self.guards.leak(renew);
+        self.guards.are_leaked()
     }
 
     /// Token of the hold, and whether it was made now.
@@ -506,7 +492,7 @@ impl HoldState {
 
     /// Whether the caller has to release the grant: true for the first caller. From here on the grant is not
     /// renewed.
-    pub(super) fn is_to_release(&mut self) -> bool {
+    pub(super) fn begin_release(&mut self) -> bool {
         if self.is_taken_again() {
             return false;
         }
@@ -534,7 +520,7 @@ impl HoldState {
             };
         }
         let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
-        if self.phase == Phase::Idle || self.renewing > 0 && !spent {
+        if self.phase == Phase::Idle || self.guards.is_renewing() && !spent {
             Upkeep::Renewal {
                 lease: self.lease,
                 left,
@@ -560,32 +546,20 @@ impl HoldState {
     /// Exempts the hold from reports of its age.
     pub(super) fn lasts_by_design(&mut self, number: u64) {
         if self.number == number {
-            self.reported_s = NEVER;
+            self.age_report.exempt();
         }
     }
 
     /// Age of the hold, if a guard is in and it is not exempt.
     pub(super) fn held_for(&self, now: Moment) -> Option<Duration> {
-        let is_reported = self.phase == Phase::Held && self.reported_s != NEVER;
+        let is_reported = self.phase == Phase::Held && !self.age_report.is_exempt();
         is_reported.then(|| now.since(self.since))
     }
 
     /// Age of the hold, if the log is to report it: after ten leases, and then each hour.
     pub(super) fn lasts_long(&mut self, now: Moment) -> Option<Duration> {
         let held_for = self.held_for(now)?;
-        let due = match self.reported_s {
-            0 => self.lease * LONG,
-            reported_s => Duration::from_secs(reported_s.into()) + AGAIN,
-        };
-        if held_for < due {
-            return None;
-        }
-        self.reported_s = u32::try_from(held_for.as_secs()).unwrap_or(NEVER).max(1);
-        Some(held_for)
-    }
-
-    fn is_leaked(&self) -> bool {
-        self.leaked > 0 && self.leaked == self.count
+        self.age_report.take_due(held_for, self.lease).then_some(held_for)
     }
 }
 

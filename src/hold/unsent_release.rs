@@ -24,7 +24,7 @@ impl UnsentRelease {
     /// Takes the release of a grant that nobody holds any more, and its turn. With `kept`, the names stay locked for that
     /// time first. Returns `None` if another caller releases the grant, or the grant has another hold.
     pub(super) fn of(pool: &Arc<Pool>, grant: &Arc<Grant>, kept: Duration) -> Option<Self> {
-        let is_mine = grant.is_to_release();
+        let is_mine = grant.begin_release();
         if !is_mine && grant.is_taken_again() {
             return None;
         }

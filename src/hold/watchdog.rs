@@ -92,7 +92,7 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
         }
         match grant.upkeep() {
             // It may have been taken in between.
-            Upkeep::Renewal { .. } if grant.is_unused() && client.idle.release(&grant) => {
+            Upkeep::Renewal { .. } if grant.take_unused() && client.idle.release(&grant) => {
                 client.schedule.done(&grant);
             }
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
@@ -128,7 +128,7 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
 
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
 fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
-    let is_mine = grant.is_to_release();
+    let is_mine = grant.begin_release();
     if is_mine && !grant.was_idle() {
         log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));
     }

@@ -156,7 +156,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.options.grace = grace;
+        self.options.rare_mut().grace = grace;
         self
     }
 
@@ -192,7 +192,7 @@ impl MultiLock {
                         }
                         () = leadership.is_to_end() => {}
                     }
-                    sleep(self.options.grace).await;
+                    sleep(self.options.rare().grace).await;
                 };
                 tokio::select! {
                     // Check for the loss first: no step of the body is taken after it.
@@ -245,13 +245,12 @@ impl Candidate {
                 allowed,
             ));
         }
-        Ok(Self {
-            options: LockOptions {
-                purpose: Purpose::Lead,
-                announced: true,
-                ..options.clone()
-            },
-        })
+        let mut options = LockOptions {
+            purpose: Purpose::Lead,
+            ..options.clone()
+        };
+        options.rare_mut().announced = true;
+        Ok(Self { options })
     }
 
     /// Waits for the next term. After an error that time may cure, it tries again, with growing pauses.

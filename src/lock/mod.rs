@@ -226,7 +226,7 @@ impl MultiLock {
     /// # Ok(()) }
     /// ```
     pub fn announced(mut self) -> Self {
-        self.options.announced = true;
+        self.options.rare_mut().announced = true;
         self
     }
 
@@ -420,7 +420,7 @@ impl<M: Mode> MultiLock<M> {
     /// # Ok(()) }
     /// ```
     pub fn about(mut self, about: impl Into<String>) -> Self {
-        self.options.about = Some(about.into().into());
+        self.options.rare_mut().about = Some(about.into().into());
         self
     }
 

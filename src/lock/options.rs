@@ -21,8 +21,24 @@ use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::votes::Votes;
 
-/// Time that a leader's body has by default to come to its end, once its term is to end.
-const GRACE: Duration = Duration::from_secs(10);
+/// Options that few call sites set.
+#[derive(Clone, Debug)]
+pub(crate) struct RareOptions {
+    /// Text about the hold.
+    pub(crate) about: Option<Arc<str>>,
+    /// Whether masters publish the terms.
+    pub(crate) announced: bool,
+    /// Time that a leader's body has to come to its end, once its term is to end.
+    pub(crate) grace: Duration,
+}
+
+impl RareOptions {
+    const DEFAULT: Self = Self {
+        about: None,
+        announced: false,
+        grace: Duration::from_secs(10),
+    };
+}
 
 /// Options of a call site, unchecked.
 #[derive(Clone, Debug)]
@@ -39,12 +55,10 @@ pub(crate) struct LockOptions {
     pub(crate) fenced: bool,
     pub(crate) fair: bool,
     pub(crate) sticky: bool,
-    pub(crate) about: Option<Arc<str>>,
-    pub(crate) announced: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
-    /// Time that a leader's body has to come to its end.
-    pub(crate) grace: Duration,
+    /// Apart, as every call moves its options.
+    pub(crate) rare: Option<Arc<RareOptions>>,
     /// Label of the call site in the metrics.
     pub(crate) label: Label,
 }
@@ -64,13 +78,19 @@ impl LockOptions {
             fenced: true,
             fair: false,
             sticky: false,
-            about: None,
-            announced: false,
             owner: None,
             purpose: Purpose::Job,
-            grace: GRACE,
+            rare: None,
             label: masters.client.pool.events.unlabelled(),
         }
+    }
+
+    pub(crate) fn rare(&self) -> &RareOptions {
+        self.rare.as_deref().unwrap_or(&RareOptions::DEFAULT)
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut RareOptions {
+        Arc::make_mut(self.rare.get_or_insert_with(|| Arc::new(RareOptions::DEFAULT)))
     }
 
     pub(crate) async fn try_lock(&self) -> Result<HoldGuard, LockError> {
@@ -153,7 +173,7 @@ impl LockOptions {
             "at_least, because its names stay locked for nobody"
         } else if self.fair {
             "fair, because its client is served first"
-        } else if self.announced {
+        } else if self.rare().announced {
             "announced, because it would be told of nobody that has it"
         } else {
             return Ok(());
@@ -209,7 +229,10 @@ impl LockOptions {
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky,
-            caption: Caption::new(self.about.as_ref(), self.announced)?,
+            caption: match &self.rare {
+                None => None,
+                Some(rare) => Caption::new(rare.about.as_ref(), rare.announced)?,
+            },
             is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),

@@ -127,7 +127,7 @@ fn release(client: &ClientCore, grant: &Arc<Grant>) {
     if !kept.is_zero() {
         retake::widen(&client.pool, grant, grant.lease());
     }
-    if !grant.lose(LossCause::Closed) || !grant.is_to_release() {
+    if !grant.lose(LossCause::Closed) || !grant.begin_release() {
         return;
     }
     if let Some(trace) = grant.trace.take() {

@@ -122,6 +122,7 @@ impl Topics {
             topic.notified.notify_waiters();
         }
         self.waiters.interrupt();
+        self.recalls.interrupt();
     }
 
     fn topics(&self) -> MutexGuard<'_, Joined> {

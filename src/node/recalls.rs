@@ -18,8 +18,19 @@ pub(crate) struct Recalls {
     on_idle: OnceLock<Box<OnIdle>>,
 }
 
-/// Takes in a message for the idle grant of a field.
-type OnIdle = dyn Fn(FieldMessage) + Send + Sync;
+/// Ends the idle grant of a field.
+type OnIdle = dyn Fn(u64, IdleEnd) + Send + Sync;
+
+/// Reason for the end of an idle grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdleEnd {
+    /// Another client or line wants its names.
+    Recalled,
+    /// Its names were forced from it on a master.
+    Forced,
+    /// Recalls may have been missed.
+    Missed,
+}
 
 /// What a recall of one field concerns.
 #[derive(Debug)]
@@ -34,6 +45,9 @@ pub(crate) trait Recallable: fmt::Debug + Send + Sync {
     /// Takes in that a waiter with this ticket wants the names.
     fn recalled(&self, ticket: NonZeroU64);
 
+    /// Takes in that recalls may have been missed.
+    fn missed_recalls(&self);
+
     /// Whether nobody holds the grant, and it stays with the client.
     fn is_idle(&self) -> bool;
 }
@@ -46,8 +60,8 @@ pub(crate) struct KnownField {
 }
 
 impl Recalls {
-    /// Sets what takes in the messages for idle grants. Only the first call counts.
-    pub(crate) fn on_idle(&self, on_idle: impl Fn(FieldMessage) + Send + Sync + 'static) {
+    /// Sets what ends idle grants. Only the first call counts.
+    pub(crate) fn on_idle(&self, on_idle: impl Fn(u64, IdleEnd) + Send + Sync + 'static) {
         let _ = self.on_idle.set(Box::new(on_idle));
     }
 
@@ -81,10 +95,35 @@ impl Recalls {
         if let Some(ticket) = ticket {
             grant.recalled(ticket);
         }
+        let end = match message {
+            FieldMessage::Recall { .. } | FieldMessage::Try { .. } => IdleEnd::Recalled,
+            FieldMessage::Forced { .. } => IdleEnd::Forced,
+        };
+        self.end_idle(&*grant, message.number(), end);
+    }
+
+    fn end_idle(&self, grant: &dyn Recallable, number: u64, end: IdleEnd) {
         if grant.is_idle()
             && let Some(on_idle) = self.on_idle.get()
         {
-            on_idle(message);
+            on_idle(number, end);
+        }
+    }
+
+    /// Takes in that messages of a master may have been missed. No grant stays with the client: a waiter whose recall was
+    /// missed would ask again only after some seconds.
+    pub(super) fn interrupt(&self) {
+        let grants: Vec<_> = {
+            let fields = self.fields();
+            let known = fields.iter().filter_map(|(number, recalled)| match recalled {
+                Recalled::Grant(grant) => Some((*number, grant.upgrade()?)),
+                Recalled::Attempt(_) => None,
+            });
+            known.collect()
+        };
+        for (number, grant) in grants {
+            grant.missed_recalls();
+            self.end_idle(&*grant, number, IdleEnd::Missed);
         }
     }
 
@@ -131,6 +170,10 @@ mod tests {
             self.0.lock().expect("not poisoned").push(ticket.get());
         }
 
+        fn missed_recalls(&self) {
+            self.0.lock().expect("not poisoned").push(0);
+        }
+
         fn is_idle(&self) -> bool {
             self.0.lock().expect("not poisoned").len() > 2
         }
@@ -143,9 +186,9 @@ mod tests {
     #[test]
     fn a_recall_may_overtake_the_grant() {
         let recalls = Arc::<Recalls>::default();
-        let idle = Arc::<Mutex<Vec<FieldMessage>>>::default();
+        let idle = Arc::<Mutex<Vec<IdleEnd>>>::default();
         let seen_idle = Arc::clone(&idle);
-        recalls.on_idle(move |message| seen_idle.lock().expect("not poisoned").push(message));
+        recalls.on_idle(move |_, end| seen_idle.lock().expect("not poisoned").push(end));
         let field = recalls.enter(7);
         for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "?7 1 a"] {
             take_in(&recalls, message);
@@ -159,10 +202,12 @@ mod tests {
         assert!(idle.lock().expect("not poisoned").is_empty(), "it is held");
         take_in(&recalls, "!7 11 a");
         take_in(&recalls, "x7 a");
-        assert_eq!(idle.lock().expect("not poisoned").len(), 2);
+        recalls.interrupt();
+        let ends = [IdleEnd::Recalled, IdleEnd::Forced, IdleEnd::Missed];
+        assert_eq!(*idle.lock().expect("not poisoned"), ends);
         drop(field);
         take_in(&recalls, "!7 5 a");
-        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 1, 11, 1]);
+        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 1, 11, 1, 0]);
         assert!(recalls.fields().is_empty());
     }
 }

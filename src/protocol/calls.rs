@@ -434,7 +434,7 @@ mod tests {
             field: Field {
                 client: Uuid::nil(),
                 number: 3,
-                stays: false,
+                is_sticky: false,
                 is_captioned: false,
                 is_published: false,
             },

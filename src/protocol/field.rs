@@ -14,7 +14,7 @@ const LONGEST: usize = 36 + 1 + 20 + 3;
 /// - may stay with its client while nobody holds it (`lua/acquire.lua`, which looks for it at the end).
 const CAPTIONED: char = 'c';
 const PUBLISHED: char = 'p';
-const STAYS: char = 's';
+const STICKY: char = 's';
 
 /// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
 /// never uses again. Stored as two numbers and not as text, because a process may hold very many locks.
@@ -23,7 +23,7 @@ pub(crate) struct Field {
     pub(crate) client: Uuid,
     pub(crate) number: u64,
     /// Whether its grant may stay with the client while nobody holds it.
-    pub(crate) stays: bool,
+    pub(crate) is_sticky: bool,
     /// Whether it has a caption, and whether masters publish its terms.
     pub(crate) is_captioned: bool,
     pub(crate) is_published: bool,
@@ -49,7 +49,7 @@ impl Field {
         text.push_str(itoa::Buffer::new().format(self.number));
         text.extend(self.is_captioned.then_some(CAPTIONED));
         text.extend(self.is_published.then_some(PUBLISHED));
-        text.extend(self.stays.then_some(STAYS));
+        text.extend(self.is_sticky.then_some(STICKY));
         text
     }
 }
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn as_redisson_writes_it_and_no_secret_in_logs() {
         let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        let field = |stays| Field {
+        let field = |is_sticky| Field {
             client,
             number: 7,
-            stays,
-            is_captioned: stays,
-            is_published: stays,
+            is_sticky,
+            is_captioned: is_sticky,
+            is_published: is_sticky,
         };
         assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7cps");
         let field = field(false);

@@ -22,7 +22,7 @@ use crate::values::names::Names;
 
 /// Names and options of all tasks in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct LineOptions {
     pub(crate) names: Names,
     pub(crate) kind: HoldKind,
     /// Number of masters that have to grant.
@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
     pub(crate) caption: Option<Arc<Caption>>,
 }
 
-impl Hash for Wanted {
+impl Hash for LineOptions {
     /// Hashes the names alone: the same names are rarely wanted with other options.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.names.hash(state);
@@ -46,36 +46,36 @@ impl Hash for Wanted {
 /// Lines of one process, in which a `T` is handed from task to task.
 #[derive(Debug)]
 pub(crate) struct Lines<T> {
-    lines: Mutex<HashSet<LineByWanted<T>>>,
+    lines: Mutex<HashSet<LineByOptions<T>>>,
 }
 
-/// A line that is found by its [`Wanted`], which is not stored twice: a process may have very many lines.
+/// A line that is found by its [`LineOptions`], which is not stored twice: a process may have very many lines.
 #[derive(Debug)]
-struct LineByWanted<T>(Arc<Line<T>>);
+struct LineByOptions<T>(Arc<Line<T>>);
 
-impl<T> Borrow<Wanted> for LineByWanted<T> {
-    fn borrow(&self) -> &Wanted {
-        &self.0.wanted
+impl<T> Borrow<LineOptions> for LineByOptions<T> {
+    fn borrow(&self) -> &LineOptions {
+        &self.0.options
     }
 }
 
-impl<T> Hash for LineByWanted<T> {
+impl<T> Hash for LineByOptions<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.wanted.hash(state);
+        self.0.options.hash(state);
     }
 }
 
-impl<T> PartialEq for LineByWanted<T> {
+impl<T> PartialEq for LineByOptions<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.wanted == other.0.wanted
+        self.0.options == other.0.options
     }
 }
 
-impl<T> Eq for LineByWanted<T> {}
+impl<T> Eq for LineByOptions<T> {}
 
 #[derive(Debug)]
 struct Line<T> {
-    wanted: Wanted,
+    options: LineOptions,
     /// Whether its front task has been refused, so that no other task has to ask.
     is_shut: AtomicBool,
     /// State of the task with the turn, for the tasks behind it.
@@ -132,7 +132,7 @@ pub(crate) struct NextInLine {
     /// Time for which the names have to stay locked.
     pub(crate) at_least: Duration,
     /// Whether its grant is to stay with the client when the hold is given up.
-    pub(crate) stays: bool,
+    pub(crate) is_sticky: bool,
 }
 
 /// Place of a task that joins a line.
@@ -141,7 +141,7 @@ pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
     /// Behind others. The front task is included if it may not have been refused yet.
-    Behind(LineTicket<T>, Option<(Arc<Mailbox<T>>, QueueEntry)>),
+    Behind(LinePosition<T>, Option<(Arc<Mailbox<T>>, QueueEntry)>),
     /// Among tasks that can hold together and have not been refused: all ask at the same time.
     Concurrent,
 }
@@ -159,7 +159,7 @@ pub(crate) enum Delivery<T> {
 
 /// A waiter behind others, until it [withdraws](Self::withdraw).
 #[derive(Debug)]
-pub(crate) struct LineTicket<T> {
+pub(crate) struct LinePosition<T> {
     at: LineRef<T>,
     order: Order,
     mailbox: Arc<Mailbox<T>>,
@@ -169,7 +169,7 @@ pub(crate) struct LineTicket<T> {
 }
 
 /// Access to the ticket of a task that waits in line without one.
-pub(crate) struct LateTicket<T> {
+pub(crate) struct TicketEntry<T> {
     at: LineRef<T>,
     order: Order,
 }
@@ -194,7 +194,7 @@ impl<T> Lines<T> {
     /// Joins the line of tasks with the same names and options.
     pub(crate) fn join(
         self: &Arc<Self>,
-        wanted: &Wanted,
+        options: &LineOptions,
         entry: QueueEntry,
         next_in_line: NextInLine,
         mailbox: &Arc<Mailbox<T>>,
@@ -204,9 +204,9 @@ impl<T> Lines<T> {
             lines: Arc::clone(self),
             line: Arc::clone(line),
         };
-        let Some(LineByWanted(line)) = lines.get(wanted) else {
+        let Some(LineByOptions(line)) = lines.get(options) else {
             let line = Arc::new(Line {
-                wanted: wanted.clone(),
+                options: options.clone(),
                 is_shut: AtomicBool::new(false),
                 ahead: Ahead::new(InFront::Asks(Asks {
                     mailbox: Arc::downgrade(mailbox),
@@ -215,10 +215,10 @@ impl<T> Lines<T> {
                 behind: Mutex::new(BTreeMap::new()),
             });
             let turn = Turn(at(&line));
-            lines.insert(LineByWanted(line));
+            lines.insert(LineByOptions(line));
             return Joined::Turn(turn);
         };
-        if wanted.kind.is_shared() && !line.is_shut.load(Ordering::Relaxed) {
+        if options.kind.is_shared() && !line.is_shut.load(Ordering::Relaxed) {
             return Joined::Concurrent;
         }
         let (notice, noticed) = oneshot::channel();
@@ -240,34 +240,34 @@ impl<T> Lines<T> {
         }
         let asks = line.ahead.asks();
         let asks = asks.and_then(|first| Some((first.mailbox.upgrade()?, first.entry)));
-        let line_ticket = LineTicket {
+        let position = LinePosition {
             at: at(line),
             order,
             mailbox: Arc::clone(mailbox),
             notice: noticed,
             is_served: false,
         };
-        Joined::Behind(line_ticket, asks)
+        Joined::Behind(position, asks)
     }
 
     /// Notes that a task that asks at the same time as the front of its line was refused, so that later tasks
     /// wait behind the front.
-    pub(crate) fn refused(&self, wanted: &Wanted) {
-        if let Some(LineByWanted(line)) = self.lines().get(wanted) {
+    pub(crate) fn refused(&self, options: &LineOptions) {
+        if let Some(LineByOptions(line)) = self.lines().get(options) {
             line.is_shut.store(true, Ordering::Relaxed);
         }
     }
 
     /// State of the task in front of the tasks with the same names and options.
-    pub(crate) fn in_front(&self, wanted: &Wanted) -> Option<InFront<Asks<T>>> {
+    pub(crate) fn in_front(&self, options: &LineOptions) -> Option<InFront<Asks<T>>> {
         let line = self
             .lines()
-            .get(wanted)
-            .map(|LineByWanted(line)| Arc::clone(line));
+            .get(options)
+            .map(|LineByOptions(line)| Arc::clone(line));
         line.and_then(|line| line.ahead.get())
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashSet<LineByWanted<T>>> {
+    fn lines(&self) -> MutexGuard<'_, HashSet<LineByOptions<T>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -289,7 +289,7 @@ impl<T> LineRef<T> {
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
         let behind = self.line.behind();
         let (_, next) = behind.first_key_value()?;
-        let is_carried = next.next_in_line.ticket.is_some() && self.line.wanted.names == *names;
+        let is_carried = next.next_in_line.ticket.is_some() && self.line.options.names == *names;
         is_carried.then(|| next.entry.clone())
     }
 
@@ -310,12 +310,12 @@ impl<T> LineRef<T> {
 
     /// Gives the next task a hold that `pass` makes for it; the task then needs no turn. Returns whether
     /// there was a task, and a hold for it.
-    pub(crate) fn pass(&self, pass: impl FnOnce(&Wanted, &NextInLine) -> Option<T>) -> bool {
+    pub(crate) fn pass(&self, pass: impl FnOnce(&LineOptions, &NextInLine) -> Option<T>) -> bool {
         // No task withdraws from the line while it is locked, so the next one still listens.
         let mut behind = self.line.behind();
         let passed = behind
             .first_key_value()
-            .and_then(|(_, next)| pass(&self.line.wanted, &next.next_in_line));
+            .and_then(|(_, next)| pass(&self.line.options, &next.next_in_line));
         let Some(passed) = passed else {
             return false;
         };
@@ -388,7 +388,7 @@ impl<T> Clone for LineRef<T> {
     }
 }
 
-impl<T> LineTicket<T> {
+impl<T> LinePosition<T> {
     /// Waits until a turn or a hold is put in the mailbox. It may have been taken back from there.
     ///
     /// # Cancel safety
@@ -403,8 +403,8 @@ impl<T> LineTicket<T> {
     }
 
     /// Access to its ticket, which it may not have drawn when it came.
-    pub(crate) fn ticket(&self) -> LateTicket<T> {
-        LateTicket {
+    pub(crate) fn ticket_entry(&self) -> TicketEntry<T> {
+        TicketEntry {
             at: self.at.clone(),
             order: self.order,
         }
@@ -424,7 +424,7 @@ impl<T> LineTicket<T> {
     }
 }
 
-impl<T> LateTicket<T> {
+impl<T> TicketEntry<T> {
     /// Sets the ticket when it has been drawn. The waiter keeps its place in the line.
     pub(crate) fn set(&self, ticket: u64) {
         if let Some(queued) = self.at.line.behind().get_mut(&self.order) {
@@ -469,7 +469,7 @@ impl<T> Drop for Turn<T> {
         let mut behind = line.behind();
         let (refused, ended) = match behind.pop_first() {
             Some((_, next)) => (next.deliver(Delivery::Turn(Turn(self.0.clone()))), None),
-            None => (None, lines.take(&line.wanted)),
+            None => (None, lines.take(&line.options)),
         };
         drop(behind);
         drop(lines);
@@ -480,7 +480,7 @@ impl<T> Drop for Turn<T> {
 
 impl<T> fmt::Debug for Turn<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Turn").field(&self.0.line.wanted).finish()
+        f.debug_tuple("Turn").field(&self.0.line.options).finish()
     }
 }
 

@@ -22,5 +22,5 @@ pub(crate) mod line;
 
 pub(crate) use self::ahead::{Holding, InFront};
 pub(crate) use self::line::{
-    Delivery, Joined, LineRef, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted,
+    Delivery, Joined, LineOptions, LinePosition, LineRef, Lines, Mailbox, NextInLine, QueueEntry, Turn,
 };

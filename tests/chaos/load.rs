@@ -123,7 +123,8 @@ impl Porter {
             30..38 => self.reader().await,
             38..42 => self.writer().await,
             42..55 => self.hot().await,
-            55..70 => self.cancelled().await,
+            55..62 => self.cancelled().await,
+            62..70 => self.sticky().await,
             70..80 => self.renewed().await,
             80..90 => self.entered_again().await,
             90..97 => self.several().await,
@@ -146,8 +147,7 @@ impl Porter {
     }
 
     fn lock(&mut self, name: String) -> MultiLock {
-        // A name is locked with tokens, or without.
-        let is_fenced = !name.ends_with(['7', '8', '9']);
+        let is_fenced = is_fenced(&name);
         let lock = if self.rng.random_bool(0.8) {
             self.masters.red_lock(name)
         } else {
@@ -225,6 +225,22 @@ impl Porter {
         Ok(())
     }
 
+    /// One name again and again, with a grant that stays in between.
+    async fn sticky(&mut self) -> Result<(), LockError> {
+        let name = if self.rng.random_bool(0.2) {
+            HOT.to_owned()
+        } else {
+            self.name()
+        };
+        let lock = self.lock(name).sticky().wait(PATIENCE);
+        for _ in 0..self.rng.random_range(1..20) {
+            let guard = lock.lock().await?;
+            self.think(1).await;
+            let _ = guard.unlock().await;
+        }
+        Ok(())
+    }
+
     /// Kept alive while its loss is awaited; at times for longer than a lease.
     async fn renewed(&mut self) -> Result<(), LockError> {
         let name = self.name();
@@ -255,6 +271,10 @@ impl Porter {
 
     async fn several(&mut self) -> Result<(), LockError> {
         let names = [self.name(), self.name(), self.name()];
+        let names: Vec<String> = names.into_iter().filter(|name| is_fenced(name)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
         let lock = self.masters.red_lock(&names[..]).lease(self.lease);
         let guard = lock.wait(PATIENCE).lock().await?;
         self.think(2).await;
@@ -270,6 +290,11 @@ impl Porter {
         let _ = guard.unlock().await;
         Ok(())
     }
+}
+
+/// Whether a name is always locked with tokens. Any other name never is.
+fn is_fenced(name: &str) -> bool {
+    !name.ends_with(['7', '8', '9'])
 }
 
 impl fmt::Display for Told {

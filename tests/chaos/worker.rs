@@ -272,12 +272,15 @@ impl Teller {
             Policy::Red => self.masters.red_lock(names),
             Policy::Multi => self.masters.multi_lock(names),
         };
-        // Half of the holds are renewed, half have a lease that ends.
-        let lock = if self.rng.random_bool(0.5) {
+        // Half of the holds are renewed, half have a lease that ends. Of those that are renewed half stay with the client.
+        let is_renewed = self.rng.random_bool(0.5);
+        let is_sticky = is_renewed && wanted.layout == Layout::Plain && self.rng.random_bool(0.5);
+        let lock = if is_renewed {
             lock
         } else {
             lock.lease(self.duty.lease)
         };
+        let lock = if is_sticky { lock.sticky() } else { lock };
         let waits = ![1, PLAIN_TASKS + 1].contains(&self.task) || self.rng.random_bool(0.5);
         let lock = lock.wait(PATIENCE);
         match (wanted.layout, wanted.mode) {

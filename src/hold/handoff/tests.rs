@@ -10,7 +10,7 @@ fn at(ms: u64) -> Moment {
 
 /// Whether a grant that began at 1 s is handed on `later` ms after it was granted, with a change of the
 /// request.
-fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextInLine)) -> bool {
+fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut NextInLine)) -> bool {
     let mut offer = Handoff {
         number: 1,
         left: LEASE,
@@ -18,12 +18,12 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         begun: at(1_000),
         for_so_long: Duration::from_millis(later),
         elsewhere: None,
-        stays: false,
+        may_stay: false,
         is_announced: false,
         // It took 5 ms.
         now: at(1_005 + later),
     };
-    let mut wanted = Wanted {
+    let mut options = LineOptions {
         names: Names::from("a"),
         needed: 2,
         lease: LEASE,
@@ -39,10 +39,10 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut Wanted, &mut NextIn
         renew: true,
         max_hold: None,
         at_least: Duration::ZERO,
-        stays: false,
+        is_sticky: false,
     };
-    change(&mut offer, &mut wanted, &mut next);
-    may_hand_off(&offer, &wanted, &next)
+    change(&mut offer, &mut options, &mut next);
+    may_hand_off(&offer, &options, &next)
 }
 
 /// A waiter elsewhere has been known since the grant, at 1,005 ms.
@@ -55,9 +55,9 @@ fn others(offer: &mut Handoff, first: u64) {
 
 #[test]
 fn without_waiters_elsewhere_it_goes_on_for_a_second() {
-    let late = |_: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| next.begun = at(1_020);
+    let late = |_: &mut Handoff, _: &mut LineOptions, next: &mut NextInLine| next.begun = at(1_020);
     assert!(passes(994, late) && !passes(995, late));
-    assert!(passes(5_000, |offer, _, _| offer.stays = true));
+    assert!(passes(5_000, |offer, _, _| offer.may_stay = true));
     assert!(passes(29, |offer, _, _| offer.is_announced = true));
     assert!(!passes(30, |offer, _, _| offer.is_announced = true));
     assert!(passes(1, |offer, _, _| offer.number = 63));
@@ -65,31 +65,31 @@ fn without_waiters_elsewhere_it_goes_on_for_a_second() {
         !passes(1, |offer, _, _| offer.number = 64),
         "it has no token left"
     );
-    assert!(passes(1, |offer, wanted, _| {
+    assert!(passes(1, |offer, options, _| {
         offer.number = 64;
-        wanted.fenced = false;
+        options.fenced = false;
     }));
 }
 
 #[test]
 fn waiters_elsewhere_bound_it() {
     let younger = |begun| {
-        move |offer: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| {
+        move |offer: &mut Handoff, _: &mut LineOptions, next: &mut NextInLine| {
             others(offer, 1);
-            (next.begun, offer.stays) = (at(begun), true);
+            (next.begun, offer.may_stay) = (at(begun), true);
         }
     };
     assert!(passes(19, younger(1_004)) && !passes(20, younger(1_004)));
     assert!(!passes(1, younger(1_005)), "it came later");
-    let older = |offer: &mut Handoff, _: &mut Wanted, _: &mut NextInLine| others(offer, 501);
+    let older = |offer: &mut Handoff, _: &mut LineOptions, _: &mut NextInLine| others(offer, 501);
     assert!(passes(5_000, older), "the masters would let it in first, too");
 }
 
 #[test]
 fn a_fair_pass_goes_by_tickets() {
     let fair = |first, begun| {
-        move |offer: &mut Handoff, wanted: &mut Wanted, next: &mut NextInLine| {
-            wanted.fair = true;
+        move |offer: &mut Handoff, options: &mut LineOptions, next: &mut NextInLine| {
+            options.fair = true;
             next.begun = at(begun);
             if first > 0 {
                 others(offer, first);
@@ -98,8 +98,8 @@ fn a_fair_pass_goes_by_tickets() {
     };
     assert!(passes(900, fair(501, 999)) && passes(900, fair(0, 999)));
     assert!(!passes(1, fair(499, 999)), "another is older");
-    let unknown = |offer: &mut Handoff, wanted: &mut Wanted, next: &mut NextInLine| {
-        fair(501, 999)(offer, wanted, next);
+    let unknown = |offer: &mut Handoff, options: &mut LineOptions, next: &mut NextInLine| {
+        fair(501, 999)(offer, options, next);
         next.ticket = None;
     };
     assert!(!passes(1, unknown), "it has no ticket yet");
@@ -111,16 +111,16 @@ fn a_hold_has_its_own_lease_and_most_of_it() {
     assert!(!passes(1, |offer, _, _| offer.lease = Some(2 * LEASE)));
     assert!(!passes(1, |offer, _, _| offer.lease = None));
     let left = |seconds, renew| {
-        move |offer: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| {
+        move |offer: &mut Handoff, _: &mut LineOptions, next: &mut NextInLine| {
             offer.left = Duration::from_secs(seconds);
             next.renew = renew;
         }
     };
     assert!(passes(1, left(20, true)) && !passes(1, left(19, true)));
     assert!(passes(1, left(27, false)) && !passes(1, left(26, false)));
-    assert!(!passes(1, |_, wanted, _| wanted.min_validity = LEASE));
+    assert!(!passes(1, |_, options, _| options.min_validity = LEASE));
     let kept = |seconds| {
-        move |offer: &mut Handoff, _: &mut Wanted, next: &mut NextInLine| {
+        move |offer: &mut Handoff, _: &mut LineOptions, next: &mut NextInLine| {
             offer.left = Duration::from_secs(25);
             next.at_least = Duration::from_secs(seconds);
         }

@@ -30,7 +30,7 @@ fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
         lease: LEASE,
         votes: vec![Vote::Granted],
         max_hold,
-        stays: true,
+        is_sticky: true,
     };
     HoldState::new(kind, at(0), first)
 }
@@ -76,7 +76,7 @@ fn the_last_to_exit_gives_it_up() {
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert_eq!(state.exit(false, false), Exited::Last);
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
-    assert!(state.is_to_release());
+    assert!(state.begin_release());
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Nothing);
     assert!(!state.lose(LossCause::Expired), "what was given up is not lost");
 }
@@ -102,7 +102,7 @@ fn nobody_enters_what_only_leaked_guards_are_in() {
 fn it_is_released_once() {
     let mut state = held();
     assert!(state.lose(LossCause::TakenAway) && !state.lose(LossCause::Closed));
-    assert!(state.is_to_release() && !state.is_to_release());
+    assert!(state.begin_release() && !state.begin_release());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn next_in_line(renew: bool) -> NextInLine {
         renew,
         max_hold: Some(Duration::from_secs(20)),
         at_least: Duration::ZERO,
-        stays: true,
+        is_sticky: true,
     }
 }
 
@@ -203,7 +203,7 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
         if lost {
             assert!(state.lose(LossCause::Closed));
         } else {
-            assert!(state.is_to_release());
+            assert!(state.begin_release());
         }
         assert_eq!(state.pass(at(1), &next_in_line(true)), None);
         assert_eq!(state.left(at(1)), AT_ONCE);
@@ -245,7 +245,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
         lease: LEASE,
         votes: vec![Vote::Granted, Vote::NotAsked, Vote::NotAsked],
         max_hold: None,
-        stays: false,
+        is_sticky: false,
     };
     let mut state = HoldState::new(HoldKind::Plain, at(0), first);
     let look = |ms: u64| Upkeep::Look(Duration::from_millis(ms));
@@ -270,56 +270,56 @@ fn vacant() -> HoldState {
     state
 }
 
-fn idle_wanted() -> IdleWanted {
-    IdleWanted {
+fn idle_hold_options() -> IdleHoldOptions {
+    IdleHoldOptions {
         lease: LEASE,
         min_validity: AT_ONCE,
         max_hold: None,
-        stays: true,
+        is_sticky: true,
     }
 }
 
 #[test]
 fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
     let mut state = vacant();
-    assert_eq!(state.take_idle(at(1), &idle_wanted()), None, "it is vacant");
-    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert_eq!(state.take_idle(at(1), &idle_hold_options()), None, "it is vacant");
+    assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.remaining(0, at(1)), AT_ONCE, "its last hold is over");
-    let longer = IdleWanted {
+    let longer = IdleHoldOptions {
         lease: LEASE * 2,
-        ..idle_wanted()
+        ..idle_hold_options()
     };
-    let more = IdleWanted {
+    let more = IdleHoldOptions {
         min_validity: Duration::from_secs(12),
-        ..idle_wanted()
+        ..idle_hold_options()
     };
     assert_eq!(state.take_idle(at(1), &longer), None);
     assert_eq!(state.take_idle(at(18), &more), None);
     // A third of the lease is left.
-    assert_eq!(state.take_idle(at(20), &idle_wanted()), None);
-    assert_eq!(state.take_idle(at(19), &idle_wanted()), Some(1));
+    assert_eq!(state.take_idle(at(20), &idle_hold_options()), None);
+    assert_eq!(state.take_idle(at(19), &idle_hold_options()), Some(1));
     assert_eq!(state.remaining(1, at(19)), Duration::from_secs(11));
-    assert_eq!(state.take_idle(at(19), &idle_wanted()), None, "it is held");
+    assert_eq!(state.take_idle(at(19), &idle_hold_options()), None, "it is held");
 }
 
 #[test]
 fn what_somebody_waits_for_does_not_stay() {
     let ticket = NonZeroU64::new(9).expect("not 0");
     let mut state = vacant();
-    assert!(!state.wanted_by(ticket, at(1)));
-    assert!(!state.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(!state.note_waiter(ticket, at(1)));
+    assert!(!state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     let mut state = vacant();
-    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
-    assert!(state.wanted_by(ticket, at(1)) && state.elsewhere().is_some());
-    assert!(!state.is_to_release(), "it is idle");
+    assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(state.note_waiter(ticket, at(1)) && state.elsewhere().is_some());
+    assert!(!state.begin_release(), "it is idle");
     assert!(state.end_idle() && !state.end_idle());
-    assert_eq!(state.take_idle(at(1), &idle_wanted()), None);
+    assert_eq!(state.take_idle(at(1), &idle_hold_options()), None);
     assert_eq!(
         state.pass(at(1), &next_in_line(true)),
         None,
         "nobody else gets it"
     );
-    assert!(state.is_to_release() && !state.is_to_release());
+    assert!(state.begin_release() && !state.begin_release());
 }
 
 #[test]
@@ -337,35 +337,40 @@ fn what_is_not_as_it_was_granted_does_not_stay() {
     );
     downgraded.exit(true, false);
     downgraded.exit(true, true);
-    assert!(!downgraded.stay(at(1), AT_ONCE, HoldKind::Write));
+    assert!(!downgraded.become_idle(at(1), AT_ONCE, HoldKind::Write));
     let mut kept = held();
     assert!(kept.enter(0, at(0), AT_ONCE, true, HoldKind::Plain).is_some());
     kept.keep_at_least(0, at(0), Duration::from_secs(5));
     kept.exit(true, false);
-    assert!(!kept.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(!kept.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     let mut longer = vacant();
     longer.ask(LEASE * 2);
-    assert!(!longer.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(!longer.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert!(
-        !vacant().stay(at(30), AT_ONCE, HoldKind::Plain),
+        !vacant().become_idle(at(30), AT_ONCE, HoldKind::Plain),
         "nothing is left"
     );
-    assert!(!vacant().stay(at(1), OLD, HoldKind::Plain), "recalls may be lost");
+    assert!(
+        !vacant().become_idle(at(1), OLD, HoldKind::Plain),
+        "recalls may be lost"
+    );
     let mut lost = vacant();
-    assert!(lost.lose(LossCause::Forgotten) && !lost.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(lost.lose(LossCause::Forgotten) && !lost.become_idle(at(1), AT_ONCE, HoldKind::Plain));
 }
 
 #[test]
 fn an_idle_grant_is_renewed_once_after_its_last_hold() {
     let mut state = vacant();
-    assert!(state.stay(at(1), AT_ONCE, HoldKind::Plain));
+    assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.upkeep(at(10), OLD), renewal(20));
-    assert!(!state.is_unused());
-    assert!(state.is_unused());
-    assert_eq!(state.take_idle(at(1), &idle_wanted()), Some(1));
-    assert!(!state.is_unused(), "it is held");
+    assert!(!state.take_unused());
+    assert!(state.take_unused());
+    assert_eq!(state.take_idle(at(1), &idle_hold_options()), Some(1));
+    assert!(!state.take_unused(), "it is held");
     state.exit(true, false);
-    assert!(state.stay(at(2), AT_ONCE, HoldKind::Plain) && !state.is_unused() && state.is_unused());
+    assert!(
+        state.become_idle(at(2), AT_ONCE, HoldKind::Plain) && !state.take_unused() && state.take_unused()
+    );
     // Nobody loses a hold when it lapses.
     assert!(state.lapse(at(30)) && state.was_idle());
 }

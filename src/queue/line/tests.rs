@@ -4,8 +4,8 @@ use super::*;
 use crate::node::waiters::Waiters;
 use crate::time::clock::Clock;
 
-fn wanted(name: &str) -> Wanted {
-    Wanted {
+fn options(name: &str) -> LineOptions {
+    LineOptions {
         names: Names::from(name),
         needed: 2,
         lease: Duration::from_secs(30),
@@ -31,7 +31,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
 }
 
 /// Result of joining a line, in which numbers are handed on.
-type Hand = Result<Turn<u32>, LineTicket<u32>>;
+type Hand = Result<Turn<u32>, LinePosition<u32>>;
 
 fn next_in_line(ticket: u64) -> NextInLine {
     NextInLine {
@@ -40,22 +40,22 @@ fn next_in_line(ticket: u64) -> NextInLine {
         renew: true,
         max_hold: None,
         at_least: Duration::ZERO,
-        stays: false,
+        is_sticky: false,
     }
 }
 
-fn join(lines: &Arc<Lines<u32>>, wanted: &Wanted, entry: QueueEntry) -> Hand {
+fn join(lines: &Arc<Lines<u32>>, options: &LineOptions, entry: QueueEntry) -> Hand {
     let next_in_line = next_in_line(entry.waiter.ticket);
-    match lines.join(wanted, entry, next_in_line, &Arc::new(Mailbox::new())) {
+    match lines.join(options, entry, next_in_line, &Arc::new(Mailbox::new())) {
         Joined::Turn(turn) => Ok(turn),
-        Joined::Behind(line_ticket, _) => Err(line_ticket),
+        Joined::Behind(position, _) => Err(position),
         Joined::Concurrent => panic!("not where only one gets it"),
     }
 }
 
-async fn delivered(line_ticket: &mut LineTicket<u32>) -> Delivery<u32> {
-    line_ticket.delivered().await;
-    line_ticket.mailbox.take().expect("nobody has taken it back")
+async fn delivered(position: &mut LinePosition<u32>) -> Delivery<u32> {
+    position.delivered().await;
+    position.mailbox.take().expect("nobody has taken it back")
 }
 
 fn turn(delivery: Delivery<u32>) -> Turn<u32> {
@@ -68,7 +68,7 @@ fn turn(delivery: Delivery<u32>) -> Turn<u32> {
 #[tokio::test]
 async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let first = join(5).expect("nobody is ahead");
     let behind = |ticket| join(ticket).expect_err("behind others");
     let (mut third, mut second, mut gone) = (behind(9), behind(7), behind(8));
@@ -93,12 +93,12 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
 #[tokio::test]
 async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let first = join(&lines, &wanted("a"), new(&waiters, 1)).expect("nobody is ahead");
-    let mut second = join(&lines, &wanted("a"), new(&waiters, 2)).expect_err("behind");
-    assert!(matches!(lines.in_front(&wanted("a")), Some(InFront::Asks(_))));
+    let first = join(&lines, &options("a"), new(&waiters, 1)).expect("nobody is ahead");
+    let mut second = join(&lines, &options("a"), new(&waiters, 2)).expect_err("behind");
+    assert!(matches!(lines.in_front(&options("a")), Some(InFront::Asks(_))));
     drop(first);
     let second = turn(delivered(&mut second).await);
-    assert!(lines.in_front(&wanted("a")).is_none());
+    assert!(lines.in_front(&options("a")).is_none());
     drop(second);
 }
 
@@ -106,33 +106,33 @@ async fn one_that_asked_first_is_in_front_until_its_turn_ends() {
 async fn who_let_its_turn_go_waits_for_it_anew() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let again = new(&waiters, 7);
-    let join = |one: QueueEntry| join(&lines, &wanted("a"), one);
+    let join = |one: QueueEntry| join(&lines, &options("a"), one);
     let first = join(new(&waiters, 5)).expect("nobody is ahead");
-    let mut line_ticket = join(again.clone()).expect_err("behind another");
+    let mut position = join(again.clone()).expect_err("behind another");
     drop(first);
-    drop(line_ticket.withdraw());
+    drop(position.withdraw());
     let _other = join(new(&waiters, 9)).expect("nobody is ahead");
-    let mut line_ticket = join(again).expect_err("behind another");
-    assert!(line_ticket.delivered().now_or_never().is_none());
+    let mut position = join(again).expect_err("behind another");
+    assert!(position.delivered().now_or_never().is_none());
 }
 
 #[tokio::test]
 async fn who_wants_something_else_has_a_line_of_its_own() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let _one = join(&lines, &wanted("a"), new(&waiters, 1)).expect("first");
-    let all = Wanted {
+    let _one = join(&lines, &options("a"), new(&waiters, 1)).expect("first");
+    let all = LineOptions {
         needed: 3,
-        ..wanted("a")
+        ..options("a")
     };
     assert!(join(&lines, &all, new(&waiters, 2)).is_ok());
-    assert!(join(&lines, &wanted("b"), new(&waiters, 3)).is_ok());
-    assert!(join(&lines, &wanted("a"), new(&waiters, 4)).is_err());
+    assert!(join(&lines, &options("b"), new(&waiters, 3)).is_ok());
+    assert!(join(&lines, &options("a"), new(&waiters, 4)).is_err());
 }
 
 #[tokio::test]
 async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let first = join(5).expect("nobody is ahead");
     assert!(!first.line().pass(|_, _| Some(1)), "nobody is behind");
     let behind = |ticket| join(ticket).expect_err("behind others");
@@ -151,9 +151,9 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
 #[tokio::test]
 async fn who_reads_asks_beside_others_until_one_is_refused() {
     let (lines, waiters) = (Arc::new(Lines::<u32>::new()), Waiters::default());
-    let reading = Wanted {
+    let reading = LineOptions {
         kind: HoldKind::Read,
-        ..wanted("a")
+        ..options("a")
     };
     let join = |ticket| {
         let mailbox = Arc::new(Mailbox::new());
@@ -183,7 +183,7 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
 #[tokio::test]
 async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let mut first = join(5).expect("nobody is ahead");
     let behind = |ticket| join(ticket).expect_err("behind others");
     let (mut before, mut without, mut after, mut older) = (behind(7), behind(0), behind(9), behind(6));
@@ -196,7 +196,7 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
         first.line().next(&"a".into()).is_none(),
         "it cannot be in a queue yet"
     );
-    without.ticket().set(11);
+    without.ticket_entry().set(11);
     assert_eq!(
         first.line().next(&"a".into()).map(|next| next.waiter.ticket),
         Some(11)
@@ -211,7 +211,7 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
 async fn many_leave_in_any_order_at_once() {
     const MANY: u64 = 64_000;
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
-    let join = |ticket| join(&lines, &wanted("a"), new(&waiters, ticket));
+    let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let first = join(1).expect("nobody is ahead");
     let mut line_tickets: Vec<_> = (2..MANY)
         .map(|ticket| join(ticket).expect_err("behind"))

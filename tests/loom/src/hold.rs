@@ -1,9 +1,15 @@
 //! The files on grants, and their models, as the states are no wider than this module.
 
+#[path = "../../../src/hold/age_report.rs"]
+mod age_report;
 #[path = "../../../src/hold/expiry.rs"]
 pub(crate) mod expiry;
 #[path = "../../../src/hold/grant.rs"]
 pub(crate) mod grant;
+#[path = "../../../src/hold/guard_counts.rs"]
+mod guard_counts;
+#[path = "../../../src/hold/guarded.rs"]
+mod guarded;
 #[path = "../../../src/hold/handoff.rs"]
 mod handoff;
 #[path = "../../../src/hold/state.rs"]

@@ -7,5 +7,5 @@ mod line;
 
 pub(crate) use ahead::Holding;
 pub(crate) use line::{
-    Delivery, Joined, LineRef, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted,
+    Delivery, Joined, LineOptions, LinePosition, LineRef, Lines, Mailbox, NextInLine, QueueEntry, Turn,
 };

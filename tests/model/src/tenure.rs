@@ -3,6 +3,9 @@
 //! Nothing is sent. Rounds under way, what was touched and what is left of the validity are the tenure's, so they
 //! are the client's own here. Between two holds anything may happen; the next hold may be given up, and the
 //! tenure is released then; or the client sleeps, and hands out a token when the time is over.
+//!
+//! A tenure that is idle in a client, for the next lock of its names, is one between two holds for long. A recall, `close`
+//! and whatever else ends it give the next hold up; to take it is to take over.
 
 use crate::client::Phase;
 use crate::state::{Breach, Event};

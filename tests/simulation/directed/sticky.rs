@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::sim::{Client, Cluster, Master, Network};
+use multilock::sim::{Client, Cluster, Direction, Master, Network};
 use multilock::{
     Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Owner, Quarantine, Rounds, Unlocked,
 };
@@ -17,24 +17,43 @@ const SOON: Duration = ms(60);
 
 struct Stage {
     cluster: Cluster,
+    /// Network of the masters' client.
+    network: Network,
     masters: Masters,
 }
 
-async fn connect(cluster: &Cluster) -> Masters {
-    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+fn network() -> Network {
     let network = Network::new(3);
     for place in 0..3 {
         network.set_distance(place, ms(1));
     }
-    let client = Client::new().network(&network);
+    network
+}
+
+async fn connect(cluster: &Cluster) -> Masters {
+    connect_by(cluster, &network(), LEASE).await
+}
+
+async fn connect_by(cluster: &Cluster, network: &Network, lease: Duration) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(lease);
+    let client = Client::new().network(network);
     cluster.connect_as(&client, builder).await.expect("connects")
 }
 
 impl Stage {
     async fn new() -> Self {
+        Self::with_lease(LEASE).await
+    }
+
+    async fn with_lease(lease: Duration) -> Self {
         let cluster = Cluster::new(3);
-        let masters = connect(&cluster).await;
-        Self { cluster, masters }
+        let network = network();
+        let masters = connect_by(&cluster, &network, lease).await;
+        Self {
+            cluster,
+            network,
+            masters,
+        }
     }
 
     fn lock(&self) -> MultiLock {
@@ -190,6 +209,34 @@ async fn a_lost_recall_is_sent_again() {
         sleep(ms(100)).await;
     }
     assert!(begun.elapsed() < ms(5300), "{:?}", begun.elapsed());
+    drop(waiting.await.expect("no panic").expect("granted"));
+}
+
+/// Recalls are lost with a connection. Once there is a new one, the grant no longer stays, although it is used all the
+/// time.
+#[tokio::test(start_paused = true)]
+async fn recalls_may_be_lost_with_a_connection() {
+    // No renewal is due meanwhile.
+    let lease = ms(30_000);
+    let stage = Stage::with_lease(lease).await;
+    let other = connect_by(&stage.cluster, &network(), lease).await;
+    stage.stays().await;
+    stage.cluster.iter().for_each(|master| master.lose_notices(true));
+    let waiting = waiting(&other);
+    sleep(ms(100)).await;
+    stage.cluster.iter().for_each(|master| master.lose_notices(false));
+    // A call without an answer ends the connections of this client.
+    (0..3).for_each(|node| stage.network.cut(node, Direction::ToClient));
+    assert!(stage.masters.red_lock("b").try_lock().await.is_err());
+    sleep(ms(1000)).await;
+    (0..3).for_each(|node| stage.network.heal(node));
+    let begun = Instant::now();
+    while begun.elapsed() < ms(5500) && !waiting.is_finished() {
+        let guard = stage.lock().lock().await.expect("its own or free");
+        guard.unlock().await.expect("held");
+        sleep(ms(100)).await;
+    }
+    assert!(begun.elapsed() < ms(1500), "{:?}", begun.elapsed());
     drop(waiting.await.expect("no panic").expect("granted"));
 }
 
@@ -418,7 +465,7 @@ async fn no_more_stay_than_may() {
 /// The last handle is dropped while the runtime lives.
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_without_a_client() {
-    let Stage { cluster, masters } = Stage::new().await;
+    let Stage { cluster, masters, .. } = Stage::new().await;
     let guard = masters.red_lock("a").sticky().lock().await.expect("free");
     assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
     drop(masters);

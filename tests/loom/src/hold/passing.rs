@@ -11,7 +11,7 @@ use loom::thread;
 
 use super::expiry::HoldExpiry;
 use super::grant::{Grant, GrantFacts, Hold};
-use super::state::{Exited, FirstHold, IdleWanted};
+use super::state::{Exited, FirstHold, IdleHoldOptions};
 use crate::error::LossCause;
 use crate::explore;
 use crate::node::recalls::KnownField;
@@ -21,7 +21,9 @@ use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::Waiter;
-use crate::queue::{Delivery, Joined, LineTicket, Lines, Mailbox, NextInLine, QueueEntry, Turn, Wanted};
+use crate::queue::{
+    Delivery, Joined, LineOptions, LinePosition, Lines, Mailbox, NextInLine, QueueEntry, Turn,
+};
 use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
@@ -35,14 +37,14 @@ const NOW: Moment = Moment(1);
 /// A waiter behind others.
 #[derive(Debug)]
 struct Waits {
-    line_ticket: LineTicket<Hold>,
+    position: LinePosition<Hold>,
     mailbox: Arc<Mailbox<Hold>>,
 }
 
 impl Waits {
     /// What it is given, unless that is taken back before it is taken.
     async fn delivered(&mut self) -> Option<Delivery<Hold>> {
-        self.line_ticket.delivered().await;
+        self.position.delivered().await;
         self.mailbox.take()
     }
 }
@@ -54,8 +56,8 @@ struct Process {
     released: AtomicUsize,
 }
 
-fn wanted() -> Wanted {
-    Wanted {
+fn options() -> LineOptions {
+    LineOptions {
         names: Names,
         kind: HoldKind::Plain,
         needed: 1,
@@ -88,7 +90,7 @@ impl Process {
             lease: LEASE,
             votes,
             max_hold: None,
-            stays: true,
+            is_sticky: true,
         };
         let hold = Hold::first(Grant::new(Clock(NOW), facts, first, KnownField));
         let process = Self {
@@ -112,12 +114,12 @@ impl Process {
             renew: true,
             max_hold: None,
             at_least: Duration::ZERO,
-            stays: true,
+            is_sticky: true,
         };
         let mailbox = Arc::new(Mailbox::new());
-        match self.lines.join(&wanted(), entry, next_in_line, &mailbox) {
+        match self.lines.join(&options(), entry, next_in_line, &mailbox) {
             Joined::Turn(turn) => Ok(turn),
-            Joined::Behind(line_ticket, _) => Err(Waits { line_ticket, mailbox }),
+            Joined::Behind(position, _) => Err(Waits { position, mailbox }),
             Joined::Concurrent => unreachable!("nobody reads"),
         }
     }
@@ -139,7 +141,7 @@ impl Process {
     fn leave_idle(&self, hold: &Hold) -> bool {
         assert_eq!(hold.exit(true, false), Exited::Last);
         let goes_on = self.grant.pass();
-        let stays = !goes_on && self.grant.stay();
+        let stays = !goes_on && self.grant.become_idle();
         if !goes_on && !stays {
             self.release_with_turn();
         }
@@ -155,7 +157,7 @@ impl Process {
 
     /// As `UnsentRelease::of` does.
     fn release_with_turn(&self) {
-        if self.grant.is_to_release() {
+        if self.grant.begin_release() {
             let turn = self.grant.take_turn();
             self.released.fetch_add(1, Ordering::SeqCst);
             drop(turn);
@@ -163,22 +165,22 @@ impl Process {
     }
 
     fn recall(&self) {
-        if self.grant.wanted_by(NonZeroU64::MIN) {
+        if self.grant.note_waiter(NonZeroU64::MIN) {
             self.end_idle();
         }
     }
 
     fn take_idle(&self) -> Option<Hold> {
-        self.grant.take_idle(&IdleWanted {
+        self.grant.take_idle(&IdleHoldOptions {
             lease: LEASE,
             min_validity: Duration::ZERO,
             max_hold: None,
-            stays: true,
+            is_sticky: true,
         })
     }
 
     fn release(&self) {
-        if self.grant.is_to_release() {
+        if self.grant.begin_release() {
             self.released.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -224,7 +226,7 @@ pub fn what_is_passed_on_is_never_lost() {
             let process = Arc::clone(&process);
             thread::spawn(move || {
                 gives_up
-                    .line_ticket
+                    .position
                     .withdraw()
                     .and_then(|delivery| process.use_up(delivery))
             })
