@@ -44,7 +44,17 @@ const LAYERS: [&[&str]; 10] = [
         "sim",
     ],
     &[
-        "options", "lead", "lock", "set", "admin", "values", "fuzzing", "guide", "crate",
+        "options",
+        "lead",
+        "leader",
+        "leadership",
+        "lock",
+        "set",
+        "admin",
+        "values",
+        "fuzzing",
+        "guide",
+        "crate",
     ],
 ];
 

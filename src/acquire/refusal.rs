@@ -1,5 +1,6 @@
 //! Reason why an attempt gave no hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::request::AcquireRequest;
@@ -51,7 +52,7 @@ impl Refusal {
                 let facts = blockers.holder.as_deref().cloned().unwrap_or_default();
                 let error = |votes| LockError::Contended {
                     holder: facts.label,
-                    about: facts.about,
+                    about: facts.about.as_deref().map(|about| Arc::new(about.to_owned())),
                     retry_after,
                     votes,
                 };

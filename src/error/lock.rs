@@ -68,13 +68,14 @@ pub enum LockError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Others hold it, or several contenders got a part of the votes each.
-    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), InBrackets(.about.as_deref()), Rounded(*.retry_after))]
+    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), InBrackets(.about.as_ref().map(|about| about.as_str())), Rounded(*.retry_after))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
         /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
         holder: Option<Arc<str>>,
         /// Text that the holder has set by [`about`](crate::MultiLock::about), if a master knows it.
-        about: Option<Arc<str>>,
+        // A thin pointer: every result of a lock call has the room of the largest error.
+        about: Option<Arc<String>>,
         /// Time until a new attempt can succeed at the earliest, unless the holder releases before.
         retry_after: Duration,
         /// Answer of each master.
@@ -206,7 +207,7 @@ impl LockError {
     /// Text that the holder has set by [`about`](crate::MultiLock::about), if a master knows it.
     pub fn about(&self) -> Option<&str> {
         match self.cause() {
-            Self::Contended { about, .. } => about.as_deref(),
+            Self::Contended { about, .. } => about.as_ref().map(|about| about.as_str()),
             _ => None,
         }
     }

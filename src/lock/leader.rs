@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::admin::inspect::{holder_of, is_read, look, owners};
-use crate::error::InvalidInput;
+use crate::error::LockError;
 use crate::interop::subscription::Subscription;
+use crate::lock::options::LockOptions;
 use crate::masters::Masters;
 use crate::node::ChannelForm;
 use crate::protocol::keys;
@@ -35,7 +36,7 @@ const ENDLESS: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Leader of a name, as [`watch_leader`](Masters::watch_leader) shows it: a hint.
 ///
 /// ```no_run
-/// # async fn show(masters: multilock::Masters) -> Result<(), multilock::InvalidInput> {
+/// # async fn show(masters: multilock::Masters) -> Result<(), multilock::LockError> {
 /// let mut leader = masters.watch_leader("scheduler")?;
 /// while leader.changed().await.is_ok() {
 ///     match &*leader.borrow_and_update() {
@@ -119,18 +120,18 @@ impl Masters {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] for a name that no lock can have.
+    /// [`LockError::Invalid`] for a name that no lock can have, and [`LockError::Closed`].
     pub fn watch_leader(
         &self,
         name: impl Into<String>,
-    ) -> Result<watch::Receiver<Option<Leader>>, InvalidInput> {
+    ) -> Result<watch::Receiver<Option<Leader>>, LockError> {
         let pool = &self.client.pool;
-        let names = pool.config.namespace.within(Names::from(name.into()));
-        names.check()?;
+        let lock = LockOptions::new(self, name.into().into(), Policy::RedLock).request()?;
         let (shown, receiver) = watch::channel(None);
         let watching = LeaderWatch {
             pool: Arc::downgrade(pool),
-            names,
+            names: lock.names,
+            majority: lock.needed,
             shown,
             largest: FencingToken::NONE,
             ends: None,
@@ -146,6 +147,7 @@ struct LeaderWatch {
     pool: Weak<Pool>,
     /// The one name.
     names: Names,
+    majority: usize,
     shown: watch::Sender<Option<Leader>>,
     /// Largest token that was shown.
     largest: FencingToken,
@@ -179,7 +181,7 @@ impl LeaderWatch {
             let Some(pool) = self.pool.upgrade() else { return };
             let reports = look(&pool, &self.names).await;
             drop(pool);
-            self.show(sight_of(&reports));
+            self.show(sight_of(&reports, self.majority));
             let lease_ends = self.ends.map(|ends| ends + MARGIN);
             let next = lease_ends.into_iter().chain([begun + half_lease]).min();
             let after_a_message = async {
@@ -230,8 +232,7 @@ impl LeaderWatch {
 }
 
 /// Leader that a majority of the reports shows.
-fn sight_of<E>(reports: &[Result<Report, E>]) -> Sight {
-    let majority = Policy::RedLock.needed(reports.len());
+fn sight_of<E>(reports: &[Result<Report, E>], majority: usize) -> Sight {
     let mut seen = BTreeMap::<&str, Vec<(&FieldEntry, Duration)>>::new();
     for report in reports.iter().flatten() {
         let Some([stored]) = report.entries.get(..1) else {

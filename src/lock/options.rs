@@ -211,6 +211,10 @@ impl LockOptions {
         if self.sticky {
             self.check_sticky()?;
         }
+        let caption = match &self.rare {
+            None => None,
+            Some(rare) => Caption::new(rare.about.as_ref(), rare.announced)?,
+        };
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
@@ -229,10 +233,7 @@ impl LockOptions {
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky,
-            caption: match &self.rare {
-                None => None,
-                Some(rare) => Caption::new(rare.about.as_ref(), rare.announced)?,
-            },
+            caption,
             is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),

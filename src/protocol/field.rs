@@ -47,9 +47,14 @@ impl Field {
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push(':');
         text.push_str(itoa::Buffer::new().format(self.number));
-        text.extend(self.is_captioned.then_some(CAPTIONED));
-        text.extend(self.is_published.then_some(PUBLISHED));
-        text.extend(self.is_sticky.then_some(STICKY));
+        let letters = [
+            (self.is_captioned, CAPTIONED),
+            (self.is_published, PUBLISHED),
+            (self.is_sticky, STICKY),
+        ];
+        for (_, letter) in letters.into_iter().filter(|(has, _)| *has) {
+            text.push(letter);
+        }
         text
     }
 }

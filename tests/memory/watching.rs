@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Keep, Master};
-use multilock::{CancellationToken, Closing, FencingToken, Leader, Masters, MultiLock};
+use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
 
@@ -209,7 +209,9 @@ async fn a_smaller_token_never_follows_a_larger_one() {
 async fn a_watch_ends_with_its_receivers_and_with_its_client() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
-    let invalid = masters.watch_leader("").expect_err("no lock has it");
+    let Err(LockError::Invalid(invalid)) = masters.watch_leader("") else {
+        panic!("no lock has this name");
+    };
     assert_eq!((invalid.field, &*invalid.value), ("name", "\"\""));
     let watched = watch(&masters, "leader");
     let other = watched.clone();
@@ -231,6 +233,7 @@ async fn a_watch_ends_with_its_receivers_and_with_its_client() {
     tokio::spawn(async move { closing.close(Closing::Release).await });
     watched.borrow_and_update();
     assert!(watched.changed().await.is_err());
+    assert!(matches!(masters.watch_leader("leader"), Err(LockError::Closed)));
 
     // It does not keep its client.
     let masters = connect(&cluster).await;
