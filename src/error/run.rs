@@ -109,3 +109,18 @@ impl<T> fmt::Debug for RunError<T> {
         }
     }
 }
+
+/// Error of [`OnceJob::run`](crate::OnceJob::run): the reason why the job is not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnceError<E> {
+    /// The lock was not acquired; the body did not begin.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The hold was lost and the body was dropped at its next await.
+    #[error(transparent)]
+    Lost(Loss),
+    /// The body returned this error.
+    #[error("the job failed")]
+    Body(#[source] E),
+}

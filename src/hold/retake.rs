@@ -23,6 +23,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             tokens: grant.tokens(),
             fencing: Fencing::Declared,
             precedence: Precedence::Resumed,
+            once: None,
         };
         let request = calls::acquire(&acquire, pool.evidence_wanted());
         Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node).needs(1)

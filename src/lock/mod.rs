@@ -4,6 +4,7 @@ pub(crate) mod guard;
 pub(crate) mod hold_guard;
 pub(crate) mod lead;
 pub(crate) mod mode;
+pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod owner;
 pub(crate) mod set;

@@ -31,6 +31,8 @@ pub(crate) struct LineOptions {
     pub(crate) fenced: bool,
     /// Whether they are served strictly by ticket.
     pub(crate) fair: bool,
+    /// Whether the masters have to be asked for each hold: they know whether a job is done.
+    pub(crate) once: bool,
 }
 
 impl Hash for LineOptions {

@@ -65,6 +65,7 @@ fn options() -> LineOptions {
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        once: false,
     }
 }
 
