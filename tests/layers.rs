@@ -44,7 +44,7 @@ const LAYERS: [&[&str]; 10] = [
         "sim",
     ],
     &[
-        "options", "lead", "lock", "set", "admin", "values", "fuzzing", "guide", "crate",
+        "options", "lead", "once", "lock", "set", "admin", "values", "fuzzing", "guide", "crate",
     ],
 ];
 

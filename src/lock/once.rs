@@ -14,6 +14,21 @@ use crate::values::votes::Votes;
 /// A job that is to be done once in a period, by one process of many. Made by [`MultiLock::once`].
 ///
 /// Making it sends nothing to the masters. It can be stored, and run any number of times.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{Once, OnceJob};
+/// use std::time::Duration;
+///
+/// let report: OnceJob = masters.red_lock("report").once(Duration::from_secs(3600));
+/// for _ in 0..2 {
+///     let outcome = report.run(async |_guard| Ok::<_, std::io::Error>(())).await?;
+///     println!("{outcome:?}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a job does nothing until it is run"]
 pub struct OnceJob {
@@ -22,6 +37,25 @@ pub struct OnceJob {
 }
 
 /// Outcome of [`OnceJob::run`], if no error kept the body from its end.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::{Once, OnceError};
+/// use std::time::Duration;
+///
+/// let report = masters.red_lock("report:2026-11-25").once(Duration::from_secs(3600));
+/// match report.run(async |_guard| "12".parse::<u32>()).await {
+///     Ok(Once::Ran(pages)) => println!("{pages} pages"),
+///     Ok(Once::Unconfirmed(pages)) => eprintln!("{pages} pages, and another host may send them again"),
+///     Ok(Once::Done { at, label, .. }) => println!("done at {at:?} by {label:?}"),
+///     Ok(other) => println!("{:?}", other.into_output()),
+///     Err(OnceError::Body(error)) => eprintln!("it is tried again at the next call: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the body may not have run, or may run again"]
@@ -46,6 +80,12 @@ pub enum Once<T> {
 
 impl<T> Once<T> {
     /// Returns the output of the body, if it ran.
+    ///
+    /// ```
+    /// use multilock::Once;
+    ///
+    /// assert_eq!(Once::Unconfirmed(7).into_output(), Some(7));
+    /// ```
     pub fn into_output(self) -> Option<T> {
         match self {
             Self::Ran(output) | Self::Unconfirmed(output) => Some(output),
@@ -97,6 +137,16 @@ impl OnceJob {
     /// kept until a quorum of the masters has the mark that the job is done. If it returns `Err`, the lock is released
     /// without a mark.
     ///
+    /// ```no_run
+    /// # async fn send() -> std::io::Result<()> { Ok(()) }
+    /// # async fn job(masters: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let report = masters.red_lock("report:2026-11-25").wait(Duration::from_secs(60));
+    /// let _ = report.once(Duration::from_secs(36 * 3600)).run(async |_guard| send().await).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// While one process runs the body, the others wait for it, at most for the time set by [`wait`](MultiLock::wait).
     ///
     /// # Errors
@@ -145,6 +195,20 @@ impl OnceJob {
     }
 
     /// Forgets on all masters that the job is done, so that it can be run again. For operators.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Once;
+    /// use std::time::Duration;
+    ///
+    /// let report = masters.red_lock("report").once(Duration::from_secs(3600));
+    /// assert_eq!(report.run(async |_| Ok::<_, ()>(1)).await, Ok(Once::Ran(1)));
+    /// report.forget().await?;
+    /// assert_eq!(report.run(async |_| Ok::<_, ()>(2)).await, Ok(Once::Ran(2)));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///

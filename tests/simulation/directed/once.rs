@@ -88,7 +88,31 @@ async fn a_mark_counts_for_the_shorter_time() {
     is_done(run(&masters).await, true, "one");
 }
 
-/// Of many that begin at once one does it, also of those in one process, which pass no hold on.
+/// Of many tasks of one process one does it: they pass no hold on, although nobody else waits.
+#[tokio::test(start_paused = true)]
+async fn of_many_in_a_process_one_does_it() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let all: Vec<_> = (0..8)
+        .map(|_| {
+            let job = job(&masters);
+            tokio::spawn(async move {
+                let ran = job.run(async |_guard| {
+                    sleep(ms(10)).await;
+                    Ok::<_, ()>(())
+                });
+                u32::from(ran.await == Ok(Once::Ran(())))
+            })
+        })
+        .collect();
+    let mut ran = 0;
+    for one in all {
+        ran += one.await.expect("no panic");
+    }
+    assert_eq!(ran, 1);
+}
+
+/// Of many that begin at once one does it.
 #[tokio::test(start_paused = true)]
 async fn of_many_one_does_it() {
     let cluster = Cluster::new(3);
