@@ -196,8 +196,13 @@ async fn whoever_reads_a_mark_stores_it_everywhere() {
     for node in 0..2 {
         assert!(cluster.master(node).evict("multilock_done:{report}"));
     }
+    sleep(KEEP / 2).await;
     is_done(run(&other).await, true, "one");
     assert_eq!(marks(&cluster), 3);
+    for master in cluster.iter() {
+        let left = master.time_left("multilock_done:{report}").expect("it ends");
+        assert!(left <= KEEP / 2, "{left:?}: it is kept for what is left of its time");
+    }
     for node in 0..2 {
         cluster.master(node).evict("multilock_done:{report}");
         cluster.master(node).crash();
