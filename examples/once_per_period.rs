@@ -1,8 +1,7 @@
-//! What if several hosts start the same job by their own schedules, a little apart, and the job is over before the last of
-//! them starts? A lock that is free again lets it run twice. One that is kept for longer than the schedules are apart does
-//! not.
+//! What if several hosts start the same job by their own schedules, and the job is over before the last of them starts? A lock
+//! that is free again lets it run twice. `once` leaves a mark on the masters that the job is done.
 //!
-//! A schedule that goes by the calendar can name the period in the lock as well (`report:2026-11-22`).
+//! The name says which job it is, and of which period. `examples/cron` does the same with a scheduler.
 //!
 //! ```text
 //! make cluster-up && cargo run --example once_per_period
@@ -11,23 +10,27 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
-use multilock::{LockError, Masters, Unlocked};
+use anyhow::{Context, Result, bail, ensure};
+use multilock::{Masters, Once};
 use tokio::time::sleep;
 
-/// More than the hosts' schedules are apart, and less than two periods are.
-const APART: Duration = Duration::from_secs(10);
+/// Longer than a host may be late.
+const KEEP: Duration = Duration::from_secs(3600);
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let masters = common::connect()
         .await
         .context("no majority of the masters; try `make cluster-up`")?;
+    // A calendar would say `report:2026-11-22`.
+    let period = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)?
+        .as_secs();
     let mut ran = 0;
     for host in ["the first host", "the second host", "the third host"] {
-        ran += usize::from(run_report(&masters, host).await?);
+        ran += usize::from(run_report(&masters, host, period).await?);
         // Their clocks are a little apart.
         sleep(Duration::from_millis(300)).await;
     }
@@ -35,21 +38,25 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs the job, unless another host does or has just done so.
-async fn run_report(masters: &Masters, host: &str) -> Result<bool> {
-    let lock = masters.red_lock("example:report").at_least(APART);
-    let guard = match lock.try_lock().await {
-        Ok(guard) => guard,
-        Err(LockError::Contended { retry_after, .. }) => {
-            println!("{host}: another host has it, for {retry_after:.1?} at most");
-            return Ok(false);
+/// Runs the job, unless another host has done it. Returns whether this one did.
+async fn run_report(masters: &Masters, host: &str, period: u64) -> Result<bool> {
+    let report = masters.red_lock(format!("example:report:{period}")).once(KEEP);
+    let job = report.run(async |guard| {
+        println!("{host}: running it, under token {}", guard.fencing_token());
+        Ok::<_, anyhow::Error>(())
+    });
+    match job.await {
+        Ok(Once::Ran(())) => {
+            println!("{host}: done, and nobody runs it again for {KEEP:?}");
+            Ok(true)
         }
-        Err(error) => return Err(error.into()),
-    };
-    println!("{host}: running it, which takes no time at all");
-    match guard.unlock().await? {
-        Unlocked::KeptFor(rest) => println!("{host}: done, and nobody else runs it for another {rest:.1?}"),
-        unlocked => println!("{host}: done, {unlocked:?}"),
+        Ok(Once::Done { label, confirmed, .. }) => {
+            let by = label.as_deref().unwrap_or("another host");
+            println!("{host}: it is done, by {by} (confirmed: {confirmed})");
+            Ok(false)
+        }
+        // The masters went away before they had the mark.
+        Ok(_) => bail!("{host}: done, but another host may do it again"),
+        Err(error) => Err(error.into()),
     }
-    Ok(true)
 }

@@ -29,8 +29,8 @@ pub use admin::examination::{ClientConnection, Denial, DeniedCommand, Examinatio
 pub use admin::force::{Forced, Spared};
 pub use admin::inspect::{Inspection, NodeState};
 pub use error::{
-    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, RunError, Unfit,
-    UnlockError,
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, NodeError, OnceError,
+    RunError, Unfit, UnlockError,
 };
 #[cfg(feature = "metrics")]
 pub use events::metrics_buckets;
@@ -40,6 +40,7 @@ pub use lock::hold_guard::Unlocked;
 pub use lock::leader::Leader;
 pub use lock::leadership::Leadership;
 pub use lock::mode::{Either, Exclusive, Mode, Shared};
+pub use lock::once::{Once, OnceJob};
 pub use lock::owner::Owner;
 pub use lock::set::{LockSet, LockSetError, RunSetError};
 pub use lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};

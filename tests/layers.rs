@@ -48,6 +48,7 @@ const LAYERS: [&[&str]; 10] = [
         "lead",
         "leader",
         "leadership",
+        "once",
         "lock",
         "set",
         "admin",

@@ -30,6 +30,7 @@ pub(crate) enum Verb {
     Held(HeldArgs),
     Watch(WatchArgs),
     ForceRelease(ForceArgs),
+    ForgetDone(ForgetArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -241,6 +242,18 @@ pub(crate) struct ForceArgs {
     /// Only from this hold: its id, as `inspect` shows it and `MULTILOCK_HOLD` names it. A later hold of the same holder has another one
     #[arg(long, value_name = "ID")]
     pub(crate) if_hold: Option<String>,
+    /// Without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Forget that a job is done, so that it is done again
+///
+/// For jobs of `MultiLock::once`. Every master has to answer: a mark that is left on one of them counts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForgetArgs {
+    #[command(flatten)]
+    pub(crate) names: Names,
     /// Without asking
     #[arg(long)]
     pub(crate) yes: bool,

@@ -13,6 +13,8 @@ mod exit;
 #[cfg(unix)]
 mod force;
 #[cfg(unix)]
+mod forget;
+#[cfg(unix)]
 mod inspect;
 #[cfg(unix)]
 mod names;
@@ -109,6 +111,10 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     if let Verb::ForceRelease(force) = &args.verb {
         let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
         return force::force_release(force, &masters, voice).await;
+    }
+    if let Verb::ForgetDone(forget) = &args.verb {
+        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
+        return forget::forget_done(forget, &masters).await;
     }
     let masters = connect_for_a_look(&args.masters).await?;
     match &args.verb {

@@ -27,6 +27,7 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::field::Field;
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{Reply, WaitersBehind};
 use crate::protocol::tally::{LossReason, Outcome, Tally};
@@ -52,6 +53,9 @@ pub(crate) async fn attempt(
 ) -> Result<HoldGuard, Refusal> {
     let mut acquisition = Acquisition::begin(request, precedence, clocks);
     acquisition.count().await;
+    if let Some(mark) = acquisition.done.take() {
+        return Err(acquisition.is_done(*mark));
+    }
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
     }
@@ -78,6 +82,7 @@ pub(super) fn question(
         fencing: Fencing::Proposed,
         precedence,
         about: request.caption.as_deref().map(Caption::text),
+        once: request.once.as_ref().map(|once| once.keep),
     };
     calls::acquire(&args, request.client.pool.evidence_wanted())
 }
@@ -100,6 +105,8 @@ pub(super) struct Acquisition<'a> {
     pub(super) waiting: Option<QueueEntry>,
     /// Masters that have been asked.
     asked: Asked,
+    /// Mark of the job, if a master has one.
+    done: Option<Box<JobMark>>,
     /// Deadline of the last round, if the first master was asked alone before.
     pub(super) last_deadline: Option<Instant>,
     _under_way: UnderWay<'a>,
@@ -176,6 +183,7 @@ impl<'a> Acquisition<'a> {
             } else {
                 Asked::AllAtOnce
             },
+            done: None,
             last_deadline: None,
             _under_way: UnderWay::begin(&pool.attempts),
         }
@@ -192,6 +200,10 @@ impl<'a> Acquisition<'a> {
             self.blockers.add(causes, reply.holder.take());
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
+            self.done = reply.done.take();
+            if self.done.is_some() {
+                return;
+            }
             if self.asked == Asked::FirstAlone && self.count_first(node, &reply.vote).await {
                 break;
             }
@@ -202,6 +214,13 @@ impl<'a> Acquisition<'a> {
             let over = match self.tally.outcome() {
                 Outcome::Pending => false,
                 Outcome::Won => true,
+                // A master that has not answered may know that the job is done.
+                Outcome::Lost if self.request.once.is_some() => {
+                    matches!(
+                        self.tally.loss_reason(),
+                        Some(LossReason::Held | LossReason::Final)
+                    )
+                }
                 Outcome::Lost => self.tally.loss_reason().is_some(),
             };
             if over {
@@ -295,6 +314,22 @@ impl<'a> Acquisition<'a> {
             // It may have left the queues since the first were asked.
             waiting.calls.note_queued(self.round.sent_to());
         }
+    }
+
+    /// Refusal because a master has the mark of the job. Dropping the attempt rolls it back.
+    fn is_done(self, mark: JobMark) -> Refusal {
+        let votes = self.request.client.pool.evidence(&self.rollback.votes);
+        if let Some(once) = &self.request.once {
+            // Only the first mark counts, and this is the last attempt.
+            let _ = once.found.set(mark);
+        }
+        LockError::Contended {
+            holder: None,
+            about: None,
+            retry_after: Duration::ZERO,
+            votes,
+        }
+        .into()
     }
 
     /// Returns the reason of the loss. Dropping the attempt rolls it back, at once or after a moment for late

@@ -1,6 +1,6 @@
 //! Checked options of an acquisition.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::LockError;
@@ -12,6 +12,7 @@ use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
 use crate::protocol::caption::Caption;
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
 use crate::queue::LineOptions;
 use crate::time::clock::Moment;
@@ -24,6 +25,15 @@ pub(crate) enum Purpose {
     Job,
     /// To lead. The wait for it may last long.
     Lead,
+}
+
+/// A job that is to be done once.
+#[derive(Clone, Debug)]
+pub(crate) struct OnceRequest {
+    /// Time for which it is not to be begun again.
+    pub(crate) keep: Duration,
+    /// Mark that a master has of the job.
+    pub(crate) found: Arc<OnceLock<JobMark>>,
 }
 
 /// The checked options of an acquisition.
@@ -51,6 +61,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) sticky: bool,
     /// What people are shown of its hold.
     pub(crate) caption: Option<Arc<Caption>>,
+    /// Set if the names are locked only for a job that is not done.
+    pub(crate) once: Option<OnceRequest>,
     /// Whether it is a lock of a set of several.
     pub(crate) is_member: bool,
     pub(crate) purpose: Purpose,
@@ -92,6 +104,7 @@ impl AcquireRequest {
             fenced: self.fenced,
             fair: self.fair,
             caption: self.caption.clone(),
+            once: self.once.is_some(),
         }
     }
 
@@ -126,7 +139,8 @@ impl AcquireRequest {
     pub(super) fn take_idle(&self) -> Option<HoldGuard> {
         let idle = &self.client.idle;
         let is_fair = self.fair && !self.kind.is_read_write();
-        let may_take = self.renew && !self.is_member && !is_fair && self.at_least.is_zero();
+        let may_take =
+            self.renew && !self.is_member && !is_fair && self.at_least.is_zero() && self.once.is_none();
         if !may_take {
             idle.release_all_of(&self.names);
             return None;

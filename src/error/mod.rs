@@ -17,7 +17,7 @@ use self::faq::Faq;
 pub use self::connect::{ConnectError, NodeError, Unfit};
 pub use self::hold::{ExtendError, Loss, LossCause, Lost, UnlockError};
 pub use self::lock::LockError;
-pub use self::run::RunError;
+pub use self::run::{OnceError, RunError};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

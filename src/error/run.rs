@@ -114,3 +114,33 @@ impl<T> fmt::Debug for RunError<T> {
         }
     }
 }
+
+/// Error of [`OnceJob::run`](crate::OnceJob::run): the reason why the job is not done.
+///
+/// It is an error for `?` if the error of the body can be shown, as `anyhow::Error` can.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+/// use multilock::OnceError;
+/// use std::time::Duration;
+///
+/// let report = masters.red_lock("report").once(Duration::from_secs(3600));
+/// let failed = report.run(async |_guard| "x".parse::<u32>()).await;
+/// assert!(matches!(failed, Err(OnceError::Body(_))));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnceError<E> {
+    /// The lock was not acquired; the body did not begin.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The hold was lost and the body was dropped at its next await.
+    #[error(transparent)]
+    Lost(Loss),
+    /// The body returned this error.
+    #[error("the job failed: {0}")]
+    Body(E),
+}

@@ -51,7 +51,7 @@ words! {
     /// Operations on masters: one for each script.
     enum Op by "op" {
         Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
-        Withdraw = "withdraw", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label",
+        Withdraw = "withdraw", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label", Mark = "mark",
     }
 }
 

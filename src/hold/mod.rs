@@ -15,6 +15,7 @@ mod guard_counts;
 mod guarded;
 mod handoff;
 pub(crate) mod idle;
+pub(crate) mod job_mark;
 pub(crate) mod recall;
 pub(crate) mod release;
 pub(crate) mod retake;

@@ -6,6 +6,7 @@ pub(crate) mod lead;
 pub(crate) mod leader;
 pub(crate) mod leadership;
 pub(crate) mod mode;
+pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod owner;
 pub(crate) mod set;

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use crate::acquire::call;
 use crate::acquire::outcome::{Guards, MemberError};
-use crate::acquire::request::{AcquireRequest, Purpose};
+use crate::acquire::request::{AcquireRequest, OnceRequest, Purpose};
 use crate::admin::force::{self, Forced};
 use crate::admin::inspect::{self, Inspection};
-use crate::error::{InvalidInput, LockError};
+use crate::error::{InvalidInput, LockError, UnlockError};
 use crate::events::{AcquireTrace, Label};
+use crate::lock::guard::MultiLockGuard;
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
 use crate::protocol::caption::Caption;
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
@@ -99,6 +101,32 @@ impl LockOptions {
 
     pub(crate) async fn lock(&self) -> Result<HoldGuard, LockError> {
         only(call::lock(&mut [self.request()?], self.wait).await)
+    }
+
+    /// Waits for the lock of a job that is not to be begun again for the time `keep` after it was done. Also returns the mark
+    /// of the job, if the job is done.
+    pub(crate) async fn lock_once(
+        &self,
+        keep: Duration,
+    ) -> Result<(Result<HoldGuard, LockError>, Option<JobMark>), LockError> {
+        self.check_once(keep)?;
+        let found = Arc::default();
+        let request = AcquireRequest {
+            once: Some(OnceRequest {
+                keep,
+                found: Arc::clone(&found),
+            }),
+            ..self.request()?
+        };
+        let acquired = only(call::lock(&mut [request], self.wait).await);
+        Ok((acquired, found.get().cloned()))
+    }
+
+    /// Gives a hold up after its body has ended. What the masters do not confirm is logged.
+    pub(crate) async fn unlock_after_a_body(&self, guard: MultiLockGuard) {
+        if let Err(UnlockError::Unconfirmed { free_within, votes }) = guard.unlock().await {
+            self.warn_of_unconfirmed(free_within, &votes);
+        }
     }
 
     /// Warns that too few masters have confirmed the release after a body has ended.
@@ -234,6 +262,7 @@ impl LockOptions {
             fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky,
             caption,
+            once: None,
             is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),

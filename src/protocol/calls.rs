@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::events::Op;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
 use crate::protocol::kind::HoldKind;
 use crate::protocol::record::HIDDEN;
@@ -40,8 +41,11 @@ script!(INSPECT, Inspect, "inspect", behind "captions", behind "labels");
 script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
+script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
+script!(MARK, Mark, "mark");
 
-/// All scripts, which a client loads when it sets a connection up.
+/// All scripts that a client loads when it sets a connection up. Those of jobs that are done once are loaded when they are
+/// used first.
 pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &WITHDRAW, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
@@ -125,6 +129,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) precedence: Precedence,
     /// Text of the hold's caption, if it has one.
     pub(crate) about: Option<&'a str>,
+    /// For a job that is to be done once: the time for which it is not to be begun again.
+    pub(crate) once: Option<Duration>,
 }
 
 /// Packs a call of `lua/acquire.lua`.
@@ -133,8 +139,11 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         names, kind, owner, ..
     } = *acquire;
     let readers = readers(kind, names);
-    let keys = 4 * names.len() + readers.len() + usize::from(evidence.key().is_some());
-    let mut call = Encoder::new(&ACQUIRE, keys, once(names));
+    let job = acquire.once.and_then(|keep| Some((keep, names.iter().next()?)));
+    let keys =
+        4 * names.len() + readers.len() + usize::from(evidence.key().is_some()) + usize::from(job.is_some());
+    let script = if job.is_some() { &ACQUIRE_ONCE } else { &ACQUIRE };
+    let mut call = Encoder::new(script, keys, once(names));
     for name in names.iter() {
         call.word(name);
         call.keys([revocation_mark(name), deadlines(name)]);
@@ -143,6 +152,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     call.keys(names.iter().map(fence));
     call.keys(readers);
     call.words(evidence.key());
+    call.keys(job.map(|(_, name)| keys::done(name)));
     call.word(owner);
     call.ms(acquire.lease);
     let options = [
@@ -159,6 +169,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         call.number(acquire.tokens.last.get());
     }
     if is_short {
+        job.inspect(|(keep, _)| call.ms(*keep));
         return call.done();
     }
     call.word(&options.map(Option::unwrap_or_default).concat());
@@ -168,6 +179,19 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         let waiter = acquire.precedence.waiter().map(|waiter| waiter.placed());
         call.words(waiter.as_deref().or(acquire.about.map(|_| "")));
         call.words(acquire.about);
+    }
+    job.inspect(|(keep, _)| call.ms(*keep));
+    call.done()
+}
+
+/// Packs a call of `lua/mark.lua`: the job of a name is done, or its mark is forgotten.
+pub(crate) fn mark(names: &Names, mark: Option<&JobMark>) -> Arc<Request> {
+    let mut call = Encoder::new(&MARK, names.len(), once(names));
+    call.keys(names.iter().map(keys::done));
+    if let Some(mark) = mark {
+        call.number(mark.at_ms);
+        call.ms(mark.keep);
+        call.word(&mark.label);
     }
     call.done()
 }
@@ -474,6 +498,7 @@ mod tests {
             fencing: Fencing::Proposed,
             precedence: Precedence::Queued(waiter()),
             about: None,
+            once: None,
         };
         let said = words(&acquire(&call, Evidence::Clock));
         let own = [

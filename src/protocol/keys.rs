@@ -14,6 +14,7 @@ const QUEUE: &str = "multilock_queue";
 const READERS_QUEUE: &str = "multilock_readers_queue";
 const DEADLINES: &str = "multilock_deadlines";
 const READERS: &str = "multilock_readers";
+const DONE: &str = "multilock_done";
 
 /// Beginning of the key that stores a client's label (`lua/labels.lua`).
 pub(crate) const CLIENT: &str = "multilock_client:";
@@ -117,6 +118,11 @@ pub(crate) fn deadlines(name: &str) -> Key<'_> {
     Key::own(DEADLINES, name)
 }
 
+/// Key of the mark that the job of the name is done.
+pub(crate) fn done(name: &str) -> Key<'_> {
+    Key::own(DONE, name)
+}
+
 /// Key of the readers of the name, by the time at which their leases end.
 pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
@@ -179,7 +185,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers] {
+            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers, done] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
@@ -236,6 +242,7 @@ mod tests {
             readers_queue,
             deadlines,
             readers,
+            done,
         ] {
             let key = key("a").text();
             assert!(Names::from(&key).check().is_err(), "{key}");

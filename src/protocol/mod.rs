@@ -7,6 +7,7 @@ pub(crate) mod claim;
 pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod field;
+pub(crate) mod job_mark;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod lease_timing;

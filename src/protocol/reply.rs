@@ -9,6 +9,7 @@ use crate::events::Op;
 use crate::masters::client_label;
 use crate::protocol::caption::{self, HolderFacts};
 use crate::protocol::fault::Fault;
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
@@ -106,6 +107,8 @@ pub(crate) struct Reply {
     pub(crate) highest: u64,
     /// Whether the same call fails there until the configuration changes or a key is deleted.
     pub(crate) is_final: bool,
+    /// Mark of the job, if the job is done.
+    pub(crate) done: Option<Box<JobMark>>,
 }
 
 impl Reply {
@@ -142,6 +145,7 @@ impl From<Vote> for Reply {
             behind: WaitersBehind::default(),
             highest: 0,
             is_final: false,
+            done: None,
         }
     }
 }
@@ -237,6 +241,14 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(0), Value::Int(left), causes, label, highest] => Some(Reply {
             holder: parse_holder(label),
             ..refused(*left, causes, whole_number(highest)?)?
+        }),
+        [Value::Int(4), at, keep, label] => Some(Reply {
+            done: Some(Box::new(JobMark {
+                at_ms: whole_number(at)?,
+                keep: Duration::from_millis(whole_number(keep)?),
+                label: text(label)?.into(),
+            })),
+            ..Vote::Refused { remaining: None }.into()
         }),
         _ => None,
     }

@@ -34,6 +34,8 @@ pub(crate) struct LineOptions {
     pub(crate) fair: bool,
     /// What people are shown of their holds: the masters know one caption of a grant.
     pub(crate) caption: Option<Arc<Caption>>,
+    /// Whether the masters have to be asked for each hold: they know whether a job is done.
+    pub(crate) once: bool,
 }
 
 impl Hash for LineOptions {

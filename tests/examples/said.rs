@@ -121,7 +121,7 @@ async fn of_three_hosts_one_runs_the_report() {
     let said = on_five("once_per_period").await;
     assert_eq!(count(&said, "the first host: running it"), 1, "{said}");
     assert_eq!(said.matches("running it").count(), 1, "{said}");
-    assert_eq!(said.matches(": another host has it, for ").count(), 2, "{said}");
+    assert_eq!(said.matches("(confirmed: true)").count(), 2, "{said}");
 }
 
 #[tokio::test]

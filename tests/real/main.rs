@@ -16,6 +16,7 @@ mod jobs;
 mod lifecycle;
 mod many_holds;
 mod metered;
+mod once;
 mod outages;
 mod read_write;
 mod reentry;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use multilock::{Closing, ExtendError, LockError, Mode, MultiLock, Owner, RunError, Unlocked};
+use multilock::{Closing, ExtendError, LockError, Mode, MultiLock, Once, Owner, RunError, Unlocked};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -409,7 +409,63 @@ impl Actor {
         }
     }
 
+    /// Does a job that is to be done once.
+    async fn run_once(&mut self) {
+        let plan = &self.seat.plan;
+        let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        let policy = plan.policy(&mut self.rng);
+        let needed = policy.needed(plan.masters.len());
+        let keep = pick(&mut self.rng, &[ms(50), ms(500), ms(3000)]);
+        let fenced = self.rng.random_bool(plan.fenced);
+        let mut terms = Terms {
+            op: self.world.next_op(),
+            kind: LockKind::Plain,
+            needed,
+            fenced,
+            min_validity: Duration::ZERO,
+            renews: true,
+            at_least: Duration::ZERO,
+            began: 0,
+        };
+        terms.began = self.begun(terms.op, format!("do {name} once in {keep:?} under {policy}"));
+        let masters = self.seat.masters();
+        let lock = masters.lock(name.clone(), policy).fenced(fenced);
+        let job = lock.wait(self.ms(1..=1500)).once(keep);
+        let (world, client) = (Arc::clone(&self.world), self.seat.place);
+        let (pause, fails) = (self.ms(0..=60), self.rng.random_bool(0.2));
+        let lent = std::sync::Mutex::new(None);
+        let outcome = job
+            .run(async |guard| {
+                let begun = Kind::JobBegun {
+                    name: name.clone(),
+                    keep,
+                };
+                world.history.note(Some(client), begun);
+                let hold = world.lent(client, terms, std::slice::from_ref(&name), guard);
+                *lent.lock().expect("not poisoned") = Some(hold);
+                sleep(pause).await;
+                world.look(Some((hold, Told::lent(guard))));
+                if fails { Err("failed") } else { Ok(()) }
+            })
+            .await;
+        if let Some(hold) = lent.into_inner().expect("not poisoned") {
+            world.returned(client, hold, terms.kind, Duration::ZERO);
+        }
+        if matches!(outcome, Ok(Once::Ran(()))) {
+            let done = Kind::JobDone { name, keep };
+            world.history.note(Some(client), done);
+        }
+        let refused = Kind::Refused {
+            op: terms.op,
+            why: format!("{outcome:?}"),
+        };
+        world.history.note(Some(client), refused);
+    }
+
     async fn run(&mut self) {
+        if self.world.plan.kinds.are_plain() && self.rng.random_bool(0.5) {
+            return self.run_once().await;
+        }
         let (lock, names, mut terms, text) = self.a_lock(false);
         terms.began = self.begun(terms.op, format!("run {text}"));
         match lock.wait(self.ms(1..=1500)) {

@@ -151,6 +151,16 @@ pub(crate) enum Kind {
         hold: HoldId,
         what: String,
     },
+    /// The body of a job begins that is to be done once.
+    JobBegun {
+        name: String,
+        keep: Duration,
+    },
+    /// A job was done, and a quorum has the mark: it is not to be begun again for the time `keep`.
+    JobDone {
+        name: String,
+        keep: Duration,
+    },
     /// `lost()` or the cancellation token spoke.
     Signalled {
         hold: HoldId,
@@ -365,6 +375,10 @@ impl Record {
                 format!("{how} of the {which} guard: {}", name(hold))
             }
             Kind::Outcome { hold, what } => format!("{what}: {}", name(hold)),
+            Kind::JobBegun { name, keep } => {
+                format!("the job {name} begins, unless it was done {keep:?} ago")
+            }
+            Kind::JobDone { name, keep } => format!("the job {name} is done for {keep:?}"),
             Kind::Signalled { hold, validity } => format!("told lost, {validity:?} left: {}", name(hold)),
             Kind::Seen(sights) => sights.iter().fold("seen:".to_owned(), |mut text, sight| {
                 let _ = write!(

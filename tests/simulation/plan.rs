@@ -52,6 +52,10 @@ pub(crate) enum Kinds {
 }
 
 impl Kinds {
+    pub(crate) fn are_plain(self) -> bool {
+        matches!(self, Self::Plain)
+    }
+
     /// One for each in turn.
     pub(crate) fn of_turn(self, turn: usize) -> LockKind {
         let all: &[LockKind] = match self {

@@ -167,10 +167,16 @@ impl Observer for Tap {
 /// As whom an acquire is about to ask; nothing where it passes the queues.
 fn asked(master: &Master, call: &Call) -> Option<Asked> {
     let (client, _) = call.args[0].rsplit_once(':').expect("a client and a number");
-    let ticket = call.args.get(5).map(|ticket| ticket.parse().expect("a number"));
+    // A job that is to be done once has a word more, behind those of any other acquire.
+    let is_job = call
+        .keys
+        .last()
+        .is_some_and(|key| key.starts_with("multilock_done:"));
+    let args = &call.args[..call.args.len() - usize::from(is_job)];
+    let ticket = args.get(5).map(|ticket| ticket.parse().expect("a number"));
     // Without one it is behind all others.
     let ticket: u64 = ticket.unwrap_or((1 << 53) - 1);
-    let waiter = call.args.get(6).map(|waiter| {
+    let waiter = args.get(6).map(|waiter| {
         let waiter = waiter.split(' ').next().expect("a first word");
         format!("{client}:{waiter}")
     });
@@ -179,7 +185,7 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         .iter()
         .position(|key| key.starts_with("multilock_fence:"))?
         / 3;
-    let reads = call.args.get(3).is_some_and(|options| options.starts_with('r'));
+    let reads = args.get(3).is_some_and(|options| options.starts_with('r'));
     // Who reads may go past others that wait to read.
     let queues: &[&str] = if reads {
         &["multilock_queue"]

@@ -156,6 +156,30 @@ async fn a_name_is_taken_away_from_its_holder() {
 }
 
 #[tokio::test]
+async fn a_job_is_forgotten_and_done_again() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let job = masters.red_lock("report").once(ms(60_000));
+    let ran = job.run(async |_| Ok::<_, ()>(1)).await;
+    assert_eq!(ran, Ok(multilock::Once::Ran(1)));
+    // Nobody can be asked.
+    let told = ask(&servers, &["forget-done", "report"]).await;
+    assert_eq!(told.code, Some(64), "{told:?}");
+    let done = job.run(async |_| Ok::<_, ()>(2)).await;
+    assert!(matches!(done, Ok(multilock::Once::Done { .. })), "{done:?}");
+    let told = ask(&servers, &["forget-done", "report", "--yes"]).await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_eq!(told.stdout, "report: forgotten on all masters\n");
+    let again = job.run(async |_| Ok::<_, ()>(3)).await;
+    assert_eq!(again, Ok(multilock::Once::Ran(3)));
+    // One master does not answer, and may have the mark.
+    servers[0].freeze();
+    let told = ask(&servers, &["forget-done", "report", "--yes"]).await;
+    servers[0].thaw();
+    assert_eq!(told.code, Some(69), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
     let servers = three(ARGS).await;
     let builder = Masters::builder()

@@ -31,6 +31,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         fenced: true,
         fair: false,
         caption: None,
+        once: false,
         kind: HoldKind::Plain,
     };
     let mut next = NextInLine {

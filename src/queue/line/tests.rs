@@ -13,6 +13,7 @@ fn options(name: &str) -> LineOptions {
         fenced: true,
         fair: false,
         caption: None,
+        once: false,
         kind: HoldKind::Plain,
     }
 }

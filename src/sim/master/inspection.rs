@@ -61,11 +61,11 @@ impl Master {
         keys
     }
 
-    /// Names of all keys without the fences, which outlast the locks by design.
+    /// Names of all keys without the fences and the marks of jobs that are done, which outlast the locks by design.
     pub fn locks(&self) -> Vec<String> {
         self.keys()
             .into_iter()
-            .filter(|key| !key.starts_with("multilock_fence:"))
+            .filter(|key| !key.starts_with("multilock_fence:") && !key.starts_with("multilock_done:"))
             .collect()
     }
 

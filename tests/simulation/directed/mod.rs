@@ -15,6 +15,7 @@ mod introduction;
 mod jobs;
 mod lease_ends;
 mod leaving;
+mod once;
 mod queue;
 mod read_write;
 mod read_write_calls;

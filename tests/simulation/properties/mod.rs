@@ -1,6 +1,7 @@
 //! What must hold in every run: pure functions over the record, one file each.
 
 mod calm;
+mod done_once;
 mod exclusion;
 mod forced_out;
 mod freed;
@@ -79,7 +80,8 @@ impl<'a> Case<'a> {
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
-const PROPERTIES: [(&str, Check); 16] = [
+const PROPERTIES: [(&str, Check); 17] = [
+    ("done once", done_once::check),
     ("mutual exclusion", exclusion::check),
     ("tokens rise", tokens::check),
     ("holds stay whole", whole_holds::check),

@@ -66,6 +66,7 @@ fn options() -> LineOptions {
         fenced: true,
         fair: false,
         caption: None,
+        once: false,
     }
 }
 

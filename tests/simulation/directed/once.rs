@@ -1,0 +1,260 @@
+//! Jobs that are done once: their marks, and what may take them away.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use multilock::sim::{Client, Cluster, Keep, Master};
+use multilock::{Closing, LockError, Masters, Once, OnceError, OnceJob, Quarantine, RunError};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::plan::ms;
+
+const LEASE: Duration = ms(3000);
+const KEEP: Duration = ms(60_000);
+
+async fn connect(cluster: &Cluster, label: &str) -> Masters {
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .client_label(label);
+    cluster
+        .connect_as(&Client::new(), builder)
+        .await
+        .expect("connects")
+}
+
+fn job(masters: &Masters) -> OnceJob {
+    masters.red_lock("report").once(KEEP)
+}
+
+/// Runs the job, and returns its outcome and the number of times that its body began.
+async fn run(masters: &Masters) -> (Result<Once<u32>, OnceError<&'static str>>, u32) {
+    let begun = Cell::new(0);
+    let outcome = job(masters)
+        .run(async |_guard| {
+            begun.set(begun.get() + 1);
+            sleep(ms(10)).await;
+            Ok(7)
+        })
+        .await;
+    (outcome, begun.get())
+}
+
+fn marks(cluster: &Cluster) -> usize {
+    let has = |master: &&Master| master.keys().iter().any(|key| key == "multilock_done:{report}");
+    cluster.iter().filter(has).count()
+}
+
+#[track_caller]
+fn is_done(outcome: (Result<Once<u32>, OnceError<&'static str>>, u32), is_confirmed: bool, by: &str) {
+    match outcome {
+        (Ok(Once::Done { label, confirmed, .. }), 0) => {
+            assert_eq!((label.as_deref(), confirmed), (Some(by), is_confirmed));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// It is not begun again for its time, and then it is.
+#[tokio::test(start_paused = true)]
+async fn a_job_is_done_once() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    let begun = Instant::now();
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    assert_eq!(marks(&cluster), 3);
+    is_done(run(&one).await, true, "one");
+    is_done(run(&other).await, true, "one");
+    // Readers of the mark do not make it last longer.
+    sleep(KEEP - begun.elapsed() - ms(100)).await;
+    is_done(run(&other).await, true, "one");
+    sleep(ms(200)).await;
+    assert_eq!(marks(&cluster), 0);
+    assert_eq!(run(&other).await, (Ok(Once::Ran(7)), 1));
+}
+
+/// The shorter time counts.
+#[tokio::test(start_paused = true)]
+async fn a_mark_counts_for_the_shorter_time() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+    sleep(ms(2000)).await;
+    let sooner = masters.red_lock("report").once(ms(1000));
+    let ran = sooner.run(async |_| Ok::<_, ()>(8)).await;
+    assert_eq!(ran, Ok(Once::Ran(8)));
+    // The mark of the longer time is still there.
+    sleep(ms(5000)).await;
+    is_done(run(&masters).await, true, "one");
+}
+
+/// Of many tasks of one process one does it: they pass no hold on, although nobody else waits.
+#[tokio::test(start_paused = true)]
+async fn of_many_in_a_process_one_does_it() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let all: Vec<_> = (0..8)
+        .map(|_| {
+            let job = job(&masters);
+            tokio::spawn(async move {
+                let ran = job.run(async |_guard| {
+                    sleep(ms(10)).await;
+                    Ok::<_, ()>(())
+                });
+                u32::from(ran.await == Ok(Once::Ran(())))
+            })
+        })
+        .collect();
+    let mut ran = 0;
+    for one in all {
+        ran += one.await.expect("no panic");
+    }
+    assert_eq!(ran, 1);
+}
+
+/// Of many that begin at once one does it.
+#[tokio::test(start_paused = true)]
+async fn of_many_one_does_it() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "one").await);
+    let all = (0..20).map(|number| {
+        let masters = if number % 2 == 0 {
+            one.clone()
+        } else {
+            other.clone()
+        };
+        tokio::spawn(async move {
+            let job = masters.red_lock("report").once(KEEP);
+            let outcome = job.run(async |_guard| {
+                sleep(ms(50)).await;
+                Ok::<_, ()>(())
+            });
+            outcome.await.expect("granted")
+        })
+    });
+    let all: Vec<_> = all.collect();
+    let mut ran = 0;
+    for one in all {
+        ran += u32::from(matches!(one.await.expect("no panic"), Once::Ran(())));
+    }
+    assert_eq!(ran, 1);
+    one.close(Closing::Release).await;
+    other.close(Closing::Release).await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// An error of the body marks nothing.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_is_begun_again() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let failed = job(&masters).run(async |_| Err::<u32, _>("no paper")).await;
+    assert_eq!(failed, Err(OnceError::Body("no paper")));
+    assert_eq!(marks(&cluster), 0);
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+}
+
+/// A process of another one's lock, and an idle grant of the same client, do not pass for the job.
+#[tokio::test(start_paused = true)]
+async fn an_idle_grant_does_not_hide_the_mark() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    assert_eq!(run(&other).await, (Ok(Once::Ran(7)), 1));
+    let guard = one.red_lock("report").sticky().lock().await.expect("free");
+    guard.unlock().await.expect("held");
+    assert_eq!(one.status().idle, 1);
+    is_done(run(&one).await, true, "other");
+}
+
+/// The validity ends before a quorum has the mark.
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_it_is_unconfirmed() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let outcome = job(&masters)
+        .run(async |_guard| {
+            cluster.master(0).freeze();
+            cluster.master(1).freeze();
+            Ok::<_, ()>(7)
+        })
+        .await;
+    assert_eq!(outcome, Ok(Once::Unconfirmed(7)));
+    cluster.master(0).thaw();
+    cluster.master(1).thaw();
+}
+
+/// One master has the mark: it is written to the others, and only then confirmed.
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_a_mark_stores_it_everywhere() {
+    let cluster = Cluster::new(3);
+    let one = connect(&cluster, "one").await;
+    // The master that keeps the mark is the first to answer.
+    let near = Client::new().distances(&[ms(5), ms(5), ms(1)]);
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+    let other = cluster.connect_as(&near, builder).await.expect("connects");
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    for node in 0..2 {
+        assert!(cluster.master(node).evict("multilock_done:{report}"));
+    }
+    sleep(KEEP / 2).await;
+    is_done(run(&other).await, true, "one");
+    assert_eq!(marks(&cluster), 3);
+    for master in cluster.iter() {
+        let left = master.time_left("multilock_done:{report}").expect("it ends");
+        assert!(
+            left <= KEEP / 2,
+            "{left:?}: it is kept for what is left of its time"
+        );
+    }
+    for node in 0..2 {
+        cluster.master(node).evict("multilock_done:{report}");
+        cluster.master(node).crash();
+    }
+    let outcome = timeout(ms(3000), run(&other)).await;
+    is_done(outcome.expect("one master tells"), false, "one");
+}
+
+/// A master that was away gets the mark when it is back.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_away_is_owed_the_mark() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    cluster.master(2).crash();
+    sleep(ms(100)).await;
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+    assert_eq!(marks(&cluster), 2);
+    cluster.master(2).restart(Keep::Nothing);
+    sleep(ms(6000)).await;
+    assert_eq!(marks(&cluster), 3);
+}
+
+/// What an operator forgets is done again.
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_job_is_done_again() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+    let votes = job(&masters).forget().await.expect("all answer");
+    assert_eq!((votes.granted(), marks(&cluster)), (3, 0));
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+    cluster.master(0).crash();
+    let left = job(&masters).forget().await;
+    assert!(matches!(left, Err(LockError::Unreachable { .. })), "{left:?}");
+}
+
+/// A holder of the plain lock keeps the job waiting, and the other way round.
+#[tokio::test(start_paused = true)]
+async fn a_job_excludes_other_holders() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let outcome = job(&masters)
+        .run(async |_guard| {
+            let beside = masters.red_lock("report").try_lock().await;
+            assert!(matches!(beside, Err(LockError::Contended { .. })));
+            let within = masters.red_lock("report").wait(ms(50)).run(async |_| ()).await;
+            assert!(matches!(within, Err(RunError::Lock(_))));
+            Ok::<_, ()>(7)
+        })
+        .await;
+    assert_eq!(outcome, Ok(Once::Ran(7)));
+}

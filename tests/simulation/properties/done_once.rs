@@ -1,0 +1,35 @@
+//! A job that a quorum knows to be done is not begun again in its time.
+//!
+//! Source: the guarantees on jobs. It is judged up to the first fault that takes keys away from a master, or that moves its
+//! clock: marks are lost with it, or end early.
+
+use std::time::Duration;
+
+use super::Case;
+use crate::history::Kind;
+
+/// The clocks of masters and of the run are read at different moments.
+const APART: Duration = Duration::from_millis(100);
+
+pub(super) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
+    let mut done = Vec::new();
+    for (place, event) in case.record.events.iter().enumerate() {
+        match &event.kind {
+            Kind::Fault { forgets, .. } if !forgets.is_empty() => return None,
+            Kind::Slipped { .. } | Kind::SetBack { .. } => return None,
+            Kind::JobDone { name, keep } => done.push((place, name, event.at, *keep)),
+            Kind::JobBegun { name, keep } => {
+                // The shorter time counts.
+                let is_early = |at: Duration, its: Duration| event.at + APART < at + its.min(*keep);
+                let again = done
+                    .iter()
+                    .find(|(_, of, at, its)| *of == name && is_early(*at, *its));
+                if let Some((before, ..)) = again {
+                    return Some((format!("the job {name} is begun again"), vec![*before, place]));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
