@@ -78,8 +78,8 @@ impl MultiLock {
         F: Future<Output = T>,
     {
         match self.stand(pending::<Infallible>(), body).await? {
-            Ended::Body(output) => Ok(output),
-            Ended::Stopped(never) => match never {},
+            CandidacyEnd::Body(output) => Ok(output),
+            CandidacyEnd::Stopped(never) => match never {},
         }
     }
 
@@ -131,8 +131,8 @@ impl MultiLock {
         F: Future<Output = T>,
     {
         match self.stand(stop, body).await? {
-            Ended::Body(output) => Ok(Some(output)),
-            Ended::Stopped(()) => Ok(None),
+            CandidacyEnd::Body(output) => Ok(Some(output)),
+            CandidacyEnd::Stopped(()) => Ok(None),
         }
     }
 
@@ -165,7 +165,7 @@ impl MultiLock {
         &self,
         stop: impl Future<Output = S>,
         mut body: impl FnMut(Leadership) -> F,
-    ) -> Result<Ended<T, S>, RunError<T>>
+    ) -> Result<CandidacyEnd<T, S>, RunError<T>>
     where
         F: Future<Output = T>,
     {
@@ -174,7 +174,7 @@ impl MultiLock {
         loop {
             let guard = tokio::select! {
                 biased;
-                stopped = &mut stop => return Ok(Ended::Stopped(stopped)),
+                stopped = &mut stop => return Ok(CandidacyEnd::Stopped(stopped)),
                 term = candidate.elected() => term?,
             };
             let leadership = Leadership::of(&guard);
@@ -204,7 +204,7 @@ impl MultiLock {
             };
             drop(over);
             match ended {
-                Ok(Some(output)) => return self.give_up(guard, output).await.map(Ended::Body),
+                Ok(Some(output)) => return self.give_up(guard, output).await.map(CandidacyEnd::Body),
                 Ok(None) => {
                     log::stepped_down(&self.options.names);
                     // No output is to be returned, and the log tells of a release that is not confirmed.
@@ -213,14 +213,14 @@ impl MultiLock {
                 Err(loss) => log::leads_no_longer(&self.options.names, &loss),
             }
             if let Some(by) = stopped {
-                return Ok(Ended::Stopped(by));
+                return Ok(CandidacyEnd::Stopped(by));
             }
         }
     }
 }
 
 /// End of a candidacy.
-enum Ended<T, S> {
+enum CandidacyEnd<T, S> {
     /// The body has ended.
     Body(T),
     /// It was told to stop, and no body has ended.
