@@ -30,7 +30,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         }
         let Some(waiter) = &asked.waiter else { continue };
         let number = owner.rsplit_once(':');
-        let number = number.and_then(|(_, number)| number.trim_end_matches('s').parse().ok());
+        let number = number.and_then(|(_, number)| number.trim_end_matches(char::is_alphabetic).parse().ok());
         let attempts = tickets.entry(waiter).or_default();
         attempts.insert(number.expect("a number"), (asked.ticket, place));
         let mut pairs = attempts.values().zip(attempts.values().skip(1));
