@@ -201,7 +201,10 @@ async fn whoever_reads_a_mark_stores_it_everywhere() {
     assert_eq!(marks(&cluster), 3);
     for master in cluster.iter() {
         let left = master.time_left("multilock_done:{report}").expect("it ends");
-        assert!(left <= KEEP / 2, "{left:?}: it is kept for what is left of its time");
+        assert!(
+            left <= KEEP / 2,
+            "{left:?}: it is kept for what is left of its time"
+        );
     }
     for node in 0..2 {
         cluster.master(node).evict("multilock_done:{report}");
