@@ -13,7 +13,7 @@ mod common;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use multilock::{FencingToken, Masters, MultiLockGuard, RunError};
+use multilock::{FencingToken, Masters, RunError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
     let (here, there) = (connect().await?, connect().await?);
     let (terms, mut begun) = unbounded_channel();
     let leaders = [("the first", &here), ("the second", &there)]
-        .map(|(who, masters)| tokio::spawn(lead(masters.clone(), who.to_owned(), terms.clone())));
+        .map(|(who, masters)| tokio::spawn(lead(masters.clone(), who, terms.clone())));
     let mut last = FencingToken::NONE;
     for term in 1..=3 {
         let (who, token) = begun.recv().await.context("nobody leads")?;
@@ -52,12 +52,12 @@ async fn connect() -> Result<Masters> {
 /// Leads whenever it is its turn, until its task is ended.
 async fn lead(
     masters: Masters,
-    who: String,
-    terms: UnboundedSender<(String, FencingToken)>,
+    who: &'static str,
+    terms: UnboundedSender<(&'static str, FencingToken)>,
 ) -> Result<(), RunError<()>> {
     let lock = masters.red_lock(NAME);
-    lock.lead(async move |guard: &MultiLockGuard| {
-        let _ = terms.send((who.clone(), guard.fencing_token()));
+    lock.lead(async |leadership| {
+        let _ = terms.send((who, leadership.fencing_token()));
         // The job: every write with the token, and nothing that a drop at an await would leave half done.
         std::future::pending::<()>().await;
     })

@@ -5,7 +5,8 @@
 -- ARGV  owner field, lease in ms; and unless all that follow are left out:
 --       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
 --       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
---       master's record is given; hold count (1); ticket (behind all others); waiter (none)
+--       master's record is given; hold count (1); ticket (behind all others); waiter (none, or an empty word); and the
+--       text of the hold's caption (captions.lua), for an owner that has one
 --       The waiter is its number, a colon and the ms that it needs to ask. If it is to be in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
 --       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
@@ -16,7 +17,7 @@
 --   {stamp, 3, highest[, waiting, first]}  granted, but the token is not above every fence; or granted to read, with
 --                                 the token that is stored now
 --   {stamp, 0, ms left, causes, label[, highest]}  refused, and the waiter is in the queues. Ms left is -1 without
---                                 a TTL. The label is that of a holder's client, or empty. One cause for each name:
+--                                 a TTL. The label is that of a holder (labels.lua), or empty. One cause for each name:
 --                                 -  none
 --                                 a  another waiter has a smaller ticket
 --                                 o  a hold of this crate's
@@ -159,7 +160,7 @@ elseif not joined then
   end
 
   local waiter, only, ticket = '', 0, tonumber(ARGV[6] or 9007199254740991)
-  if ARGV[7] then
+  if (ARGV[7] or '') ~= '' then
     local number, name = string.match(ARGV[7], '^([^ ]*) ?(%d*)$')
     waiter, only = string.match(owner, '^(.*):') .. ':' .. number, tonumber(name) or 0
   end
@@ -264,6 +265,13 @@ elseif not joined then
       reading.turn(key, its_readers, owner, tonumber(lease))
     end
   end
+end
+
+local about = ARGV[8]
+if about then
+  caption(caption_of(owner), about, not shared and token and string.format('%.0f', token), lease)
+  -- A hold that is put back, or taken on more masters, is no news.
+  for i = 3, declared and 0 or last, 3 do publish(owner, KEYS[i], 'granted') end
 end
 
 local granted = waiting and {stamp, 1, waiting, first} or stamp

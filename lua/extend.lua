@@ -107,6 +107,12 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
       redis.call('hset', name, owner, count)
     end
   end
+  local its = caption_of(owner)
+  if its then
+    local is_raised = raise == '1' and higher
+    caption(its, nil, is_raised and token, lease)
+    for n = 1, is_raised and names or 0 do publish(owner, KEYS[first + 2 * n - 1], 'granted') end
+  end
   if not higher then return 3 end
   local keep_up = fences > 0 and fencing().keep_up
   for i = last + 1, last + fences do

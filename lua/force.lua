@@ -44,9 +44,14 @@ for i = 1, names do
       call('zadd', mark, string.format('%.0f', ends), holder)
       call('pexpire', mark, math.max(lifetime, call('pttl', mark)))
       -- The client may keep the name without a holder, and would take it for a new hold.
-      local client, number = string.match(holder, '^(.*):(%d+)s$')
+      local client, number = string.match(holder, '^(.*):(%d+)%l*s$')
       -- pcall: an ACL may deny the channel.
       if client then redis.pcall('publish', 'multilock:' .. client, 'x' .. number .. ' ' .. key) end
+      local its = caption_of(holder)
+      if its then
+        redis.pcall('del', its)
+        publish(holder, mark, 'forced')
+      end
     end
   end
   if removed > 0 then

@@ -3,8 +3,8 @@
 -- KEYS  for each name: the name, its queue, its readers' queue, its readers
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
 -- report is {type, ms left, waiters, waiters that want to read, ...}, followed by
---   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner's client,
---                                            or empty. For a name that clients of this crate read, the readers with a
+--   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner
+--                                            (labels.lua), or empty. For a name that clients of this crate read, the readers with a
 --                                            current lease follow, as fields with the ms at which it ends; with more
 --                                            than 8192 readers, nothing follows the waiters
 --   the SHA-1 of its value                   for a string: it tells holders apart and reveals no secret

@@ -1,9 +1,14 @@
--- labels: read the labels of clients. Is put in front of the scripts that report holders.
+-- labels: read the labels of clients and the captions of holds. Is put in front of the scripts that report holders.
 
--- The label of an owner's client, or nothing. Only clients of this crate have one; their ids are UUIDs of version 8.
+-- The label of an owner's client, or an empty word; for an owner with a caption: {label, about, token}. Only clients of
+-- this crate have a label; their ids are UUIDs of version 8.
 local function label_of(owner)
-  local client = string.match(owner, '^(%x+%-%x+%-8%x+%-%x+%-%x+):%d+s?$')
-  -- pcall: the label stays unknown if the command is denied, or if the key has another type.
+  local client = string.match(owner, '^(%x+%-%x+%-8%x+%-%x+%-%x+):%d+%l*$')
+  -- pcall, here and below: it stays unknown if the command is denied, or if the key has another type.
   local label = client and redis.pcall('get', 'multilock_client:' .. client)
-  return type(label) == 'string' and label or ''
+  label = type(label) == 'string' and label or ''
+  local its = client and caption_of(owner)
+  if not its then return label end
+  local about, token = redis.pcall('hget', its, 'about'), redis.pcall('hget', its, 'token')
+  return {label, type(about) == 'string' and about or '', type(token) == 'string' and token or '0'}
 end

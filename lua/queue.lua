@@ -226,7 +226,7 @@ local function queues()
   -- wants the name. A call that does not wait for a holder has the last ticket: its recall concerns an idle grant alone,
   -- and begins with a question mark.
   local function recall(owner, ticket, name)
-    local client, number = string.match(owner, '^(.*):(%d+)s?$')
+    local client, number = string.match(owner, '^(.*):(%d+)%l*$')
     local kind = ticket == '9007199254740991' and '?' or '!'
     -- pcall: an ACL may deny the channel. A recall is advice, and the waiter gets the name without it, too.
     if client then redis.pcall('publish', 'multilock:' .. client, kind .. number .. ' ' .. ticket .. ' ' .. name) end

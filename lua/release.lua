@@ -98,6 +98,11 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
       return gone
     end
   end
+  local its = released > 0 and caption_of(owner)
+  if its then
+    redis.pcall('del', its)
+    for n = 1, names do publish(owner, KEYS[key + 3 * n - 1], 'released') end
+  end
   if released == names then return others and 2 or 1 end
   return {released}
 end

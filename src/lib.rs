@@ -37,6 +37,8 @@ pub use events::metrics_buckets;
 pub use lock::MultiLock;
 pub use lock::guard::MultiLockGuard;
 pub use lock::hold_guard::Unlocked;
+pub use lock::leader::Leader;
+pub use lock::leadership::Leadership;
 pub use lock::mode::{Either, Exclusive, Mode, Shared};
 pub use lock::once::{Once, OnceJob};
 pub use lock::owner::Owner;

@@ -44,7 +44,18 @@ const LAYERS: [&[&str]; 10] = [
         "sim",
     ],
     &[
-        "options", "lead", "once", "lock", "set", "admin", "values", "fuzzing", "guide", "crate",
+        "options",
+        "lead",
+        "leader",
+        "leadership",
+        "once",
+        "lock",
+        "set",
+        "admin",
+        "values",
+        "fuzzing",
+        "guide",
+        "crate",
     ],
 ];
 

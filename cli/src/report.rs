@@ -86,8 +86,16 @@ pub(crate) fn describe(name: &Inspection) -> String {
 
 /// Holders that enough masters agree on.
 pub(crate) fn holders(name: &Inspection) -> String {
-    let holders = name.agreed.iter().chain(&name.readers).map(ToString::to_string);
+    let holders = name.agreed.iter().chain(&name.readers).map(with_about);
     holders.collect::<Vec<_>>().join(", ")
+}
+
+/// A holder with its text about the hold, if it has set one.
+fn with_about(holder: &Holder) -> String {
+    match holder.about() {
+        Some(about) => format!("{holder} ({about})"),
+        None => holder.to_string(),
+    }
 }
 
 /// Id of a hold: enough to distinguish it from every other one, and too little to release it.
@@ -98,9 +106,13 @@ pub(crate) fn hold_id(holder: &Holder) -> String {
 /// A holder with its hold.
 pub(crate) fn shown(holder: &Holder) -> String {
     let id = hold_id(holder);
-    match holder.client_label() {
+    let holder_and_hold = match holder.client_label() {
         Some(label) => format!("{label} ({id})"),
         None => id,
+    };
+    match holder.about() {
+        Some(about) => format!("{holder_and_hold}: {about}"),
+        None => holder_and_hold,
     }
 }
 
@@ -176,8 +188,10 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         "state": State::of(name).word(),
         "holder": name.agreed.as_ref().map(ToString::to_string),
         "hold": name.agreed.as_ref().map(hold_id),
+        "about": name.agreed.as_ref().and_then(Holder::about),
         "readers": name.readers.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "reading_holds": name.readers.iter().map(hold_id).collect::<Vec<_>>(),
+        "reading_about": name.readers.iter().map(Holder::about).collect::<Vec<_>>(),
         "waiting": name.waiting,
         "waiting_to_read": name.waiting_to_read,
         "nodes": nodes,
@@ -197,18 +211,21 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
             node_json["state"] = "held".into();
             node_json["holder"] = holder.to_string().into();
             node_json["hold"] = hold_id(holder).into();
+            node_json["about"] = holder.about().into();
             node_json["count"] = (*count).into();
         }
         NodeState::Write { holder, count, .. } => {
             node_json["state"] = "written".into();
             node_json["holder"] = holder.to_string().into();
             node_json["hold"] = hold_id(holder).into();
+            node_json["about"] = holder.about().into();
             node_json["count"] = (*count).into();
         }
         NodeState::Read { holders, .. } => {
             node_json["state"] = "read".into();
             node_json["readers"] = holders.iter().map(ToString::to_string).collect::<Vec<_>>().into();
             node_json["reading_holds"] = holders.iter().map(hold_id).collect::<Vec<_>>().into();
+            node_json["reading_about"] = holders.iter().map(Holder::about).collect::<Vec<_>>().into();
         }
         NodeState::Foreign { kind, .. } => {
             node_json["state"] = "foreign".into();

@@ -22,6 +22,7 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::node::recalls::KnownField;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
+use crate::protocol::caption::Caption;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
@@ -80,6 +81,7 @@ pub(super) fn question(
         tokens: proposal.tokens(),
         fencing: Fencing::Proposed,
         precedence,
+        about: request.caption.as_deref().map(Caption::text),
         once: request.once.as_ref().map(|once| once.keep),
     };
     calls::acquire(&args, request.client.pool.evidence_wanted())
@@ -119,7 +121,7 @@ impl<'a> Acquisition<'a> {
     ) -> Self {
         let (client, pool) = (&request.client, &request.client.pool);
         let (field, proposal) = (
-            client.fresh_field(request.sticky),
+            client.fresh_field(request.sticky, request.caption.as_deref()),
             TokenProposal::new(request, clocks),
         );
         let known = pool.topics.recalls.enter(field.number);
@@ -323,6 +325,7 @@ impl<'a> Acquisition<'a> {
         }
         LockError::Contended {
             holder: None,
+            about: None,
             retry_after: Duration::ZERO,
             votes,
         }
@@ -461,6 +464,7 @@ impl<'a> Acquisition<'a> {
             token: self.proposal.token,
             granted: request.kind,
             is_announced: pool.config.beside_redisson,
+            caption: request.caption.clone(),
             behind: self.behind,
             begun: self.round.begun(),
             took: now.since(self.round.begun()),

@@ -36,8 +36,14 @@ pub(crate) fn in_the_way(request: &AcquireRequest, last_refusal: Option<&LockErr
 /// it.
 fn of_this_process(request: &AcquireRequest, left: Duration, votes: &[Vote]) -> LockError {
     let pool = &request.client.pool;
+    let about = request
+        .caption
+        .as_ref()
+        .and_then(|caption| caption.about.as_deref());
     LockError::Contended {
         holder: Some(Arc::clone(&pool.label)),
+        // All tasks of a line have one caption.
+        about: about.map(|about| Arc::new(about.to_owned())),
         retry_after: if left.is_zero() {
             pool.config.node_timeout
         } else {

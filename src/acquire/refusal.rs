@@ -1,5 +1,6 @@
 //! Reason why an attempt gave no hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::request::AcquireRequest;
@@ -48,9 +49,10 @@ impl Refusal {
         let refusal = match tally.loss_reason() {
             Some(LossReason::Held) => {
                 let retry_after = held_for(request, tally, &votes);
-                let holder = blockers.holder.clone();
+                let facts = blockers.holder.as_deref().cloned().unwrap_or_default();
                 let error = |votes| LockError::Contended {
-                    holder,
+                    holder: facts.label,
+                    about: facts.about.as_deref().map(|about| Arc::new(about.to_owned())),
                     retry_after,
                     votes,
                 };

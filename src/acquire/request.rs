@@ -11,6 +11,7 @@ use crate::hold::idle::IdleRequest;
 use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
+use crate::protocol::caption::Caption;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
 use crate::queue::LineOptions;
@@ -58,6 +59,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) fair: bool,
     /// Whether its grant stays with the client while nobody holds it.
     pub(crate) sticky: bool,
+    /// What people are shown of its hold.
+    pub(crate) caption: Option<Arc<Caption>>,
     /// Set if the names are locked only for a job that is not done.
     pub(crate) once: Option<OnceRequest>,
     /// Whether it is a lock of a set of several.
@@ -100,6 +103,7 @@ impl AcquireRequest {
             min_validity: self.min_validity,
             fenced: self.fenced,
             fair: self.fair,
+            caption: self.caption.clone(),
             once: self.once.is_some(),
         }
     }
@@ -146,6 +150,7 @@ impl AcquireRequest {
             kind: self.kind,
             needed: self.needed,
             fenced: self.fenced,
+            caption: self.caption.as_deref(),
             hold: IdleHoldOptions {
                 lease: self.lease,
                 min_validity: self.min_validity,

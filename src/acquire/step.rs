@@ -132,6 +132,7 @@ mod tests {
     fn refusal(reason: LossReason, votes: Vec<Vote>, blockers: Blockers) -> Refusal {
         let error = LockError::Contended {
             holder: None,
+            about: None,
             retry_after: LEFT,
             votes: Votes::default(),
         };

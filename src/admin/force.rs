@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use crate::admin::inspect::{look, owners};
+use crate::admin::inspect::{holder_of, look, owners};
 use crate::error::LockError;
 use crate::events::{EventObserver, log};
 use crate::protocol::calls;
+use crate::protocol::caption::HolderFacts;
 use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
@@ -65,13 +66,13 @@ pub(crate) async fn force(
     }
     let Seen {
         mut holders,
-        labels,
+        known,
         spared,
     } = seen(pool, names, &sights);
     // The scripts touch only the holders that are named to them: a hold that comes after the look was not
     // judged.
     for of_name in &mut holders {
-        of_name.retain(|owner| is_meant(&holder(owner, &labels)));
+        of_name.retain(|owner| is_meant(&holder(owner, &known)));
     }
     let portions = portions(&holders);
     let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
@@ -95,7 +96,7 @@ pub(crate) async fn force(
         }
     }
     let votes = pool.evidence(&votes);
-    let former = former(holders, &labels);
+    let former = former(holders, &known);
     log::forced(names, former.len(), votes.granted());
     pool.events.forced();
     if votes.granted() < needed {
@@ -112,24 +113,26 @@ pub(crate) async fn force(
 struct Seen {
     /// For each name, its holders on any master.
     holders: Vec<BTreeSet<Arc<str>>>,
-    /// Labels of their clients.
-    labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Those of them of which people know more than the owner.
+    known: BTreeMap<Arc<str>, Holder>,
     spared: Vec<Spared>,
 }
 
 fn seen(pool: &Pool, names: &Names, sights: &[Result<Report, Vote>]) -> Seen {
     let mut seen = Seen {
         holders: vec![BTreeSet::new(); names.len()],
-        labels: BTreeMap::new(),
+        known: BTreeMap::new(),
         spared: Vec::new(),
     };
     for (slot, sight) in pool.slots.iter().zip(sights) {
         let entries = sight.iter().flat_map(|report| &report.entries);
-        for ((name, known), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
-            let labelled = |entry: &FieldEntry| Some((entry.field.as_str().into(), entry.label.clone()?));
-            seen.labels.extend(entry.fields.iter().filter_map(labelled));
+        for ((name, on_any), entry) in names.iter().zip(&mut seen.holders).zip(entries) {
+            let is_known = |entry: &&FieldEntry| entry.facts != HolderFacts::default();
+            let with_owner = |entry: &FieldEntry| (Arc::from(entry.field.as_str()), holder_of(entry));
+            seen.known
+                .extend(entry.fields.iter().filter(is_known).map(with_owner));
             match holders(entry) {
-                Some(holders) => known.extend(holders),
+                Some(holders) => on_any.extend(holders),
                 None => seen.spared.push(Spared {
                     name: pool.config.namespace.own(name).to_owned(),
                     node: Arc::clone(slot.label()),
@@ -193,13 +196,14 @@ fn begin(
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
 }
 
-fn former(holders: Vec<BTreeSet<Arc<str>>>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<Holder> {
+fn former(holders: Vec<BTreeSet<Arc<str>>>, known: &BTreeMap<Arc<str>, Holder>) -> Vec<Holder> {
     let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
     former.sort_unstable();
     former.dedup();
-    former.iter().map(|owner| holder(owner, labels)).collect()
+    former.iter().map(|owner| holder(owner, known)).collect()
 }
 
-fn holder(owner: &Arc<str>, labels: &BTreeMap<Arc<str>, Arc<str>>) -> Holder {
-    Holder::new(Arc::clone(owner), labels.get(owner).cloned())
+fn holder(owner: &Arc<str>, known: &BTreeMap<Arc<str>, Holder>) -> Holder {
+    let unknown = || Holder::new(Arc::clone(owner), None);
+    known.get(owner).cloned().unwrap_or_else(unknown)
 }

@@ -26,6 +26,17 @@ pub(crate) fn owners(entry: &StoredName) -> impl Iterator<Item = &FieldEntry> {
     entry.fields.iter().filter(is_owner)
 }
 
+/// Whether clients of this crate read the name.
+pub(crate) fn is_read(entry: &StoredName) -> bool {
+    entry.fields.iter().any(|entry| entry.field == READ_UNTIL)
+}
+
+/// Holder that stands for an entry of a hash, as people know it.
+pub(crate) fn holder_of(entry: &FieldEntry) -> Holder {
+    let facts = &entry.facts;
+    Holder::new(entry.field.as_str(), facts.label.clone()).with_about(facts.about.clone())
+}
+
 /// State of one name on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -159,13 +170,12 @@ fn read(entry: &StoredName) -> NodeState {
         let mut fields = entry.fields.iter();
         Some(fields.find(|entry| entry.field == name)?.value.as_str())
     };
-    let of = |entry: &FieldEntry| Holder::new(entry.field.as_str(), entry.label.clone());
     let only = || {
         let mut owners = owners(entry);
         let (Some(owner), None) = (owners.next(), owners.next()) else {
             return None;
         };
-        Some((of(owner), owner.value.parse().ok()?))
+        Some((holder_of(owner), owner.value.parse().ok()?))
     };
     if entry.kind != "hash" {
         return if entry.kind == "none" {
@@ -174,14 +184,10 @@ fn read(entry: &StoredName) -> NodeState {
             foreign()
         };
     }
-    let mode = if value(READ_UNTIL).is_some() {
-        Some("read")
-    } else {
-        value(MODE)
-    };
+    let mode = if is_read(entry) { Some("read") } else { value(MODE) };
     match mode {
         Some("read") => NodeState::Read {
-            holders: owners(entry).map(of).collect(),
+            holders: owners(entry).map(holder_of).collect(),
             remaining,
         },
         Some("write") => only().map_or_else(foreign, |(holder, count)| NodeState::Write {
@@ -214,15 +220,13 @@ fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
     on_enough(holders.collect(), needed)
 }
 
-/// Holders on at least `needed` masters; each with its label, if any of these masters knows it.
+/// Holders on at least `needed` masters; each as the master shows it that knows most of it.
 fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
     holders.sort_unstable_by(|one, other| one.owner.cmp(&other.owner));
     let same = holders
         .chunk_by(|one, other| one == other)
         .filter(|same| same.len() >= needed);
-    let labelled = |same: &[&Holder]| {
-        let known = same.iter().find(|holder| holder.client_label().is_some());
-        Holder::clone(known.unwrap_or(&same[0]))
-    };
-    same.map(labelled).collect()
+    let known = |holder: &&&Holder| (holder.client_label().is_some(), holder.about().is_some());
+    let best_known = |same: &[&Holder]| same.iter().max_by_key(known).copied().cloned();
+    same.filter_map(best_known).collect()
 }

@@ -68,11 +68,14 @@ pub enum LockError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Others hold it, or several contenders got a part of the votes each.
-    #[error("held by {}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), Rounded(*.retry_after))]
+    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), InBrackets(.about.as_ref().map(|about| about.as_str())), Rounded(*.retry_after))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
         /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
         holder: Option<Arc<str>>,
+        /// Text that the holder has set by [`about`](crate::MultiLock::about), if a master knows it.
+        // A thin pointer: every result of a lock call has the room of the largest error.
+        about: Option<Arc<String>>,
         /// Time until a new attempt can succeed at the earliest, unless the holder releases before.
         retry_after: Duration,
         /// Answer of each master.
@@ -136,6 +139,14 @@ pub enum LockError {
     },
 }
 
+struct InBrackets<'a>(Option<&'a str>);
+
+impl fmt::Display for InBrackets<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |text| write!(f, " ({text})"))
+    }
+}
+
 struct Because<'a>(Option<&'a LockError>);
 
 impl fmt::Display for Because<'_> {
@@ -189,6 +200,14 @@ impl LockError {
     pub fn holder(&self) -> Option<&str> {
         match self.cause() {
             Self::Contended { holder, .. } => holder.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Text that the holder has set by [`about`](crate::MultiLock::about), if a master knows it.
+    pub fn about(&self) -> Option<&str> {
+        match self.cause() {
+            Self::Contended { about, .. } => about.as_ref().map(|about| about.as_str()),
             _ => None,
         }
     }

@@ -88,6 +88,11 @@ impl<T> RunError<T> {
         self.refusal().and_then(LockError::holder)
     }
 
+    /// As [`LockError::about`], for a lock that was not acquired.
+    pub fn about(&self) -> Option<&str> {
+        self.refusal().and_then(LockError::about)
+    }
+
     fn refusal(&self) -> Option<&LockError> {
         match self {
             Self::Lock(error) => Some(error),

@@ -89,6 +89,7 @@ fn every_error_is_now_later_or_never() {
     let votes = Votes::default;
     let contended = || LockError::Contended {
         holder: Some("web-1".into()),
+        about: None,
         retry_after: 7 * MS,
         votes: votes(),
     };

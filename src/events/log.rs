@@ -57,6 +57,11 @@ pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
     }
 }
 
+/// The term was to end, and its body has not come to its end.
+pub(crate) fn stepped_down(names: &Names) {
+    tracing::info!(target: TARGET, %names, "stepped down; the leader's work was dropped");
+}
+
 /// Numbers of holds by their ends, and of masters that did not get every message.
 pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
     tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");

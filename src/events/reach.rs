@@ -1,6 +1,6 @@
 //! Lines of the log about a master that comes and goes: not more than one outage in ten seconds.
 
-use super::throttle::LastLine;
+use super::throttle::{INTERVAL, LastLine};
 use crate::error::NodeError;
 
 /// The state of one master, by the log.
@@ -18,7 +18,7 @@ impl Reach {
         if self.outage.as_ref() == Some(reason) {
             return None;
         }
-        let left_out = self.line.admit(self.outage.is_some(), is_new)?;
+        let left_out = self.line.admit(INTERVAL, self.outage.is_some(), is_new)?;
         self.outage = Some(reason.clone());
         Some(left_out)
     }

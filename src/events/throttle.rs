@@ -1,5 +1,5 @@
-//! Warnings that recur for as long as something is wrong: one line in ten seconds for each cause, with a count of the
-//! lines that were left out.
+//! Warnings that recur for as long as something is wrong: one line in ten seconds for each cause, or in a minute for
+//! candidates, with a count of the lines that were left out.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,9 @@ use crate::values::names::Names;
 use crate::values::votes::Votes;
 
 /// Between two lines of one cause.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+/// The same for candidates, which stand for days.
+const LEAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// When the last line of one cause was written, and how many were left out since.
 #[derive(Debug, Default)]
@@ -39,28 +41,28 @@ struct Bound(Mutex<LastLine>);
 impl LogThrottle {
     /// Masters could not decide about a lock that is waited for.
     pub(crate) fn still_waiting(&self, names: &Names, error: &LockError) {
-        if let Some(left_out) = self.waits[AcquireOutcome::of_error(error).index()].admit() {
+        if let Some(left_out) = self.waits[AcquireOutcome::of_error(error).index()].admit(INTERVAL) {
             tracing::warn!(target: TARGET, %names, %error, left_out, "still waiting for a lock");
         }
     }
 
     /// A candidate for the lead was refused for a reason that time may cure.
     pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
-        if let Some(left_out) = self.leads[AcquireOutcome::of_error(error).index()].admit() {
+        if let Some(left_out) = self.leads[AcquireOutcome::of_error(error).index()].admit(LEAD_INTERVAL) {
             tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");
         }
     }
 
     /// A waiter was woken, and its task was not polled in time: its turn goes on to the next.
     pub(crate) fn not_polled(&self, names: &Names) {
-        if let Some(left_out) = self.unpolled.admit() {
+        if let Some(left_out) = self.unpolled.admit(INTERVAL) {
             tracing::warn!(target: TARGET, %names, left_out, "a task that waits for a lock is not polled");
         }
     }
 
     /// The hold of a body that has ended was released, and too few masters have confirmed it.
     pub(crate) fn release_unconfirmed(&self, names: &Names, free_within: Duration, votes: &Votes) {
-        if let Some(left_out) = self.releases.admit() {
+        if let Some(left_out) = self.releases.admit(INTERVAL) {
             let free_within = Rounded(free_within);
             tracing::warn!(target: TARGET, %names, %free_within, %votes, left_out, "release not confirmed");
         }
@@ -68,18 +70,18 @@ impl LogThrottle {
 }
 
 impl Bound {
-    fn admit(&self) -> Option<u64> {
+    fn admit(&self, interval: Duration) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.admit(false, true)
+        last.admit(interval, false, true)
     }
 }
 
 impl LastLine {
-    /// Admits a line `at_once`, or if the last one is long enough ago, with the number of lines that were left out before it.
+    /// Admits a line `at_once`, or if the last one is an interval ago, with the number of lines that were left out before it.
     /// A line that `is_new` counts if it is left out.
-    pub(super) fn admit(&mut self, at_once: bool, is_new: bool) -> Option<u64> {
+    pub(super) fn admit(&mut self, interval: Duration, at_once: bool, is_new: bool) -> Option<u64> {
         let now = Instant::now();
-        if !at_once && self.last.is_some_and(|last| now - last < INTERVAL) {
+        if !at_once && self.last.is_some_and(|last| now - last < interval) {
             self.left_out += u64::from(is_new);
             return None;
         }
@@ -95,13 +97,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_in_ten_seconds_and_the_count_of_the_others() {
         let bound = Bound::default();
-        assert_eq!(bound.admit(), Some(0));
-        assert_eq!((bound.admit(), bound.admit()), (None, None));
+        assert_eq!(bound.admit(INTERVAL), Some(0));
+        assert_eq!((bound.admit(INTERVAL), bound.admit(INTERVAL)), (None, None));
         tokio::time::advance(Duration::from_millis(9999)).await;
-        assert_eq!(bound.admit(), None);
+        assert_eq!(bound.admit(INTERVAL), None);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!((bound.admit(), bound.admit()), (Some(3), None));
+        assert_eq!((bound.admit(INTERVAL), bound.admit(INTERVAL)), (Some(3), None));
         tokio::time::advance(INTERVAL * 100).await;
-        assert_eq!(bound.admit(), Some(1));
+        assert_eq!(bound.admit(INTERVAL), Some(1));
     }
 }

@@ -11,6 +11,7 @@ use crate::hold::idle::IdleGrants;
 use crate::hold::schedule::{Schedule, Survey};
 use crate::hold::tokens::Tokens;
 use crate::masters::status::Status;
+use crate::protocol::caption::Caption;
 use crate::protocol::field::Field;
 use crate::queue::Lines;
 use crate::round::clocks::Clocks;
@@ -82,11 +83,13 @@ impl ClientCore {
     }
 
     /// Makes a field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self, is_sticky: bool) -> Field {
+    pub(crate) fn fresh_field(&self, is_sticky: bool, caption: Option<&Caption>) -> Field {
         Field {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
             is_sticky,
+            is_captioned: caption.is_some(),
+            is_published: caption.is_some_and(|caption| caption.is_published),
         }
     }
 

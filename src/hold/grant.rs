@@ -19,6 +19,7 @@ use crate::events::HoldTrace;
 use crate::node::recalls::{KnownField, Recallable};
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::protocol::calls;
+use crate::protocol::caption::Caption;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
@@ -59,6 +60,8 @@ pub(crate) struct GrantFacts {
     pub(crate) granted: HoldKind,
     /// Whether its release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
+    /// What people are shown of its holds.
+    pub(crate) caption: Option<Arc<Caption>>,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
     /// Time before the acquire was sent.
@@ -331,8 +334,10 @@ impl Grant {
         let is_suited = options.kind == self.granted
             && options.names == self.names
             && options.needed == self.needed
-            && options.fenced == (self.token != FencingToken::NONE);
-        if !is_suited {
+            && options.fenced == (self.token != FencingToken::NONE)
+            && options.caption == self.caption;
+        // Each term that is published has a grant of its own: others are to hear of it, and of its token.
+        if !is_suited || self.caption.as_ref().is_some_and(|caption| caption.is_published) {
             return None;
         }
         let now = self.clock.now();
@@ -470,11 +475,14 @@ pub(crate) mod tests {
                 client: uuid::Uuid::nil(),
                 number: 1,
                 is_sticky: false,
+                is_captioned: false,
+                is_published: false,
             },
             needed: 1,
             token: FencingToken::NONE,
             granted: HoldKind::Plain,
             is_announced: false,
+            caption: None,
             behind: WaitersBehind::default(),
             begun: now,
             took: Duration::ZERO,

@@ -19,6 +19,7 @@ use crate::hold::IdleHoldOptions;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::schedule::Schedule;
 use crate::hold::unsent_release::UnsentRelease;
+use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
@@ -63,6 +64,7 @@ pub(crate) struct IdleRequest<'a> {
     pub(crate) kind: HoldKind,
     pub(crate) needed: usize,
     pub(crate) fenced: bool,
+    pub(crate) caption: Option<&'a Caption>,
     pub(crate) hold: IdleHoldOptions,
 }
 
@@ -72,6 +74,7 @@ impl IdleRequest<'_> {
             && grant.granted == self.kind
             && grant.needed >= self.needed
             && (grant.token != FencingToken::NONE) == self.fenced
+            && grant.caption.as_deref() == self.caption
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::events::VoteKind;
 use crate::hold::grant::Grant;
 use crate::protocol::calls::{self, Acquire, Fencing};
+use crate::protocol::caption::Caption;
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
@@ -23,6 +24,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             tokens: grant.tokens(),
             fencing: Fencing::Declared,
             precedence: Precedence::Resumed,
+            about: grant.caption.as_deref().map(Caption::text),
             once: None,
         };
         let request = calls::acquire(&acquire, pool.evidence_wanted());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::interop::subscription::{NoticeCounts, Subscription};
+use crate::node::ChannelForm;
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
@@ -27,7 +28,14 @@ impl ForeignReleases {
 
     /// Listens from now on to releases of these names.
     pub(crate) async fn listen(&mut self, pool: &Arc<Pool>, names: &Names, kind: HoldKind) {
-        self.subscription = Some(Subscription::begin(pool, names, kind).await);
+        let channels = names.iter().flat_map(|name| {
+            let channel = (ChannelForm::Exact, kind.channel(name).text());
+            let fair = kind.fair_channels(name);
+            [channel]
+                .into_iter()
+                .chain(fair.map(|pattern| (ChannelForm::Pattern, pattern)))
+        });
+        self.subscription = Some(Subscription::begin(pool, channels).await);
     }
 
     /// Resolves when a client of another library has announced a release on a master that `counts` accepts. Notices that
@@ -40,6 +48,6 @@ impl ForeignReleases {
         let now = subscription.counts();
         let before = self.before.clone().unwrap_or_else(|| subscription.counts());
         let since = before.or(now, rolled_back);
-        subscription.released(&since, counts).await;
+        subscription.notified(&since, counts).await;
     }
 }

@@ -1,21 +1,20 @@
-//! Subscriptions to the channels on which clients of other libraries announce releases.
+//! Subscriptions to channels on all masters: those on which clients of other libraries announce releases, and those of
+//! leaders that are watched.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures::future::join_all;
 use tokio::time::timeout;
 
 use crate::node::channels::Topic;
 use crate::node::{ChannelForm, Inbox};
-use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
-use crate::values::names::Names;
 
-/// A subscription to the releases of some names, on every master. Dropping the last one of a channel
-/// unsubscribes.
+/// A subscription to some channels, on every master. Dropping the last one of a channel unsubscribes.
 pub(crate) struct Subscription {
-    pool: Arc<Pool>,
+    /// Not kept alive: a watcher may have it for longer than there is a client.
+    pool: Weak<Pool>,
     topics: Vec<(ChannelForm, String, Arc<Topic>)>,
 }
 
@@ -44,22 +43,20 @@ impl NoticeCounts {
 impl Subscription {
     /// Subscribes, and waits until every reachable master has confirmed, until the node deadline at most.
     /// Timers make up for messages that are missed meanwhile.
-    pub(crate) async fn begin(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Self {
+    pub(crate) async fn begin(
+        pool: &Arc<Pool>,
+        channels: impl IntoIterator<Item = (ChannelForm, String)>,
+    ) -> Self {
         let mut subscription = Self {
-            pool: Arc::clone(pool),
-            topics: Vec::with_capacity(names.len()),
+            pool: Arc::downgrade(pool),
+            topics: Vec::new(),
         };
         let mut calls = Vec::new();
-        for name in names.iter() {
-            let channel = (ChannelForm::Exact, kind.channel(name).text());
-            let fair = kind.fair_channels(name);
-            let fair = fair.map(|pattern| (ChannelForm::Pattern, pattern));
-            for (form, channel) in [channel].into_iter().chain(fair) {
-                let topic = pool
-                    .topics
-                    .join(form, &channel, || calls.extend(subscribe(pool, form, &channel)));
-                subscription.topics.push((form, channel, topic));
-            }
+        for (form, channel) in channels {
+            let topic = pool
+                .topics
+                .join(form, &channel, || calls.extend(subscribe(pool, form, &channel)));
+            subscription.topics.push((form, channel, topic));
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
         let _ = timeout(pool.config.node_timeout, confirmed).await;
@@ -70,16 +67,14 @@ impl Subscription {
     /// since.
     pub(crate) fn counts(&self) -> NoticeCounts {
         NoticeCounts {
-            notices: (0..self.pool.slots.len())
-                .map(|node| self.notices(node))
-                .collect(),
+            notices: (0..self.nodes()).map(|node| self.notices(node)).collect(),
             interruptions: self.interruptions(),
         }
     }
 
-    /// Waits until a master that `counts` accepts has announced a release since then, or the subscription was
+    /// Waits until a master that `counts` accepts has sent a message since then, or the subscription was
     /// interrupted.
-    pub(crate) async fn released(&self, since: &NoticeCounts, counts: impl Fn(usize) -> bool) {
+    pub(crate) async fn notified(&self, since: &NoticeCounts, counts: impl Fn(usize) -> bool) {
         self.until(since.interruptions, || {
             let mut notices = since.notices.iter().enumerate();
             notices.any(|(node, old)| counts(node) && self.notices(node) > *old)
@@ -106,6 +101,11 @@ impl Subscription {
         }
     }
 
+    /// Number of masters.
+    fn nodes(&self) -> usize {
+        self.topics.first().map_or(0, |(_, _, topic)| topic.nodes())
+    }
+
     fn notices(&self, node: usize) -> u64 {
         self.topics.iter().map(|(_, _, topic)| topic.notices(node)).sum()
     }
@@ -120,17 +120,17 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
         let mut calls = Vec::new();
         for (form, channel, _) in &self.topics {
-            self.pool.topics.leave(*form, channel, || {
-                calls.extend(unsubscribe(&self.pool, *form, channel));
+            pool.topics.leave(*form, channel, || {
+                calls.extend(unsubscribe(&pool, *form, channel));
             });
         }
         if !calls.is_empty() {
-            let within = self.pool.config.node_timeout;
+            let within = pool.config.node_timeout;
             // The task makes the timer, since this value may be dropped outside of a runtime.
-            self.pool
-                .runtime
+            pool.runtime
                 .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,7 @@ use crate::hold::grant::{Grant, Hold};
 use crate::lock::hold_guard::{HoldGuard, Unlocked};
 use crate::lock::mode::{Either, Exclusive, Mode, Shared};
 use crate::lock::owner::Owner;
+use crate::round::pool::Pool;
 use crate::values::holder::Holder;
 use crate::values::token::FencingToken;
 use crate::values::votes::Votes;
@@ -63,8 +65,12 @@ impl<M: Mode> MultiLockGuard<M> {
         }
     }
 
-    fn hold(&self) -> &Hold {
+    pub(crate) fn hold(&self) -> &Hold {
         self.inner.hold()
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.inner.client.pool
     }
 
     fn grant(&self) -> &Grant {
@@ -302,10 +308,10 @@ impl<M: Mode> MultiLockGuard<M> {
 
     /// Holder, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.
     pub fn holder(&self) -> Holder {
-        Holder::new(
-            self.grant().field.text(),
-            Some(self.inner.client.pool.label.clone()),
-        )
+        let about = self.grant().caption.as_ref();
+        let label = Arc::clone(&self.pool().label);
+        Holder::new(self.grant().field.text(), Some(label))
+            .with_about(about.and_then(|caption| caption.about.clone()))
     }
 
     /// Extends the hold to `lease` from now. Never shortens it.

@@ -3,6 +3,8 @@
 pub(crate) mod guard;
 pub(crate) mod hold_guard;
 pub(crate) mod lead;
+pub(crate) mod leader;
+pub(crate) mod leadership;
 pub(crate) mod mode;
 pub(crate) mod once;
 pub(crate) mod options;
@@ -16,9 +18,7 @@ use std::time::Duration;
 use crate::admin::force::Forced;
 use crate::admin::inspect::Inspection;
 use crate::error::{LockError, RunError, UnlockError};
-use crate::events::log;
 use crate::lock::guard::MultiLockGuard;
-use crate::lock::lead::Candidate;
 use crate::lock::mode::{Exclusive, Mode, Shared};
 use crate::lock::options::LockOptions;
 use crate::lock::owner::Owner;
@@ -208,6 +208,29 @@ impl MultiLock {
         self
     }
 
+    /// Announces the terms of the lock to clients that [watch its leader](Masters::watch_leader). Each
+    /// acquisition, release and [force](Self::force_release) is published on every master, and the process
+    /// never hands the hold on without the masters. [`lead`](Self::lead) sets it. Set it for a lock that
+    /// stands for a leader without `lead`.
+    ///
+    /// It costs the masters five commands for each acquisition and release, and no round trip. Not with
+    /// [`sticky`](Self::sticky).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let mut leader = masters.watch_leader("primary")?;
+    /// let guard = masters.red_lock("primary").announced().lock().await?;
+    /// let seen = leader.wait_for(Option::is_some).await?.clone();
+    /// assert_eq!(seen.map(|leader| leader.token), Some(guard.fencing_token()));
+    /// # Ok(()) }
+    /// ```
+    pub fn announced(mut self) -> Self {
+        self.options.rare_mut().announced = true;
+        self
+    }
+
     /// Lets the names stay with this client when the last guard is given up, until somebody else wants them. The next lock of
     /// the same names takes them without a message to the masters, with a fencing token of its own. For names that one
     /// process locks again and again: a partition, a session, an actor.
@@ -249,57 +272,6 @@ impl MultiLock {
     pub fn sticky(mut self) -> Self {
         self.options.sticky = true;
         self
-    }
-
-    /// Runs a job that never ends in one process of many, and in another one as soon as that one fails.
-    ///
-    /// Acquires as [`lock`](Self::lock) does, and runs the body as [`run`](Self::run) does. Whenever the hold
-    /// is lost, it drops the body at its next await and waits for the lock again. Ends when the body does,
-    /// and returns its output.
-    ///
-    /// At any instant at most one leader's guard is valid. Every term has a larger fencing token than the
-    /// terms before, unless the lock is not [`fenced`](Self::fenced). A leader that was paused may not notice
-    /// its loss before the next term begins. Only a resource that checks the tokens can reject its writes.
-    ///
-    /// ```no_run
-    /// # async fn serve(token: multilock::FencingToken) {}
-    /// # async fn job(masters: multilock::Masters) -> Result<(), multilock::RunError<()>> {
-    /// masters.red_lock("scheduler").lead(async |guard| serve(guard.fencing_token()).await).await
-    /// # }
-    /// ```
-    ///
-    /// Work that the body has spawned goes on when the term ends, unless it takes the
-    /// [`cancellation_token`](MultiLockGuard::cancellation_token), as at [`run`](Self::run).
-    ///
-    /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a
-    /// permission, and the end of a [`wait`](Self::wait). The next attempt follows after a pause, which grows
-    /// from 0.1 s to 10 s. The log shows the error once in 10 s (`cannot lead yet`). To give up, drop the
-    /// future.
-    ///
-    /// In a spawned task the body has to be `async move` and to own what it uses, without references.
-    /// Otherwise the compiler cannot prove that the body is `Send`.
-    ///
-    /// # Errors
-    ///
-    /// - [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is
-    ///   not allowed, an owner that reads the names, or masters that were closed. A [`lease`](Self::lease) is
-    ///   such an option, because it is not renewed. Outside of a tokio runtime: with any error.
-    /// - [`RunError::Overlapped`] as for [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
-    pub async fn lead<T>(&self, mut body: impl AsyncFnMut(&MultiLockGuard) -> T) -> Result<T, RunError<T>> {
-        let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
-        loop {
-            let term = MultiLockGuard::of(candidate.elected().await?);
-            match self.run_under(term, &mut body).await {
-                Err(RunError::Lost(loss)) => {
-                    log::leads_no_longer(&self.options.names, &loss);
-                }
-                ended => return ended,
-            }
-        }
     }
 }
 
@@ -421,6 +393,36 @@ impl<M: Mode> MultiLock<M> {
     /// ```
     pub fn metric_label(mut self, label: &'static str) -> Self {
         self.options.label = self.options.masters.client.pool.events.label(label);
+        self
+    }
+
+    /// Sets a text about the hold, of at most 256 bytes: what the holder is doing. People see it beside the
+    /// label of the client ([`client_label`](crate::MastersBuilder::client_label)):
+    /// - in [`inspect`](Self::inspect) and the command `multilock` ([`Holder::about`]),
+    /// - in the [`Contended`](LockError::Contended) errors of others,
+    /// - in [`Leader`](crate::Leader).
+    ///
+    /// Each hold with a text has a key of its own on every master, which ends with the lease. A master that
+    /// denies the key grants all the same. Tasks of a process hand a hold to each other only if they set the
+    /// same text. So do not put a request's number into the text of a lock that many tasks want at once.
+    ///
+    /// A text that is empty, too long, or has control characters is refused as [`LockError::Invalid`], before
+    /// any master is asked.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Masters;
+    ///
+    /// let guard = masters.red_lock("import").about("rows of 2026-11").lock().await?;
+    /// let other = cluster.connect(Masters::builder()).await?;
+    /// let refused = other.red_lock("import").try_lock().await.expect_err("it is held");
+    /// assert_eq!(refused.about(), Some("rows of 2026-11"));
+    /// # Ok(()) }
+    /// ```
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.options.rare_mut().about = Some(about.into().into());
         self
     }
 
@@ -563,20 +565,17 @@ impl<M: Mode> MultiLock<M> {
     /// If the future is dropped at any point, the body is dropped and the lock is released in the background.
     pub async fn run<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T) -> Result<T, RunError<T>> {
         let guard = self.lock().await?;
-        self.run_under(guard, body).await
-    }
-
-    async fn run_under<T>(
-        &self,
-        guard: MultiLockGuard<M>,
-        body: impl AsyncFnOnce(&MultiLockGuard<M>) -> T,
-    ) -> Result<T, RunError<T>> {
         let output = tokio::select! {
             // Check for the loss first: no step of the body is taken after it.
             biased;
             loss = guard.lost() => return Err(RunError::Lost(loss)),
             output = body(&guard) => output,
         };
+        self.give_up(guard, output).await
+    }
+
+    /// Releases the lock after a body that has come to its end.
+    async fn give_up<T>(&self, guard: MultiLockGuard<M>, output: T) -> Result<T, RunError<T>> {
         match guard.unlock().await {
             Ok(_) => Ok(output),
             Err(UnlockError::Unconfirmed { free_within, votes }) => {

@@ -15,12 +15,32 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
+use crate::protocol::caption::Caption;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::votes::Votes;
+
+/// Options that few call sites set.
+#[derive(Clone, Debug)]
+pub(crate) struct RareOptions {
+    /// Text about the hold.
+    pub(crate) about: Option<Arc<str>>,
+    /// Whether masters publish the terms.
+    pub(crate) announced: bool,
+    /// Time that a leader's body has to come to its end, once its term is to end.
+    pub(crate) grace: Duration,
+}
+
+impl RareOptions {
+    const DEFAULT: Self = Self {
+        about: None,
+        announced: false,
+        grace: Duration::from_secs(10),
+    };
+}
 
 /// Options of a call site, unchecked.
 #[derive(Clone, Debug)]
@@ -39,6 +59,8 @@ pub(crate) struct LockOptions {
     pub(crate) sticky: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
+    /// Apart, as every call moves its options.
+    pub(crate) rare: Option<Arc<RareOptions>>,
     /// Label of the call site in the metrics.
     pub(crate) label: Label,
 }
@@ -60,8 +82,17 @@ impl LockOptions {
             sticky: false,
             owner: None,
             purpose: Purpose::Job,
+            rare: None,
             label: masters.client.pool.events.unlabelled(),
         }
+    }
+
+    pub(crate) fn rare(&self) -> &RareOptions {
+        self.rare.as_deref().unwrap_or(&RareOptions::DEFAULT)
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut RareOptions {
+        Arc::make_mut(self.rare.get_or_insert_with(|| Arc::new(RareOptions::DEFAULT)))
     }
 
     pub(crate) async fn try_lock(&self) -> Result<HoldGuard, LockError> {
@@ -170,6 +201,8 @@ impl LockOptions {
             "at_least, because its names stay locked for nobody"
         } else if self.fair {
             "fair, because its client is served first"
+        } else if self.rare().announced {
+            "announced, because it would be told of nobody that has it"
         } else {
             return Ok(());
         };
@@ -206,6 +239,10 @@ impl LockOptions {
         if self.sticky {
             self.check_sticky()?;
         }
+        let caption = match &self.rare {
+            None => None,
+            Some(rare) => Caption::new(rare.about.as_ref(), rare.announced)?,
+        };
         if self.masters.client.pool.is_closed() {
             return Err(LockError::Closed);
         }
@@ -224,6 +261,7 @@ impl LockOptions {
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky,
+            caption,
             once: None,
             is_member: false,
             purpose: self.purpose,

@@ -93,6 +93,11 @@ impl LockSetError {
     pub fn holder(&self) -> Option<&str> {
         self.error.holder()
     }
+
+    /// As [`LockError::about`], of the lock that was refused.
+    pub fn about(&self) -> Option<&str> {
+        self.error.about()
+    }
 }
 
 impl<T> RunSetError<T> {
@@ -127,6 +132,11 @@ impl<T> RunSetError<T> {
     /// As [`LockError::holder`], of locks that were not acquired.
     pub fn holder(&self) -> Option<&str> {
         self.refusal().and_then(LockSetError::holder)
+    }
+
+    /// As [`LockError::about`], of locks that were not acquired.
+    pub fn about(&self) -> Option<&str> {
+        self.refusal().and_then(LockSetError::about)
     }
 
     fn refusal(&self) -> Option<&LockSetError> {

@@ -143,6 +143,11 @@ impl Topic {
         self.notices[node].load(Ordering::Relaxed)
     }
 
+    /// Number of masters.
+    pub(crate) fn nodes(&self) -> usize {
+        self.notices.len()
+    }
+
     pub(crate) fn interruptions(&self) -> u64 {
         self.interruptions.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Causes for which masters refused a waiter.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
+
+use crate::protocol::caption::HolderFacts;
 
 /// Causes that the masters of one round gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,15 +15,15 @@ pub(crate) struct Blockers {
     pub(crate) foreign_key: bool,
     /// Whether only grants that may be idle are in the way.
     pub(crate) only_idle: bool,
-    /// Label of a holder's client, from the first master that gave it.
-    pub(crate) holder: Option<Arc<str>>,
+    /// A holder as people know it, from the first master that told.
+    pub(crate) holder: Option<Box<HolderFacts>>,
     /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,
 }
 
 impl Blockers {
-    /// Adds one master's answer: a letter for each name, as in `lua/acquire.lua`, and the holder's label.
-    pub(crate) fn add(&mut self, causes: &str, holder: Option<Arc<str>>) {
+    /// Adds one master's answer: a letter for each name, as in `lua/acquire.lua`, and the holder.
+    pub(crate) fn add(&mut self, causes: &str, holder: Option<Box<HolderFacts>>) {
         self.holder = self.holder.take().or(holder);
         let is_first = self.by_name.is_empty();
         let may_be_idle = causes.bytes().all(|cause| matches!(cause, b'-' | b'i'));
@@ -47,9 +47,15 @@ mod tests {
     fn letters_add_up() {
         let mut blockers = Blockers::default();
         blockers.add("o-", None);
-        blockers.add("-H", Some("one".into()));
-        blockers.add("oa", Some("other".into()));
-        assert_eq!(blockers.holder.as_deref(), Some("one"));
+        let labelled = |label: &str| {
+            Some(Box::new(HolderFacts {
+                label: Some(label.into()),
+                ..HolderFacts::default()
+            }))
+        };
+        blockers.add("-H", labelled("one"));
+        blockers.add("oa", labelled("other"));
+        assert_eq!(blockers.holder, labelled("one"));
         assert_eq!(blockers.by_name.as_slice(), [2, 2]);
         assert!(blockers.behind_others == 2 && blockers.foreign_field && !blockers.foreign_key);
         let mut idle = Blockers::default();

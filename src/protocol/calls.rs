@@ -31,17 +31,17 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", behind "labels", behind "queue", behind "readers", behind "fences");
-script!(EXTEND, Extend, "extend", behind "queue", behind "readers", behind "fences");
-script!(RELEASE, Release, "release", behind "announce", behind "queue", behind "readers");
+script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences");
+script!(EXTEND, Extend, "extend", behind "captions", behind "queue", behind "readers", behind "fences");
+script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
 script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "readers");
-script!(INSPECT, Inspect, "inspect", behind "labels");
-script!(FORCE, Force, "force", behind "announce", behind "queue", behind "readers");
+script!(INSPECT, Inspect, "inspect", behind "captions", behind "labels");
+script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
-script!(ACQUIRE_ONCE, Acquire, "acquire", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
+script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
 script!(MARK, Mark, "mark");
 
 /// All scripts that a client loads when it sets a connection up. Those of jobs that are done once are loaded when they are
@@ -127,6 +127,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) tokens: Block,
     pub(crate) fencing: Fencing,
     pub(crate) precedence: Precedence,
+    /// Text of the hold's caption, if it has one.
+    pub(crate) about: Option<&'a str>,
     /// For a job that is to be done once: the time for which it is not to be begun again.
     pub(crate) once: Option<Duration>,
 }
@@ -158,7 +160,8 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         (acquire.fencing == Fencing::Declared).then_some("d"),
         evidence.key().map(|_| "m"),
     ];
-    let is_first_try = acquire.count == 1 && acquire.precedence == Precedence::Tried;
+    let is_first_try =
+        acquire.count == 1 && acquire.precedence == Precedence::Tried && acquire.about.is_none();
     let is_short = is_first_try && options == [None; 3];
     if acquire.tokens.is_none() {
         call.words((!is_short).then_some(""));
@@ -173,13 +176,9 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     if !is_first_try {
         call.number(acquire.count);
         call.number(acquire.precedence.ticket());
-        call.words(
-            acquire
-                .precedence
-                .waiter()
-                .map(|waiter| waiter.placed())
-                .as_deref(),
-        );
+        let waiter = acquire.precedence.waiter().map(|waiter| waiter.placed());
+        call.words(waiter.as_deref().or(acquire.about.map(|_| "")));
+        call.words(acquire.about);
     }
     job.inspect(|(keep, _)| call.ms(*keep));
     call.done()
@@ -460,6 +459,8 @@ mod tests {
                 client: Uuid::nil(),
                 number: 3,
                 is_sticky: false,
+                is_captioned: false,
+                is_published: false,
             },
             kind: HoldKind::Plain,
             is_announced: false,
@@ -496,6 +497,7 @@ mod tests {
             tokens: FencingToken(5).block(),
             fencing: Fencing::Proposed,
             precedence: Precedence::Queued(waiter()),
+            about: None,
             once: None,
         };
         let said = words(&acquire(&call, Evidence::Clock));
@@ -524,6 +526,12 @@ mod tests {
         let said = words(&acquire(&call, Evidence::Clock));
         assert_eq!(said[7], "multilock_readers:{a}");
         assert_eq!(said[8..], ["me:1", "1000", "", "rd", "2", "9007199254740991"]);
+        call.about = Some("rows");
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[12..], ["2", "9007199254740991", "", "rows"]);
+        call.precedence = Precedence::Queued(waiter());
+        let said = words(&acquire(&call, Evidence::Clock));
+        assert_eq!(said[12..], ["2", "99", "7:1000", "rows"]);
     }
 
     /// The scripts have these numbers and keys in their text.

@@ -5,10 +5,15 @@ use std::num::NonZeroU64;
 
 use uuid::Uuid;
 
-/// Length of an id, a colon, a number and a letter.
-const LONGEST: usize = 36 + 1 + 20 + 1;
+/// Length of an id, a colon, a number and the letters.
+const LONGEST: usize = 36 + 1 + 20 + 3;
 
-/// Stands behind the number of a grant that may stay with its client while nobody holds it.
+/// Letters behind the number of a grant that
+/// - has a caption (`lua/captions.lua`),
+/// - has terms that are published,
+/// - may stay with its client while nobody holds it (`lua/acquire.lua`, which looks for it at the end).
+const CAPTIONED: char = 'c';
+const PUBLISHED: char = 'p';
 const STICKY: char = 's';
 
 /// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
@@ -19,6 +24,9 @@ pub(crate) struct Field {
     pub(crate) number: u64,
     /// Whether its grant may stay with the client while nobody holds it.
     pub(crate) is_sticky: bool,
+    /// Whether it has a caption, and whether masters publish its terms.
+    pub(crate) is_captioned: bool,
+    pub(crate) is_published: bool,
 }
 
 /// Message of a master about a field, on the channel of the field's client.
@@ -39,7 +47,14 @@ impl Field {
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push(':');
         text.push_str(itoa::Buffer::new().format(self.number));
-        text.extend(self.is_sticky.then_some(STICKY));
+        let letters = [
+            (self.is_captioned, CAPTIONED),
+            (self.is_published, PUBLISHED),
+            (self.is_sticky, STICKY),
+        ];
+        for (_, letter) in letters.into_iter().filter(|(has, _)| *has) {
+            text.push(letter);
+        }
         text
     }
 }
@@ -85,8 +100,10 @@ mod tests {
             client,
             number: 7,
             is_sticky,
+            is_captioned: is_sticky,
+            is_published: is_sticky,
         };
-        assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7s");
+        assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7cps");
         let field = field(false);
         assert_eq!(field.text(), "01234567-89ab-cdef-0123-456789abcdef:7");
         assert_eq!(format!("{field:?}"), "Field(…:7)");

@@ -22,6 +22,9 @@ pub(crate) const CLIENT: &str = "multilock_client:";
 /// Beginning of the channel on which a client is called (`lua/queue.lua`).
 const CALLS: &str = "multilock:";
 
+/// Beginning of the channel on which the terms of a name are published (`lua/captions.lua`).
+const LEADS: &str = "multilock:leads";
+
 /// A key or channel that belongs to a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
@@ -125,6 +128,11 @@ pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
 }
 
+/// Channel on which the terms of the name are published.
+pub(crate) fn leads(name: &str) -> Key<'_> {
+    Key::own(LEADS, name)
+}
+
 /// Channel on which the waiters of a client are called.
 pub(crate) fn calls(client: Uuid) -> String {
     format!("{CALLS}{client}")
@@ -141,6 +149,9 @@ mod tests {
 
     use super::*;
     use crate::values::names::Names;
+
+    /// Beginning of the key of a hold's caption, which the scripts alone know.
+    const ABOUT: &str = "multilock_about:";
 
     #[test]
     fn keys_as_redisson_lays_them_out() {
@@ -208,9 +219,18 @@ mod tests {
     }
 
     #[test]
+    fn captions_are_where_the_scripts_store_and_publish_them() {
+        let script = include_str!("../../lua/captions.lua");
+        assert!(script.contains(&format!("return '{ABOUT}' .. owner")));
+        assert!(script.contains(&format!("'{LEADS}' .. ")));
+        assert_eq!(leads("a").text(), "multilock:leads:{a}");
+        assert_eq!(leads("{a}").text(), "multilock:leads::{a}");
+    }
+
+    #[test]
     fn no_name_is_taken_for_a_key_of_ours() {
         let client = client(Uuid::nil());
-        for key in [SET, &client] {
+        for key in [SET, ABOUT, &client] {
             assert!(Names::from(key).check().is_err(), "{key}");
         }
         for key in [

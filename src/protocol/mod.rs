@@ -2,6 +2,7 @@
 
 pub(crate) mod blockers;
 pub(crate) mod calls;
+pub(crate) mod caption;
 pub(crate) mod claim;
 pub(crate) mod command;
 pub(crate) mod fault;

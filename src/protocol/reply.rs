@@ -1,16 +1,17 @@
 //! Answers of the Lua files. Each answer is parsed here, once, into a vote and its details.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::events::Op;
 use crate::masters::client_label;
+use crate::protocol::caption::{self, HolderFacts};
 use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
+use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
 /// Beginning of every answer to acquire and extend. A client detects with it that a clock was set forward, or
@@ -96,8 +97,8 @@ pub(crate) struct Reply {
     pub(crate) vote: Vote,
     /// Causes of a refusal: a letter for each name.
     pub(crate) causes: Option<Box<str>>,
-    /// Label of a holder's client, for a refusal, if the master knows it.
-    pub(crate) holder: Option<Arc<str>>,
+    /// A holder as people know it, for a refusal, if the master knows that.
+    pub(crate) holder: Option<Box<HolderFacts>>,
     /// Granted, and the token was above all fences, if that was required.
     pub(crate) accepted: bool,
     /// Waiters behind a grant.
@@ -193,8 +194,8 @@ pub(crate) struct StoredName {
 pub(crate) struct FieldEntry {
     pub(crate) field: String,
     pub(crate) value: String,
-    /// Label of the client that owns the field, if the master knows it.
-    pub(crate) label: Option<Arc<str>>,
+    /// Owner of the field as people know it.
+    pub(crate) facts: HolderFacts,
 }
 
 /// Parses a stamp and its details. A stamp alone grants.
@@ -234,11 +235,11 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(-1)] => Some(Vote::Revoked.into()),
         [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),
         [Value::Int(0), Value::Int(left), causes, label] => Some(Reply {
-            holder: parse_label(label),
+            holder: parse_holder(label),
             ..refused(*left, causes, 0)?
         }),
         [Value::Int(0), Value::Int(left), causes, label, highest] => Some(Reply {
-            holder: parse_label(label),
+            holder: parse_holder(label),
             ..refused(*left, causes, whole_number(highest)?)?
         }),
         [Value::Int(4), at, keep, label] => Some(Reply {
@@ -270,9 +271,29 @@ fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
     })
 }
 
-/// Label of a client, if it is known.
-fn parse_label(label: &Value) -> Option<Arc<str>> {
-    client_label::parse(&text(label)?)
+/// Facts about a holder, as `lua/labels.lua` tells them. A master may store anything there.
+fn parse_facts(label: &Value) -> HolderFacts {
+    let parsed = |label: &Value| client_label::parse(&text(label)?);
+    match label {
+        Value::Array(parts) => match parts.as_slice() {
+            [label, about, token] => HolderFacts {
+                label: parsed(label),
+                about: text(about).and_then(|about| caption::parse(&about)),
+                token: whole_number(token).filter(|token| *token > 0).map(FencingToken),
+            },
+            _ => HolderFacts::default(),
+        },
+        label => HolderFacts {
+            label: parsed(label),
+            ..HolderFacts::default()
+        },
+    }
+}
+
+/// Facts about the holder in the way, if there are any.
+fn parse_holder(label: &Value) -> Option<Box<HolderFacts>> {
+    let facts = parse_facts(label);
+    (facts != HolderFacts::default()).then(|| Box::new(facts))
 }
 
 /// Record after an introduction, and the master's clock in microseconds since 1970.
@@ -376,7 +397,7 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
             Some(FieldEntry {
                 field: text(&part[0])?,
                 value: text(&part[1])?,
-                label: parse_label(&part[2]),
+                facts: parse_facts(&part[2]),
             })
         })
         .collect::<Option<_>>()?;

@@ -14,6 +14,7 @@ use super::ahead::{Ahead, Holding, InFront};
 use crate::error::LockError;
 use crate::node::sync::{Mutex, MutexGuard};
 use crate::node::waiters::Calls;
+use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::waiter::{LAST, Waiter};
 use crate::time::clock::Moment;
@@ -31,6 +32,8 @@ pub(crate) struct LineOptions {
     pub(crate) fenced: bool,
     /// Whether they are served strictly by ticket.
     pub(crate) fair: bool,
+    /// What people are shown of their holds: the masters know one caption of a grant.
+    pub(crate) caption: Option<Arc<Caption>>,
     /// Whether the masters have to be asked for each hold: they know whether a job is done.
     pub(crate) once: bool,
 }

@@ -188,10 +188,10 @@ impl Pool {
     /// Starts a background task, and ties it to the life of the pool.
     pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
-        self.background
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(task);
+        let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        // A client may watch leaders again and again.
+        background.retain(|task| !task.is_finished());
+        background.push(task);
     }
 
     /// Ends all background work, and with it every connection.

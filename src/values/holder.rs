@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// An owner as the masters store it. An owner's full text is enough to release the lock. So it is shown only
 /// in part, or by the label of its client if that is known.
 ///
-/// Two are equal if their owners are, whether the labels are known or not.
+/// Two are equal if their owners are, whether their labels and texts are known or not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub struct Holder {
     pub(crate) owner: Arc<str>,
     label: Option<Arc<str>>,
+    about: Option<Arc<str>>,
 }
 
 impl Holder {
@@ -33,7 +34,14 @@ impl Holder {
         Self {
             owner: owner.into(),
             label,
+            about: None,
         }
+    }
+
+    /// Adds the text of the hold's caption.
+    pub(crate) fn with_about(mut self, about: Option<Arc<str>>) -> Self {
+        self.about = about;
+        self
     }
 
     /// Label of its client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
@@ -43,6 +51,22 @@ impl Holder {
     /// - masters that do not know it yet.
     pub fn client_label(&self) -> Option<&str> {
         self.label.as_deref()
+    }
+
+    /// Text that the call site of the hold has set by [`about`](crate::MultiLock::about), if the masters know
+    /// it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let _importing = masters.red_lock("import").about("rows of 2026-11").lock().await?;
+    /// let seen = masters.red_lock("import").inspect().await?;
+    /// assert_eq!(seen[0].agreed.as_ref().and_then(|holder| holder.about()), Some("rows of 2026-11"));
+    /// # Ok(()) }
+    /// ```
+    pub fn about(&self) -> Option<&str> {
+        self.about.as_deref()
     }
 
     /// Part of its owner, which differs between the holds of one client: `5f0c2a1b…:17`.
@@ -108,6 +132,9 @@ mod tests {
         assert_eq!(known, unknown, "the owner alone counts");
         assert_eq!(known.to_string(), "billing@host:1");
         assert_eq!(unknown.to_string(), "01234567…:17");
+        let importing = known.clone().with_about(Some("rows".into()));
+        assert_eq!(importing, known, "the owner alone counts");
+        assert_eq!(importing.about(), Some("rows"));
         assert_eq!(known.redacted_owner().to_string(), unknown.to_string());
         assert_eq!(format!("{known:?}"), "Holder(01234567…:17, \"billing@host:1\")");
         assert_eq!(format!("{unknown:?}"), "Holder(01234567…:17)");

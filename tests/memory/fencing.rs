@@ -279,6 +279,7 @@ async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
     let acquire = concat!(
+        include_str!("../../lua/captions.lua"),
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
         include_str!("../../lua/readers.lua"),
@@ -297,6 +298,7 @@ async fn lost_reply_same_token() {
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
     let extend = concat!(
+        include_str!("../../lua/captions.lua"),
         include_str!("../../lua/fences.lua"),
         include_str!("../../lua/extend.lua")
     );
@@ -328,6 +330,7 @@ async fn lost_reply_same_token() {
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
     let acquire = concat!(
+        include_str!("../../lua/captions.lua"),
         include_str!("../../lua/labels.lua"),
         include_str!("../../lua/queue.lua"),
         include_str!("../../lua/readers.lua"),

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use multilock::sim::Cluster;
-use multilock::{
-    Closing, LockError, Masters, MultiLockGuard, NodeState, Owner, RunError, UnlockError, Unlocked,
-};
+use multilock::{Closing, LockError, Masters, NodeState, Owner, RunError, UnlockError, Unlocked};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Apart, connect, connect_leasing, executed, get_ahead, ms, queues, settle, slow_down};
@@ -234,11 +232,14 @@ async fn it_cannot_be_longer_than_the_lease() {
 
 /// Counts its terms, and ends at the third.
 async fn lead(masters: Masters, terms: Arc<AtomicU64>) -> Result<u64, RunError<u64>> {
-    let mut last = multilock::FencingToken::NONE;
+    let last = AtomicU64::new(0);
     let lock = masters.red_lock("leader");
-    let leading = lock.lead(async move |guard: &MultiLockGuard| {
-        assert!(guard.fencing_token() > last, "every term has a larger token");
-        last = guard.fencing_token();
+    let leading = lock.lead(async |leadership| {
+        let token = leadership.fencing_token().get();
+        assert!(
+            last.swap(token, Ordering::Relaxed) < token,
+            "every term has a larger token"
+        );
         let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
         if term < 3 {
             std::future::pending::<()>().await;

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod cancellation;
+mod captions;
 mod chaos_checker;
 mod client_labels;
 mod clock_step;
@@ -37,3 +38,4 @@ mod taking_no_writes;
 mod timing_out;
 mod waiting;
 mod waiting_through;
+mod watching;

@@ -13,6 +13,7 @@ mod examine;
 mod fences;
 mod foreign_keys;
 mod jobs;
+mod leading;
 mod lifecycle;
 mod many_holds;
 mod metered;

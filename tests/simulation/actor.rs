@@ -181,6 +181,14 @@ impl Actor {
             text += ", sticky";
         }
         let op = self.world.next_op();
+        // It draws nothing, so that seeds stand for the same schedules as before.
+        if op.is_multiple_of(3) {
+            lock = lock.about("an operation");
+        }
+        if op.is_multiple_of(2) && !text.ends_with(", sticky") {
+            lock = lock.announced();
+            text += ", announced";
+        }
         let terms = Terms {
             op,
             kind,

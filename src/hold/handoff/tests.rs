@@ -30,6 +30,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        caption: None,
         once: false,
         kind: HoldKind::Plain,
     };

@@ -5,6 +5,13 @@ fn bulk(text: &str) -> Value {
     Value::BulkString(text.into())
 }
 
+fn labelled(label: &str) -> HolderFacts {
+    HolderFacts {
+        label: Some(label.into()),
+        ..HolderFacts::default()
+    }
+}
+
 #[test]
 fn replies_are_read() {
     let answer = |parts: &[Value]| {
@@ -43,7 +50,7 @@ fn replies_are_read() {
     let remaining = Some(Duration::from_millis(1500));
     let reply = Reply {
         causes: Some("oa".into()),
-        holder: Some("billing@host:1".into()),
+        holder: Some(Box::new(labelled("billing@host:1"))),
         highest: 9,
         ..Vote::Refused { remaining }.into()
     };
@@ -148,13 +155,33 @@ fn what_a_master_keeps_is_read() {
         bulk("b:2"),
         bulk("1"),
         bulk(""),
+        bulk("b:3c"),
+        bulk("1"),
+        Value::Array(vec![bulk("billing@host:2"), bulk("rows"), bulk("7")]),
+        bulk("b:4c"),
+        bulk("1"),
+        // A master reports any text of its keys.
+        Value::Array(vec![bulk(""), bulk("a\x1b[2J"), bulk("no number")]),
     ];
-    let field = |field: &str, value: &str, label: Option<&str>| FieldEntry {
+    let field = |field: &str, value: &str, facts: HolderFacts| FieldEntry {
         field: field.into(),
         value: value.into(),
-        label: label.map(Into::into),
+        facts,
     };
-    let fields = vec![field("b:1", "2", Some("billing@host:1")), field("b:2", "1", None)];
+    let fields = vec![
+        field("b:1", "2", labelled("billing@host:1")),
+        field("b:2", "1", HolderFacts::default()),
+        field(
+            "b:3c",
+            "1",
+            HolderFacts {
+                about: Some("rows".into()),
+                token: Some(FencingToken(7)),
+                ..labelled("billing@host:2")
+            },
+        ),
+        field("b:4c", "1", HolderFacts::default()),
+    ];
     let held = StoredName {
         fields,
         ..kept("hash", Some(900))

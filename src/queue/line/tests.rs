@@ -12,6 +12,7 @@ fn options(name: &str) -> LineOptions {
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        caption: None,
         once: false,
         kind: HoldKind::Plain,
     }

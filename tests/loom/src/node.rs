@@ -16,6 +16,8 @@ pub(crate) mod recalls {
     pub(crate) trait Recallable: Debug + Send + Sync {
         fn recalled(&self, ticket: NonZeroU64);
 
+        fn missed_recalls(&self);
+
         fn is_idle(&self) -> bool;
     }
 

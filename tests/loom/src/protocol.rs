@@ -39,6 +39,14 @@ pub(crate) mod claim {
     }
 }
 
+/// What people are shown of a hold, which the models compare alone.
+pub(crate) mod caption {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct Caption {
+        pub(crate) is_published: bool,
+    }
+}
+
 pub(crate) mod calls {
     use crate::protocol::kind::HoldKind;
     use crate::values::names::Names;

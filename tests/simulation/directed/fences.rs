@@ -21,6 +21,7 @@ fn ask(master: &Master, token: u64, options: &str) -> Vec<String> {
     let last_of_block = (token + 63).to_string();
     let args = ["me:1", "1000", &last_of_block, options];
     let acquire = concat!(
+        include_str!("../../../lua/captions.lua"),
         include_str!("../../../lua/labels.lua"),
         include_str!("../../../lua/queue.lua"),
         include_str!("../../../lua/readers.lua"),

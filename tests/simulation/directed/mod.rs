@@ -13,6 +13,7 @@ mod forgetting;
 mod handing_on;
 mod introduction;
 mod jobs;
+mod leading;
 mod lease_ends;
 mod leaving;
 mod once;

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::server::Server;
 
 const ACQUIRE: &str = concat!(
+    include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/labels.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
@@ -18,12 +19,14 @@ const ACQUIRE: &str = concat!(
     include_str!("../../../lua/acquire.lua")
 );
 const EXTEND: &str = concat!(
+    include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/fences.lua"),
     include_str!("../../../lua/extend.lua")
 );
 pub const RELEASE: &str = concat!(
+    include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/announce.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/readers.lua"),

@@ -65,6 +65,7 @@ fn options() -> LineOptions {
         min_validity: Duration::ZERO,
         fenced: true,
         fair: false,
+        caption: None,
         once: false,
     }
 }
@@ -82,6 +83,7 @@ impl Process {
             token: FencingToken(100),
             granted: HoldKind::Plain,
             is_announced: false,
+            caption: None,
             behind: WaitersBehind::default(),
             begun: NOW,
             took: Duration::ZERO,

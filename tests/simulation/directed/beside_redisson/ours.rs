@@ -6,6 +6,7 @@ use super::theirs::NAME;
 use super::walk::Master;
 
 pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/labels.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
@@ -13,12 +14,14 @@ pub(crate) const ACQUIRE: &str = concat!(
     include_str!("../../../../lua/acquire.lua")
 );
 pub(crate) const EXTEND: &str = concat!(
+    include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),
     include_str!("../../../../lua/fences.lua"),
     include_str!("../../../../lua/extend.lua")
 );
 const RELEASE: &str = concat!(
+    include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/announce.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/readers.lua"),

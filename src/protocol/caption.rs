@@ -1,0 +1,104 @@
+//! What people, and clients that watch a leader, are shown of a hold beside the label of its client
+//! (`lua/captions.lua`). No vote depends on it.
+
+use std::sync::Arc;
+
+use crate::error::InvalidInput;
+use crate::values::token::FencingToken;
+
+/// Longest text, in bytes.
+const MAX_BYTES: usize = 256;
+
+/// Caption of a hold, as its call site sets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caption {
+    pub(crate) about: Option<Arc<str>>,
+    /// Whether masters publish its terms: each grant, release and force.
+    pub(crate) is_published: bool,
+}
+
+impl Caption {
+    /// Makes the caption of these options; `None` without any of them.
+    pub(crate) fn new(
+        about: Option<&Arc<str>>,
+        is_published: bool,
+    ) -> Result<Option<Arc<Self>>, InvalidInput> {
+        if about.is_none() && !is_published {
+            return Ok(None);
+        }
+        if let Some(text) = about.filter(|text| !is_fit(text)) {
+            let value = if text.len() > MAX_BYTES {
+                format!("a text of {} bytes", text.len())
+            } else {
+                format!("{text:?}")
+            };
+            let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
+            return Err(InvalidInput::new("about", value, allowed));
+        }
+        Ok(Some(Arc::new(Self {
+            about: about.cloned(),
+            is_published,
+        })))
+    }
+
+    /// Text for the masters.
+    pub(crate) fn text(&self) -> &str {
+        self.about.as_deref().unwrap_or_default()
+    }
+}
+
+/// Facts by which people know a holder, as one master has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HolderFacts {
+    /// Label of the client.
+    pub(crate) label: Option<Arc<str>>,
+    /// Text of the caption.
+    pub(crate) about: Option<Arc<str>>,
+    /// Token of the first hold of its grant, from the caption.
+    pub(crate) token: Option<FencingToken>,
+}
+
+/// Parses a text from a master; `None` if no client of this crate can have set it.
+pub(crate) fn parse(text: &str) -> Option<Arc<str>> {
+    is_fit(text).then(|| text.into())
+}
+
+fn is_fit(text: &str) -> bool {
+    (1..=MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_checked() {
+        let check = |text: &str| {
+            let caption = Caption::new(Some(&text.into()), false);
+            caption
+                .map(|caption| caption.is_some())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(Caption::new(None, false), Ok(None));
+        assert_eq!(check("rows 1 to 1000 of Zürich"), Ok(true));
+        assert_eq!(check(&"x".repeat(256)), Ok(true));
+        for (text, value) in [
+            (String::new(), "\"\""),
+            ("a\nb".into(), "\"a\\nb\""),
+            ("x".repeat(257), "a text of 257 bytes"),
+        ] {
+            let error =
+                format!("about: {value} is not allowed; allowed: 1 to 256 bytes without control characters");
+            assert_eq!(check(&text), Err(error));
+            assert_eq!(parse(&text), None, "no client has set it");
+        }
+    }
+
+    #[test]
+    fn a_caption_may_have_no_text() {
+        let caption = Caption::new(None, true)
+            .expect("no text to check")
+            .expect("it is published");
+        assert_eq!(caption.text(), "");
+    }
+}

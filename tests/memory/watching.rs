@@ -1,0 +1,288 @@
+//! Watching who leads.
+
+use std::future::pending;
+use std::time::Duration;
+
+use multilock::sim::{Cluster, Keep, Master};
+use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{connect, connect_leasing, executed, ms, settle};
+
+type Watched = Receiver<Option<Leader>>;
+
+fn watch(masters: &Masters, name: &str) -> Watched {
+    masters.watch_leader(name).expect("a name that a lock can have")
+}
+
+/// Leads until the token is cancelled.
+fn lead(lock: MultiLock) -> CancellationToken {
+    let stop = CancellationToken::new();
+    let until = stop.clone().cancelled_owned();
+    tokio::spawn(async move {
+        lock.grace(Duration::ZERO)
+            .lead_until(until, |_| pending::<()>())
+            .await
+    });
+    stop
+}
+
+/// The text of the next leader that is shown, and the time until then.
+async fn next(watched: &mut Watched) -> (Option<String>, Duration) {
+    let begun = Instant::now();
+    watched.changed().await.expect("it goes on");
+    let about = watched.borrow_and_update().as_ref().map(|leader| {
+        let about = leader.about.as_deref();
+        about.unwrap_or("nothing").to_owned()
+    });
+    (about, begun.elapsed())
+}
+
+/// The channels of leaders that somebody listens to.
+fn listened_to(cluster: &Cluster) -> usize {
+    let channels = cluster.iter().flat_map(Master::channels);
+    channels
+        .filter(|channel| channel.starts_with("multilock:leads:"))
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_term_is_shown_as_it_begins_and_ends() {
+    let cluster = Cluster::new(3);
+    cluster.iter().for_each(|master| master.set_delay(ms(1), ms(1)));
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut watched = watch(&there, "leader");
+    settle().await;
+    assert!(watched.borrow_and_update().is_none() && listened_to(&cluster) == 3);
+
+    let first = lead(here.red_lock("leader").about("first"));
+    let (about, after) = next(&mut watched).await;
+    assert_eq!(about.as_deref(), Some("first"));
+    assert!(after < ms(30), "{after:?}");
+    let shown = watched.borrow().clone().expect("it leads");
+    assert_eq!(
+        shown.label.as_deref(),
+        here.red_lock("x")
+            .lock()
+            .await
+            .expect("free")
+            .holder()
+            .client_label()
+    );
+    let second = lead(here.red_lock("leader").about("second"));
+    sleep(ms(60_000)).await;
+    assert!(
+        !watched.has_changed().expect("it goes on"),
+        "renewals and waiters are no news"
+    );
+    assert!(
+        watched
+            .borrow()
+            .as_ref()
+            .is_some_and(|leader| leader.until > shown.until)
+    );
+
+    // Inside one process too.
+    first.cancel();
+    let mut abouts = Vec::new();
+    let mut tokens = vec![shown.token];
+    while abouts.last() != Some(&Some("second".to_owned())) {
+        abouts.push(next(&mut watched).await.0);
+        tokens.extend(watched.borrow().as_ref().map(|leader| leader.token));
+    }
+    assert!(abouts.len() <= 2, "{abouts:?}");
+    assert!(
+        tokens.is_sorted() && tokens[0] > FencingToken::NONE && tokens.len() == 2,
+        "{tokens:?}"
+    );
+
+    here.red_lock("leader").force_release().await.expect("all answer");
+    let (about, after) = next(&mut watched).await;
+    assert!(about.is_none() && after < ms(30), "{about:?} after {after:?}");
+    second.cancel();
+
+    // A guard that is announced is a leader, and the token that is shown is its own.
+    let guard = here.red_lock("leader").announced().lock().await.expect("free");
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("nothing"));
+    let shown = watched.borrow().clone().expect("it leads");
+    assert_eq!(
+        (shown.token, shown.holder()),
+        (guard.fencing_token(), &guard.holder())
+    );
+    drop(guard);
+    assert_eq!(next(&mut watched).await.0, None);
+}
+
+/// A crash sends no message, nor does a lock that is not announced.
+#[tokio::test(start_paused = true)]
+async fn a_look_now_and_then_finds_what_no_message_tells() {
+    let cluster = Cluster::new(5);
+    let (here, there) = (connect_leasing(&cluster, ms(4000)).await, connect(&cluster).await);
+    let mut watched = watch(&there, "leader");
+    let guard = here.red_lock("leader").about("plain").lock().await.expect("free");
+    let (about, after) = next(&mut watched).await;
+    assert_eq!(about.as_deref(), Some("plain"));
+    assert!(after <= ms(15_100), "half of 30 s: {after:?}");
+    // Its client goes away with the lock.
+    guard.leak();
+    let (about, after) = next(&mut watched).await;
+    assert!(about.is_none() && after <= ms(4100), "{about:?} after {after:?}");
+
+    // Every message is lost.
+    cluster.iter().for_each(|master| master.lose_notices(true));
+    let leads = lead(here.red_lock("leader").about("leader"));
+    let (about, after) = next(&mut watched).await;
+    assert_eq!(about.as_deref(), Some("leader"));
+    assert!(after <= ms(15_100), "{after:?}");
+    cluster.iter().for_each(|master| master.lose_notices(false));
+
+    // A minority that is away changes nothing. Of a majority that is away the lease is all that is known.
+    cluster.iter().take(2).for_each(Master::freeze);
+    sleep(ms(30_000)).await;
+    assert!(!watched.has_changed().expect("it goes on") && watched.borrow().is_some());
+    cluster.master(2).freeze();
+    let (about, after) = next(&mut watched).await;
+    assert!(about.is_none() && after <= ms(4200), "{about:?} after {after:?}");
+    cluster.iter().for_each(Master::thaw);
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("leader"));
+    leads.cancel();
+    assert_eq!(next(&mut watched).await.0, None);
+}
+
+/// A quorum that has forgotten may show an older term, and is not believed.
+#[tokio::test(start_paused = true)]
+async fn a_smaller_token_never_follows_a_larger_one() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut watched = watch(&there, "leader");
+    let older = here
+        .red_lock("leader")
+        .announced()
+        .about("older")
+        .lock()
+        .await
+        .expect("free");
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("older"));
+    cluster.iter().for_each(Master::save);
+    older.unlock().await.expect("all answer");
+    let newer = here
+        .red_lock("leader")
+        .announced()
+        .about("newer")
+        .lock()
+        .await
+        .expect("free");
+    watched
+        .wait_for(|leader| {
+            leader
+                .as_ref()
+                .is_some_and(|leader| leader.about.as_deref() == Some("newer"))
+        })
+        .await
+        .expect("it goes on");
+    let token = newer.fencing_token();
+    for master in cluster.iter() {
+        master.restart(Keep::Saved);
+    }
+    sleep(ms(10_000)).await;
+    let shown = here
+        .red_lock("leader")
+        .inspect()
+        .await
+        .expect("all answer")
+        .remove(0)
+        .agreed;
+    assert_eq!(
+        shown
+            .and_then(|holder| holder.about().map(str::to_owned))
+            .as_deref(),
+        Some("older")
+    );
+    assert_eq!(watched.borrow().as_ref().map(|leader| leader.token), Some(token));
+    // Until the lease ends that it was shown with.
+    sleep(ms(25_000)).await;
+    assert!(watched.borrow().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_receivers_and_with_its_client() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let Err(LockError::Invalid(invalid)) = masters.watch_leader("") else {
+        panic!("no lock has this name");
+    };
+    assert_eq!((invalid.field, &*invalid.value), ("name", "\"\""));
+    let watched = watch(&masters, "leader");
+    let other = watched.clone();
+    settle().await;
+    assert_eq!(listened_to(&cluster), 3);
+    drop(watched);
+    settle().await;
+    assert_eq!(listened_to(&cluster), 3);
+    drop(other);
+    settle().await;
+    assert_eq!(listened_to(&cluster), 0);
+    let looks = executed(&cluster, "inspect");
+    sleep(ms(100_000)).await;
+    assert_eq!(executed(&cluster, "inspect"), looks);
+
+    let mut watched = watch(&masters, "leader");
+    let closing = masters.clone();
+    settle().await;
+    tokio::spawn(async move { closing.close(Closing::Release).await });
+    watched.borrow_and_update();
+    assert!(watched.changed().await.is_err());
+    assert!(matches!(masters.watch_leader("leader"), Err(LockError::Closed)));
+
+    // It does not keep its client.
+    let masters = connect(&cluster).await;
+    let mut watched = watch(&masters, "leader");
+    settle().await;
+    watched.borrow_and_update();
+    drop(masters);
+    let begun = Instant::now();
+    assert!(watched.changed().await.is_err() && begun.elapsed() < ms(100));
+    settle().await;
+    assert_eq!(
+        cluster.iter().flat_map(Master::channels).next(),
+        None,
+        "every connection is closed"
+    );
+    // One of masters that are out of reach is shown once they are there.
+    cluster.iter().for_each(Master::freeze);
+    let lazy = cluster.connect_lazy(Masters::builder()).expect("fit options");
+    let mut watched = watch(&lazy, "leader");
+    sleep(ms(5000)).await;
+    cluster.iter().for_each(Master::thaw);
+    let here = connect(&cluster).await;
+    let leads = lead(here.red_lock("leader").about("first"));
+    let (about, after) = next(&mut watched).await;
+    assert_eq!(about.as_deref(), Some("first"));
+    assert!(after < ms(3000), "{after:?}");
+    leads.cancel();
+}
+
+/// Very many messages cost a bounded number of looks.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_changes_hands_often_is_looked_at_now_and_then() {
+    let cluster = Cluster::new(3);
+    cluster
+        .iter()
+        .for_each(|master| master.set_delay(Duration::from_micros(50), Duration::from_micros(50)));
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let _watched = watch(&there, "leader");
+    settle().await;
+    let (before, begun) = (executed(&cluster, "inspect"), Instant::now());
+    let lock = here.red_lock("leader").announced();
+    while begun.elapsed() < ms(1000) {
+        lock.lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("all answer");
+    }
+    let looks = (executed(&cluster, "inspect") - before) / 3;
+    assert!((50..=110).contains(&looks), "{looks} looks in a second");
+}

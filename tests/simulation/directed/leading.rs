@@ -1,0 +1,378 @@
+//! Leaders, those that watch them, and what they say about themselves.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
+use multilock::{CancellationToken, FencingToken, Leader, Leadership, Masters, MultiLock, Quarantine};
+use tokio::sync::watch::Receiver;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::plan::ms;
+
+const LEASE: Duration = ms(3000);
+/// Longer than a message, a look and a round need together.
+const SOON: Duration = ms(60);
+
+/// Terms in the order in which they began: the candidate, and its leadership.
+type Terms = Arc<Mutex<Vec<(usize, Leadership)>>>;
+
+struct Candidate {
+    network: Network,
+    stop: CancellationToken,
+    leading: JoinHandle<()>,
+}
+
+async fn connect(cluster: &Cluster, network: &Network, place: usize) -> Masters {
+    for node in 0..3 {
+        network.set_distance(node, ms(1));
+    }
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .client_label(format!("candidate {place}"));
+    let client = Client::new().network(network);
+    cluster.connect_as(&client, builder).await.expect("connects")
+}
+
+async fn stand(
+    cluster: &Cluster,
+    place: usize,
+    terms: &Terms,
+    lock: impl Fn(&Masters) -> MultiLock,
+) -> Candidate {
+    let network = Network::new(3);
+    let masters = connect(cluster, &network, place).await;
+    let (lock, terms, stop) = (lock(&masters), Arc::clone(terms), CancellationToken::new());
+    let until = stop.clone().cancelled_owned();
+    let leading = tokio::spawn(async move {
+        let led = lock.lead_until(until, |leadership| {
+            terms.lock().expect("not poisoned").push((place, leadership));
+            pending::<()>()
+        });
+        assert_eq!(led.await, Ok(None));
+    });
+    Candidate {
+        network,
+        stop,
+        leading,
+    }
+}
+
+fn plain(masters: &Masters) -> MultiLock {
+    masters.red_lock("leader").grace(Duration::ZERO)
+}
+
+/// Candidates that have stood in the order of their numbers.
+async fn three(cluster: &Cluster, terms: &Terms) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for place in 0..3 {
+        candidates.push(stand(cluster, place, terms, plain).await);
+        sleep(SOON).await;
+    }
+    candidates
+}
+
+/// The candidate that leads now. At any instant one at most has validity left, and tokens rise.
+fn leads(terms: &Terms) -> Option<(usize, Leadership)> {
+    let terms = terms.lock().expect("not poisoned");
+    let valid: Vec<_> = terms
+        .iter()
+        .filter(|(_, leadership)| leadership.is_valid())
+        .collect();
+    assert!(valid.len() <= 1, "{valid:?} lead at the same time");
+    assert!(
+        terms
+            .windows(2)
+            .all(|pair| pair[0].1.fencing_token() < pair[1].1.fencing_token()),
+        "{terms:?}"
+    );
+    valid.first().map(|term| (*term).clone())
+}
+
+fn captions(cluster: &Cluster) -> usize {
+    let keys = cluster.iter().flat_map(Master::keys);
+    keys.filter(|key| key.starts_with("multilock_about:")).count()
+}
+
+/// The leader is cut off, and then has its own again; one crashes; one steps down.
+#[tokio::test(start_paused = true)]
+async fn one_leads_at_a_time() {
+    let (cluster, terms) = (Cluster::new(3), Terms::default());
+    let candidates = three(&cluster, &terms).await;
+    let checking = {
+        let terms = Arc::clone(&terms);
+        tokio::spawn(async move {
+            loop {
+                leads(&terms);
+                sleep(ms(1)).await;
+            }
+        })
+    };
+    assert_eq!(leads(&terms).map(|(who, _)| who), Some(0));
+    for node in 0..2 {
+        candidates[0].network.cut(node, Direction::Both);
+    }
+    sleep(LEASE + SOON).await;
+    assert_eq!(
+        leads(&terms).map(|(who, _)| who),
+        Some(1),
+        "once the lease of the other has ended"
+    );
+    for node in 0..2 {
+        candidates[0].network.heal(node);
+    }
+    sleep(LEASE).await;
+    leads(&terms).expect("one leads").1.step_down();
+    sleep(SOON).await;
+    assert_eq!(
+        leads(&terms).map(|(who, _)| who),
+        Some(2),
+        "it stood before the other stood again"
+    );
+    // A restart of a master that keeps nothing.
+    cluster.master(0).restart(Keep::Nothing);
+    sleep(LEASE).await;
+    assert_eq!(leads(&terms).map(|(who, _)| who), Some(2));
+    for candidate in candidates {
+        candidate.stop.cancel();
+        candidate.leading.await.expect("no panic");
+    }
+    checking.abort();
+    assert!(
+        checking.await.is_err_and(|error| error.is_cancelled()),
+        "one at a time"
+    );
+    sleep(SOON).await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()) && captions(&cluster) == 0);
+}
+
+/// Each look sees its masters at different moments, while leaders come and go.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
+    let (cluster, terms) = (Cluster::new(3), Terms::default());
+    let network = Network::new(3);
+    let masters = connect(&cluster, &network, 9).await;
+    // Far from one master: what it says is older than what the others say.
+    network.set_distance(2, ms(20));
+    let mut watched = masters.watch_leader("leader").expect("a name of a lock");
+    let seen = Arc::<Mutex<Vec<FencingToken>>>::default();
+    let watching = {
+        let (seen, mut watched) = (Arc::clone(&seen), watched.clone());
+        tokio::spawn(async move {
+            while watched.changed().await.is_ok() {
+                let token = watched.borrow_and_update().as_ref().map(|leader| leader.token);
+                seen.lock().expect("not poisoned").extend(token);
+            }
+        })
+    };
+    let candidates = three(&cluster, &terms).await;
+    let mut shown = Vec::new();
+    for _ in 0..12 {
+        sleep(SOON * 2).await;
+        let (who, leadership) = leads(&terms).expect("one leads");
+        let leader = watched.borrow_and_update().clone().expect("it is shown");
+        assert_eq!(leader.label.as_deref(), Some(&*format!("candidate {who}")));
+        assert_eq!(
+            (leader.token, leader.holder()),
+            (leadership.fencing_token(), leadership.holder())
+        );
+        shown.push(leader.token);
+        leadership.step_down();
+    }
+    drop(candidates);
+    drop(masters);
+    watching.await.expect("no panic");
+    let seen = seen.lock().expect("not poisoned");
+    assert!(seen.is_sorted(), "{seen:?}");
+    assert!(shown.iter().all(|token| seen.contains(token)), "{seen:?}");
+}
+
+/// Tokens of one process are raised where a clock is ahead; the one that is shown is the one that counts.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_raised_is_shown() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let masters = connect(&cluster, &network, 0).await;
+    let mut watched = masters.watch_leader("leader").expect("a name of a lock");
+    // Another client has been given a token that this one does not know.
+    let other = connect(&cluster, &Network::new(3), 1).await;
+    for master in cluster.iter() {
+        let ahead = master.command(&["TIME"]).expect("the time").concat();
+        let ahead: u64 = ahead.parse::<u64>().expect("a number") + 5_000_000;
+        master
+            .command(&[
+                "SET",
+                "multilock_fence:{leader}",
+                &ahead.to_string(),
+                "PX",
+                "60000",
+            ])
+            .expect("free");
+    }
+    let guard = other
+        .red_lock("leader")
+        .announced()
+        .about("raised")
+        .lock()
+        .await
+        .expect("free");
+    let is_shown = |leader: &Option<Leader>| {
+        leader
+            .as_ref()
+            .is_some_and(|leader| leader.token == guard.fencing_token())
+    };
+    assert!(
+        timeout(SOON, watched.wait_for(is_shown)).await.is_ok(),
+        "{:?}",
+        watched.borrow()
+    );
+}
+
+async fn next(watched: &mut Receiver<Option<Leader>>) -> Duration {
+    let begun = Instant::now();
+    watched.changed().await.expect("it goes on");
+    watched.borrow_and_update();
+    begun.elapsed()
+}
+
+/// A leader that is handed on would be shown with the token of the one before.
+#[tokio::test(start_paused = true)]
+async fn terms_of_one_process_are_told_apart() {
+    let (cluster, terms) = (Cluster::new(3), Terms::default());
+    let watcher = connect(&cluster, &Network::new(3), 9).await;
+    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let masters = connect(&cluster, &Network::new(3), 0).await;
+    let standing: Vec<_> = [0, 1]
+        .into_iter()
+        .map(|place| {
+            let (lock, terms) = (plain(&masters), Arc::clone(&terms));
+            tokio::spawn(async move {
+                lock.lead(|leadership| {
+                    terms.lock().expect("not poisoned").push((place, leadership));
+                    pending::<()>()
+                })
+                .await
+            })
+        })
+        .collect();
+    for _ in 0..6 {
+        sleep(SOON * 2).await;
+        let (_, leadership) = leads(&terms).expect("one leads");
+        let leader = watched.borrow_and_update().clone().expect("it is shown");
+        assert_eq!(leader.token, leadership.fencing_token());
+        leadership.step_down();
+        assert!(next(&mut watched).await < SOON);
+    }
+    standing.iter().for_each(JoinHandle::abort);
+}
+
+/// The end of a hold takes its text along on each master, also where the release comes late and by a batch.
+#[tokio::test(start_paused = true)]
+async fn a_text_never_outlives_its_hold() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let masters = connect(&cluster, &network, 0).await;
+    let lock = masters.red_lock("a").about("rows");
+    let guard = lock.lock().await.expect("free");
+    assert_eq!(captions(&cluster), 3);
+    // One master is cut off, and gets its release with many others.
+    let others: Vec<_> = (0..50)
+        .map(|n| masters.red_lock(format!("b{n}")).about("rows"))
+        .collect();
+    let mut guards = Vec::new();
+    for other in &others {
+        guards.push(other.lock().await.expect("free"));
+    }
+    network.cut(2, Direction::Both);
+    drop((guard, guards));
+    sleep(SOON).await;
+    assert!(captions(&cluster) <= 51, "those of the one that is cut off");
+    network.heal(2);
+    sleep(ms(1000)).await;
+    assert_eq!(captions(&cluster), 0);
+    // A master that was away when the hold began learns of both from the renewal.
+    cluster.master(1).freeze();
+    let guard = lock.lock().await.expect("a majority");
+    sleep(SOON * 2).await;
+    cluster.master(1).thaw();
+    sleep(LEASE).await;
+    assert_eq!(captions(&cluster), 3);
+    sleep(LEASE * 3).await;
+    assert_eq!(
+        (captions(&cluster), guard.is_valid()),
+        (3, true),
+        "both are renewed"
+    );
+    guard.leak();
+    sleep(LEASE + SOON).await;
+    assert_eq!(captions(&cluster), 0);
+}
+
+/// Masters that were set back show an older term; a minority that did not hear of the end shows one that is over.
+#[tokio::test(start_paused = true)]
+async fn a_quorum_that_has_been_set_back_is_not_believed() {
+    let cluster = Cluster::new(3);
+    let (watcher, masters) = (
+        connect(&cluster, &Network::new(3), 9).await,
+        connect(&cluster, &Network::new(3), 0).await,
+    );
+    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let lock = masters.red_lock("leader").announced();
+    let older = lock.lock().await.expect("free");
+    next(&mut watched).await;
+    cluster.iter().for_each(Master::save);
+    older.unlock().await.expect("all answer");
+    let newer = lock.lock().await.expect("free");
+    sleep(SOON).await;
+    cluster.iter().for_each(|master| master.restart(Keep::Saved));
+    sleep(SOON).await;
+    for _ in 0..LEASE.as_millis() * 2 {
+        let shown = watched.borrow().as_ref().map(|leader| leader.token);
+        assert!(
+            shown.is_none_or(|token| token >= newer.fencing_token()),
+            "{shown:?}"
+        );
+        sleep(ms(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_shows_no_leader() {
+    let cluster = Cluster::new(3);
+    let (watcher, network) = (connect(&cluster, &Network::new(3), 9).await, Network::new(3));
+    let masters = connect(&cluster, &network, 0).await;
+    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let guard = masters.red_lock("leader").announced().lock().await.expect("free");
+    next(&mut watched).await;
+    // One master does not get the release.
+    network.cut(2, Direction::Both);
+    guard.unlock().await.expect("a majority answers");
+    assert!(next(&mut watched).await < SOON && watched.borrow().is_none());
+    assert!(!cluster.master(2).fields("leader").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_is_that_of_the_hold_that_it_is_shown_with() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, &Network::new(3), 0).await;
+    let mut last = masters.red_lock("a").about("0").lock().await.expect("free");
+    for turn in 1..6 {
+        let text = turn.to_string();
+        let lock = masters.red_lock("a").about(text.clone());
+        let waiting = tokio::spawn(async move { lock.lock().await.expect("its turn") });
+        sleep(SOON).await;
+        last.unlock().await.expect("all answer");
+        last = waiting.await.expect("no panic");
+        let seen = masters
+            .red_lock("a")
+            .inspect()
+            .await
+            .expect("all answer")
+            .remove(0);
+        let holder = seen.agreed.expect("it is held");
+        assert_eq!((holder.about(), &holder), (Some(&*text), &last.holder()));
+    }
+}
