@@ -1,6 +1,7 @@
 //! What a worker of the soak does beside telling the witness: locks of every kind under very many names and one
 //! that all want, and what it tells the director when it is asked.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io::{BufRead, stdin};
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use multilock::{LockError, Masters, MultiLock, Owner};
+use multilock::{LockError, Masters, MultiLock, OnceError, Owner};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Handle;
@@ -30,6 +31,7 @@ const HOT: &str = "hot";
 /// What is read and written.
 const DATA: &str = "data";
 const PATIENCE: Duration = Duration::from_millis(300);
+const JOB_KEPT: Duration = Duration::from_millis(500);
 
 /// Ends with its tasks when dropped.
 pub struct Load {
@@ -127,7 +129,8 @@ impl Porter {
             62..70 => self.sticky().await,
             70..80 => self.renewed().await,
             80..90 => self.entered_again().await,
-            90..97 => self.several().await,
+            90..95 => self.several().await,
+            95..97 => self.once().await,
             _ => self.fresh_name().await,
         };
         match outcome {
@@ -280,6 +283,22 @@ impl Porter {
         self.think(2).await;
         let _ = guard.unlock().await;
         Ok(())
+    }
+
+    /// A job of a few, which is mostly done already. Its mark is gone soon.
+    async fn once(&mut self) -> Result<(), LockError> {
+        let name = format!("job:{}", self.rng.random_range(0..20));
+        let job = self.masters.red_lock(name).wait(PATIENCE).once(JOB_KEPT);
+        let thinks = Duration::from_millis(self.rng.random_range(0..3));
+        let done = job.run(async move |_guard| {
+            sleep(thinks).await;
+            Ok::<_, Infallible>(())
+        });
+        match done.await {
+            Err(OnceError::Lock(error)) => Err(error),
+            // The hold was lost to a fault.
+            _ => Ok(()),
+        }
     }
 
     /// Under a name that nobody has used before and nobody will again.

@@ -11,6 +11,7 @@ mod growth;
 mod hand_off;
 mod held;
 mod holding;
+mod once;
 mod one_master;
 mod reader_release;
 mod readers;
@@ -126,6 +127,7 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S19" => several::run,
         "S20" => one_master::run,
         "S21" => sticky::run,
+        "S24" => once::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();
     Ok((bench.summary, failed))
