@@ -1,7 +1,9 @@
-//! How does one process of several do a job that never ends, and another one go on as soon as it fails?
+//! How does one process of several do a job that never ends, and another one go on as soon as it fails? And how do those
+//! that do not stand know who leads?
 //!
-//! Two candidates stand; each term ends when an operator takes the name away, as the loss of a majority of the masters
-//! would end it. Every term has a larger token, which the leader hands to whatever it writes to.
+//! Two candidates stand. The first term ends when an operator takes the name away, as the loss of a majority of the masters
+//! would end it; the second when its leader steps down; and the third when its process is told to stop. Every term has a
+//! larger token, which the leader hands to whatever it writes to. A third client watches.
 //!
 //! ```text
 //! make cluster-up && cargo run --example leader
@@ -13,30 +15,47 @@ mod common;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use multilock::{FencingToken, Masters, RunError};
+use multilock::{CancellationToken, FencingToken, Leadership, Masters, RunError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const NAME: &str = "example:scheduler";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // Two processes would have masters of their own.
-    let (here, there) = (connect().await?, connect().await?);
+    // Each process would have masters of its own.
+    let (here, there, elsewhere) = (connect().await?, connect().await?, connect().await?);
+    let mut watched = elsewhere.watch_leader(NAME)?;
     let (terms, mut begun) = unbounded_channel();
-    let leaders = [("the first", &here), ("the second", &there)]
-        .map(|(who, masters)| tokio::spawn(lead(masters.clone(), who, terms.clone())));
+    let shutdown = CancellationToken::new();
+    let leaders = [("the first", &here), ("the second", &there)].map(|(who, masters)| {
+        let leading = lead(masters.clone(), who, shutdown.clone(), terms.clone());
+        tokio::spawn(leading)
+    });
     let mut last = FencingToken::NONE;
     for term in 1..=3 {
-        let (who, token) = begun.recv().await.context("nobody leads")?;
-        println!("term {term}: {who} leads, with token {token}");
+        let leadership = begun.recv().await.context("nobody leads")?;
+        let token = leadership.fencing_token();
         anyhow::ensure!(token > last, "a later term has the larger token");
         last = token;
+        // A hint for those that do not stand: where to send a request, with the token that it is meant for.
+        let is_shown = watched.wait_for(|leader| leader.as_ref().is_some_and(|leader| leader.token == token));
+        let leader = timeout(Duration::from_secs(60), is_shown).await??.clone();
+        let about = leader
+            .and_then(|leader| leader.about)
+            .context("it says who it is")?;
+        println!("term {term}: {about} leads, with token {token}");
         sleep(Duration::from_millis(200)).await;
-        here.red_lock(NAME).force_release().await?;
+        match term {
+            1 => drop(here.red_lock(NAME).force_release().await?),
+            2 => leadership.step_down(),
+            _ => shutdown.cancel(),
+        }
     }
     for leader in leaders {
-        leader.abort();
+        if let Some(rounds) = leader.await?? {
+            println!("its last round was its {rounds}th");
+        }
     }
     Ok(())
 }
@@ -49,17 +68,25 @@ async fn connect() -> Result<Masters> {
         .context("no majority of the masters; try `make cluster-up`")
 }
 
-/// Leads whenever it is its turn, until its task is ended.
+/// Leads whenever it is its turn, until `shutdown`. Returns the number of rounds of its last term, if it led by then.
 async fn lead(
     masters: Masters,
     who: &'static str,
-    terms: UnboundedSender<(&'static str, FencingToken)>,
-) -> Result<(), RunError<()>> {
-    let lock = masters.red_lock(NAME);
-    lock.lead(async |leadership| {
-        let _ = terms.send((who, leadership.fencing_token()));
-        // The job: every write with the token, and nothing that a drop at an await would leave half done.
-        std::future::pending::<()>().await;
+    shutdown: CancellationToken,
+    terms: UnboundedSender<Leadership>,
+) -> Result<Option<u32>, RunError<u32>> {
+    // After step_down this body ends only by being dropped, so that the candidate stands again: at once.
+    let lock = masters.red_lock(NAME).about(who).grace(Duration::from_secs(1));
+    lock.lead_until(shutdown.cancelled(), async |leadership| {
+        let _ = terms.send(leadership.clone());
+        let is_over = leadership.cancellation_token();
+        let mut rounds = 0;
+        // A round of the job: every write with the token, and nothing that a drop at an await would leave half done.
+        while !shutdown.is_cancelled() {
+            sleep(Duration::from_millis(50)).await;
+            rounds += u32::from(!is_over.is_cancelled());
+        }
+        rounds
     })
     .await
 }
