@@ -93,6 +93,41 @@ async fn an_inspection_names_the_holder_as_the_library_does() {
 }
 
 #[tokio::test]
+async fn an_inspection_says_what_a_holder_is_doing() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a").about("rows 1 to 1000")).await;
+    let holder = guard.holder().to_string();
+    let reading = masters.red_lock("b").about("a page").read().lock().await;
+    let _reading = reading.expect("free");
+    let told = ask(&servers, &["inspect", "a", "b"]).await;
+    assert!(
+        told.stdout
+            .contains(&format!("a held by {holder} (rows 1 to 1000) for ")),
+        "{told:?}"
+    );
+    assert!(
+        told.stdout.contains(&format!("b read by {holder} (a page) for ")),
+        "{told:?}"
+    );
+    assert_eq!(
+        told.stdout.matches("): rows 1 to 1000").count(),
+        servers.len(),
+        "{told:?}"
+    );
+    let told = ask(&servers, &["inspect", "a", "b", "--json"]).await;
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(
+        (&told[0]["about"], &told[0]["nodes"][1]["about"]),
+        (&"rows 1 to 1000".into(), &"rows 1 to 1000".into())
+    );
+    assert_eq!(
+        (&told[1]["about"], &told[1]["reading_about"][0]),
+        (&serde_json::Value::Null, &"a page".into())
+    );
+}
+
+#[tokio::test]
 async fn a_change_is_a_line() {
     let servers = three(ARGS).await;
     let masters = connect(urls(&servers)).await;
