@@ -126,11 +126,13 @@ fn no_error_tells_of_the_library() {
     let errors = [
         LockError::Contended {
             holder: None,
+            about: None,
             retry_after: SECOND,
             votes: votes(),
         },
         LockError::Contended {
             holder: Some("a@b:1".into()),
+            about: None,
             retry_after: SECOND,
             votes: votes(),
         },
