@@ -62,7 +62,7 @@ check-build: need-cargo
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@cargo test -q --all-features --no-run --test chaos --test real
 	@cargo test -q --all-features --no-run $(OPTIMIZED)
-	@cargo test -q --no-run -p multilock-model -p multilock-loom -p multilock-package -p multilock-monitoring
+	@cargo test -q --no-run -p multilock-model -p multilock-loom -p multilock-package -p multilock-monitoring -p multilock-cron-example
 
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
@@ -103,6 +103,7 @@ run-models:
 	@nice cargo test -q -p multilock-model
 	@nice cargo test -q -p multilock-package --test package
 	@nice cargo test -q -p multilock-monitoring
+	@nice cargo test -q -p multilock-cron-example
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
@@ -150,7 +151,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside -p multilock-cron-example --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 
 # The JSON goes first: rustdoc clears its folder.

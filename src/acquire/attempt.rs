@@ -54,7 +54,7 @@ pub(crate) async fn attempt(
     let mut acquisition = Acquisition::begin(request, precedence, clocks);
     acquisition.count().await;
     if let Some(mark) = acquisition.done.take() {
-        return Err(acquisition.is_done(*mark));
+        return Err(acquisition.done(*mark));
     }
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
@@ -317,7 +317,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Refusal because a master has the mark of the job. Dropping the attempt rolls it back.
-    fn is_done(self, mark: JobMark) -> Refusal {
+    fn done(self, mark: JobMark) -> Refusal {
         let votes = self.request.client.pool.evidence(&self.rollback.votes);
         if let Some(once) = &self.request.once {
             // Only the first mark counts, and this is the last attempt.

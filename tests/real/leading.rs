@@ -55,7 +55,7 @@ async fn captions(servers: &[Server]) -> usize {
 /// Turns of two candidates, as a third client sees them.
 async fn turns_are_seen(servers: Vec<Server>) {
     let watcher = connect(servers.iter().map(Server::url)).await;
-    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
     let (one, two) = (labelled(&servers, "one").await, labelled(&servers, "two").await);
     let lock = |masters: &Masters, about: &str| masters.red_lock("leader").about(about);
     let (mut first, stop_first, first_ends) = lead(lock(&one, "http://one"));
@@ -68,7 +68,7 @@ async fn turns_are_seen(servers: Vec<Server>) {
                 .is_some_and(|leader| leader.about.as_deref() == Some(about))
         }
     };
-    let shown = within("it is shown", watched.wait_for(is("http://one")))
+    let shown = within("it is shown", told.wait_for(is("http://one")))
         .await
         .expect("it goes on")
         .clone();
@@ -94,7 +94,7 @@ async fn turns_are_seen(servers: Vec<Server>) {
         .await
         .expect("a term");
     assert!(next.fencing_token() > term.fencing_token() && !term.is_valid());
-    let shown = within("it is shown", watched.wait_for(is("http://two")))
+    let shown = within("it is shown", told.wait_for(is("http://two")))
         .await
         .expect("it goes on")
         .clone();
@@ -109,7 +109,7 @@ async fn turns_are_seen(servers: Vec<Server>) {
     stop_second.cancel();
     assert_eq!(within("both end", first_ends).await.expect("no panic"), None);
     assert_eq!(within("both end", second_ends).await.expect("no panic"), None);
-    within("nobody leads", watched.wait_for(Option::is_none))
+    within("nobody leads", told.wait_for(Option::is_none))
         .await
         .expect("it goes on");
     until("nothing is left", async || captions(&servers).await == 0).await;
@@ -185,7 +185,7 @@ async fn an_acl_may_deny_captions_and_channels() {
 async fn a_client_that_is_gone_leads_until_its_lease_ends() {
     let cluster = Cluster::start(3).await;
     let watcher = connect(cluster.urls()).await;
-    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
     let lease = Duration::from_secs(2);
     let leader = patient(cluster.urls())
         .node_timeout(lease / 4)
@@ -194,13 +194,13 @@ async fn a_client_that_is_gone_leads_until_its_lease_ends() {
         .await
         .expect("all are well");
     let guard = leader.red_lock("leader").announced().lock().await.expect("free");
-    within("it is shown", watched.wait_for(Option::is_some))
+    within("it is shown", told.wait_for(Option::is_some))
         .await
         .expect("it goes on");
     let begun = std::time::Instant::now();
     guard.leak();
     drop(leader);
-    within("its lease ends", watched.wait_for(Option::is_none))
+    within("its lease ends", told.wait_for(Option::is_none))
         .await
         .expect("it goes on");
     assert!(begun.elapsed() > lease / 2, "{:?}", begun.elapsed());

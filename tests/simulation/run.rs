@@ -102,12 +102,8 @@ pub(crate) fn in_paused_time<T>(run: impl Future<Output = T>) -> T {
 /// From here on every client asks for every name, and nothing goes wrong.
 pub(crate) const ASKING: &str = "everybody asks for everything";
 
-/// Everything works again: nothing may be left of what was given up, and everyone gets everything.
-async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
-    let plan = &world.plan;
-    phase(world, "peace");
-    // Time to notice, to connect again and to send what is owed.
-    sleep(Duration::from_secs(3)).await;
+/// Fields that the masters keep for nobody.
+fn orphans(world: &Arc<World>, seats: &[Arc<Seat>]) -> Vec<(usize, String, String)> {
     let out = world.owners_out();
     let mut orphans = world.kept();
     orphans.retain(|(_, _, owner)| !out.contains(owner));
@@ -120,6 +116,23 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
         .collect();
     if sticky.len() <= staying {
         orphans.retain(|(_, _, owner)| !sticky.contains(owner));
+    }
+    orphans
+}
+
+/// Everything works again: nothing may be left of what was given up, and everyone gets everything.
+async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
+    let plan = &world.plan;
+    phase(world, "peace");
+    // Time to notice, to connect again and to send what is owed.
+    sleep(Duration::from_secs(3)).await;
+    let mut orphans = orphans(world, seats);
+    if !orphans.is_empty() {
+        // The release of a name that stayed with a client may be on its way.
+        sleep(Duration::from_millis(100)).await;
+        let before = std::mem::take(&mut orphans);
+        orphans = self::orphans(world, seats);
+        orphans.retain(|orphan| before.contains(orphan));
     }
     left(
         world,

@@ -208,9 +208,9 @@ async fn a_job_is_forgotten_and_done_again() {
     let again = job.run(async |_| Ok::<_, ()>(3)).await;
     assert_eq!(again, Ok(multilock::Once::Ran(3)));
     // One master does not answer, and may have the mark.
-    servers[0].freeze();
+    servers[0].freeze().await;
     let told = ask(&servers, &["forget-done", "report", "--yes"]).await;
-    servers[0].thaw();
+    servers[0].thaw().await;
     assert_eq!(told.code, Some(69), "{told:?}");
 }
 

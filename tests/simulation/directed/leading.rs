@@ -157,13 +157,13 @@ async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
     let masters = connect(&cluster, &network, 9).await;
     // Far from one master: what it says is older than what the others say.
     network.set_distance(2, ms(20));
-    let mut watched = masters.watch_leader("leader").expect("a name of a lock");
+    let mut told = masters.watch_leader("leader").expect("a name of a lock");
     let seen = Arc::<Mutex<Vec<FencingToken>>>::default();
     let watching = {
-        let (seen, mut watched) = (Arc::clone(&seen), watched.clone());
+        let (seen, mut told) = (Arc::clone(&seen), told.clone());
         tokio::spawn(async move {
-            while watched.changed().await.is_ok() {
-                let token = watched.borrow_and_update().as_ref().map(|leader| leader.token);
+            while told.changed().await.is_ok() {
+                let token = told.borrow_and_update().as_ref().map(|leader| leader.token);
                 seen.lock().expect("not poisoned").extend(token);
             }
         })
@@ -173,7 +173,7 @@ async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
     for _ in 0..12 {
         sleep(SOON * 2).await;
         let (who, leadership) = leads(&terms).expect("one leads");
-        let leader = watched.borrow_and_update().clone().expect("it is shown");
+        let leader = told.borrow_and_update().clone().expect("it is shown");
         assert_eq!(leader.label.as_deref(), Some(&*format!("candidate {who}")));
         assert_eq!(
             (leader.token, leader.holder()),
@@ -196,7 +196,7 @@ async fn a_token_that_was_raised_is_shown() {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
     let masters = connect(&cluster, &network, 0).await;
-    let mut watched = masters.watch_leader("leader").expect("a name of a lock");
+    let mut told = masters.watch_leader("leader").expect("a name of a lock");
     // Another client has been given a token that this one does not know.
     let other = connect(&cluster, &Network::new(3), 1).await;
     for master in cluster.iter() {
@@ -225,16 +225,16 @@ async fn a_token_that_was_raised_is_shown() {
             .is_some_and(|leader| leader.token == guard.fencing_token())
     };
     assert!(
-        timeout(SOON, watched.wait_for(is_shown)).await.is_ok(),
+        timeout(SOON, told.wait_for(is_shown)).await.is_ok(),
         "{:?}",
-        watched.borrow()
+        told.borrow()
     );
 }
 
-async fn next(watched: &mut Receiver<Option<Leader>>) -> Duration {
+async fn next(told: &mut Receiver<Option<Leader>>) -> Duration {
     let begun = Instant::now();
-    watched.changed().await.expect("it goes on");
-    watched.borrow_and_update();
+    told.changed().await.expect("it goes on");
+    told.borrow_and_update();
     begun.elapsed()
 }
 
@@ -243,7 +243,7 @@ async fn next(watched: &mut Receiver<Option<Leader>>) -> Duration {
 async fn terms_of_one_process_are_told_apart() {
     let (cluster, terms) = (Cluster::new(3), Terms::default());
     let watcher = connect(&cluster, &Network::new(3), 9).await;
-    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
     let masters = connect(&cluster, &Network::new(3), 0).await;
     let standing: Vec<_> = [0, 1]
         .into_iter()
@@ -261,10 +261,10 @@ async fn terms_of_one_process_are_told_apart() {
     for _ in 0..6 {
         sleep(SOON * 2).await;
         let (_, leadership) = leads(&terms).expect("one leads");
-        let leader = watched.borrow_and_update().clone().expect("it is shown");
+        let leader = told.borrow_and_update().clone().expect("it is shown");
         assert_eq!(leader.token, leadership.fencing_token());
         leadership.step_down();
-        assert!(next(&mut watched).await < SOON);
+        assert!(next(&mut told).await < SOON);
     }
     standing.iter().for_each(JoinHandle::abort);
 }
@@ -319,10 +319,10 @@ async fn a_quorum_that_has_been_set_back_is_not_believed() {
         connect(&cluster, &Network::new(3), 9).await,
         connect(&cluster, &Network::new(3), 0).await,
     );
-    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
     let lock = masters.red_lock("leader").announced();
     let older = lock.lock().await.expect("free");
-    next(&mut watched).await;
+    next(&mut told).await;
     cluster.iter().for_each(Master::save);
     older.unlock().await.expect("all answer");
     let newer = lock.lock().await.expect("free");
@@ -330,7 +330,7 @@ async fn a_quorum_that_has_been_set_back_is_not_believed() {
     cluster.iter().for_each(|master| master.restart(Keep::Saved));
     sleep(SOON).await;
     for _ in 0..LEASE.as_millis() * 2 {
-        let shown = watched.borrow().as_ref().map(|leader| leader.token);
+        let shown = told.borrow().as_ref().map(|leader| leader.token);
         assert!(
             shown.is_none_or(|token| token >= newer.fencing_token()),
             "{shown:?}"
@@ -344,13 +344,13 @@ async fn a_minority_shows_no_leader() {
     let cluster = Cluster::new(3);
     let (watcher, network) = (connect(&cluster, &Network::new(3), 9).await, Network::new(3));
     let masters = connect(&cluster, &network, 0).await;
-    let mut watched = watcher.watch_leader("leader").expect("a name of a lock");
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
     let guard = masters.red_lock("leader").announced().lock().await.expect("free");
-    next(&mut watched).await;
+    next(&mut told).await;
     // One master does not get the release.
     network.cut(2, Direction::Both);
     guard.unlock().await.expect("a majority answers");
-    assert!(next(&mut watched).await < SOON && watched.borrow().is_none());
+    assert!(next(&mut told).await < SOON && told.borrow().is_none());
     assert!(!cluster.master(2).fields("leader").is_empty());
 }
 

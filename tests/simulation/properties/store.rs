@@ -97,7 +97,11 @@ fn read(key: &Stored, now: Duration) -> Option<&'static str> {
 
 /// `slipped` is what the clock did meanwhile, where it is known.
 fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>) -> Option<&'static str> {
-    let stays = old.owners.iter().any(|owner| new.owners.contains(owner));
+    // A late request may take a name anew that has ended.
+    let is_over = old
+        .ends
+        .is_some_and(|end| end <= now + slipped.unwrap_or_default());
+    let stays = !is_over && old.owners.iter().any(|owner| new.owners.contains(owner));
     if stays && old.mode.as_deref() == Some("read") && new.mode != old.mode {
         return Some("what was read is written");
     }
