@@ -138,7 +138,8 @@ async fn one_leads_at_a_time() {
     assert_eq!(leads(&terms).map(|(who, _)| who), Some(2));
     for candidate in candidates {
         candidate.stop.cancel();
-        candidate.leading.await.expect("no panic");
+        let ended = timeout(LEASE, candidate.leading).await;
+        ended.expect("it is told to stop").expect("no panic");
     }
     checking.abort();
     assert!(
@@ -179,6 +180,7 @@ async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
             (leader.token, leader.holder()),
             (leadership.fencing_token(), leadership.holder())
         );
+        assert!(!shown.contains(&leader.token), "the last one has stepped down");
         shown.push(leader.token);
         leadership.step_down();
     }
