@@ -1,5 +1,5 @@
-//! How does one process of several do a job that never ends, and another one go on as soon as it fails? And how do those
-//! that do not stand know who leads?
+//! How does one process of several do a job that never ends, and another one go on as soon as it fails? And how does
+//! a client that does not stand find the leader?
 //!
 //! Two candidates stand. The first term ends when an operator takes the name away, as the loss of a majority of the masters
 //! would end it; the second when its leader steps down; and the third when its process is told to stop. Every term has a
@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
         let token = leadership.fencing_token();
         anyhow::ensure!(token > last, "a later term has the larger token");
         last = token;
-        // A hint for those that do not stand: where to send a request, with the token that it is meant for.
+        // A hint for other clients: the address for a request, and the token that it is meant for.
         let is_shown = watched.wait_for(|leader| leader.as_ref().is_some_and(|leader| leader.token == token));
         let leader = timeout(Duration::from_secs(60), is_shown).await??.clone();
         let about = leader

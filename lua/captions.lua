@@ -1,5 +1,5 @@
--- captions: what people, and clients that watch a leader, are shown of a hold beside the label of its client. Is put in
--- front of every script that begins a hold, extends it, ends it or shows it.
+-- captions: a text and a token of a hold, for people and for clients that watch a leader. Is put in front of every
+-- script that begins a hold, extends it, ends it or shows it.
 --
 -- Letters behind the number of an owner field tell what the masters store and send for the hold:
 -- - c  a caption: a hash with the fields about, a text or nothing, and token, the token of its first holder or 0,

@@ -59,7 +59,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) fair: bool,
     /// Whether its grant stays with the client while nobody holds it.
     pub(crate) sticky: bool,
-    /// What people are shown of its hold.
+    /// Caption of its hold.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Set if the names are locked only for a job that is not done.
     pub(crate) once: Option<OnceRequest>,

@@ -60,7 +60,7 @@ pub(crate) struct GrantFacts {
     pub(crate) granted: HoldKind,
     /// Whether its release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
-    /// What people are shown of its holds.
+    /// Caption of its holds.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,

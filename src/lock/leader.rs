@@ -76,8 +76,8 @@ impl Leader {
 }
 
 impl Masters {
-    /// Watches the leader of a name: the holder that a majority of the masters shows. For those that do not
-    /// stand for the lead, such as a service that sends its requests to the leader.
+    /// Watches the leader of a name: the holder that a majority of the masters shows. For clients that
+    /// do not stand for the lead, such as a service that sends its requests to the leader.
     ///
     /// **It is a hint.** The value was true at some moment before. The leader may have lost its lock since, and
     /// another one may lead. A request to it should carry the [`token`](Leader::token), so that the receiver

@@ -396,7 +396,7 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// Sets a text about the hold, of at most 256 bytes: what the holder is doing. People see it beside the
+    /// Sets a text about the hold, of at most 256 bytes, such as the holder's work. People see it beside the
     /// label of the client ([`client_label`](crate::MastersBuilder::client_label)):
     /// - in [`inspect`](Self::inspect) and the command `multilock` ([`Holder::about`]),
     /// - in the [`Contended`](LockError::Contended) errors of others,

@@ -1,5 +1,5 @@
-//! What people, and clients that watch a leader, are shown of a hold beside the label of its client
-//! (`lua/captions.lua`). No vote depends on it.
+//! Captions: a text and a token of a hold, for people and for clients that watch a leader (`lua/captions.lua`). No
+//! vote depends on them.
 
 use std::sync::Arc;
 

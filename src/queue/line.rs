@@ -32,7 +32,7 @@ pub(crate) struct LineOptions {
     pub(crate) fenced: bool,
     /// Whether they are served strictly by ticket.
     pub(crate) fair: bool,
-    /// What people are shown of their holds: the masters know one caption of a grant.
+    /// Caption of their holds: the masters know one for a grant.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Whether the masters have to be asked for each hold: they know whether a job is done.
     pub(crate) once: bool,
