@@ -176,7 +176,8 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     let ticket = args.get(5).map(|ticket| ticket.parse().expect("a number"));
     // Without one it is behind all others.
     let ticket: u64 = ticket.unwrap_or((1 << 53) - 1);
-    let waiter = args.get(6).map(|waiter| {
+    // A call without a waiter has an empty word where a caption follows.
+    let waiter = args.get(6).filter(|waiter| !waiter.is_empty()).map(|waiter| {
         let waiter = waiter.split(' ').next().expect("a first word");
         format!("{client}:{waiter}")
     });
