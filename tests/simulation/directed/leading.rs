@@ -235,7 +235,8 @@ async fn a_token_that_was_raised_is_shown() {
 
 async fn next(told: &mut Receiver<Option<Leader>>) -> Duration {
     let begun = Instant::now();
-    told.changed().await.expect("it goes on");
+    let changed = timeout(LEASE * 10, told.changed()).await;
+    changed.expect("it changes").expect("it goes on");
     told.borrow_and_update();
     begun.elapsed()
 }
