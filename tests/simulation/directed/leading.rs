@@ -202,8 +202,12 @@ async fn a_token_that_was_raised_is_shown() {
     // Another client has been given a token that this one does not know.
     let other = connect(&cluster, &Network::new(3), 1).await;
     for master in cluster.iter() {
-        let ahead = master.command(&["TIME"]).expect("the time").concat();
-        let ahead: u64 = ahead.parse::<u64>().expect("a number") + 5_000_000;
+        let time = master.command(&["TIME"]).expect("the time");
+        let [seconds, micros] = &time[..] else {
+            panic!("{time:?}")
+        };
+        let number = |text: &String| text.parse::<u64>().expect("a number");
+        let ahead = number(seconds) * 1_000_000 + number(micros) + 5_000_000;
         master
             .command(&[
                 "SET",
@@ -221,6 +225,11 @@ async fn a_token_that_was_raised_is_shown() {
         .lock()
         .await
         .expect("free");
+    assert_eq!(
+        cluster.master(0).executed().get("extend"),
+        Some(&1),
+        "it was raised"
+    );
     let is_shown = |leader: &Option<Leader>| {
         leader
             .as_ref()
