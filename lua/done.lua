@@ -4,7 +4,7 @@
 -- KEYS  behind those of acquire.lua: the job's mark (mark.lua)
 -- ARGV  behind those of acquire.lua: ms for which the job is not to be begun again
 -- Returns
---   {stamp, 4, at, keep, label}   the job is done, as in mark.lua; nothing was written, and no waiter is in a queue
+--   {stamp, 4, at, keep, label}   the job is done, as in mark.lua; nothing was written, and no waiter was added to a queue
 --
 -- A mark counts for the shorter of both times: its own, and that of this call.
 

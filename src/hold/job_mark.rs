@@ -127,5 +127,11 @@ fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) 
 }
 
 fn vote(answer: Result<redis::Value, Fault>) -> Vote {
-    answer.map_or_else(|fault| fault.vote(), |_| Vote::Granted)
+    match answer {
+        Ok(redis::Value::Int(1)) => Vote::Granted,
+        Ok(_) => Vote::Failed {
+            error: "its clock is ahead, and the time of the mark is over there".into(),
+        },
+        Err(fault) => fault.vote(),
+    }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::admin::force::Forced;
 use crate::admin::inspect::Inspection;
-use crate::error::{LockError, RunError, UnlockError};
+use crate::error::{LockError, RunError};
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::mode::{Exclusive, Mode, Shared};
 use crate::lock::options::LockOptions;
@@ -576,13 +576,9 @@ impl<M: Mode> MultiLock<M> {
 
     /// Releases the lock after a body that has come to its end.
     async fn give_up<T>(&self, guard: MultiLockGuard<M>, output: T) -> Result<T, RunError<T>> {
-        match guard.unlock().await {
-            Ok(_) => Ok(output),
-            Err(UnlockError::Unconfirmed { free_within, votes }) => {
-                self.options.warn_of_unconfirmed(free_within, &votes);
-                Ok(output)
-            }
-            Err(UnlockError::WasLost { votes }) => Err(RunError::Overlapped { output, votes }),
+        match self.options.unlock_after_a_body(guard).await {
+            Ok(()) => Ok(output),
+            Err(votes) => Err(RunError::Overlapped { output, votes }),
         }
     }
 

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::time::timeout;
+
 use crate::error::{InvalidInput, LockError, OnceError};
 use crate::hold::job_mark;
 use crate::lock::MultiLock;
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::options::LockOptions;
+use crate::masters::config::in_range;
 use crate::protocol::job_mark::JobMark;
 use crate::values::votes::Votes;
+
+/// Longest time for which a job is not begun again.
+const LONGEST_KEEP: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A job that is to be done once in a period, by one process of many. Made by [`MultiLock::once`].
 ///
@@ -62,8 +68,8 @@ pub struct OnceJob {
 pub enum Once<T> {
     /// The body ran to its end, and a quorum of the masters has the mark.
     Ran(T),
-    /// The body ran to its end, but the validity of the hold ended before a quorum had the mark. Another process may begin
-    /// the job again.
+    /// The body ran to its end, but a quorum did not get the mark: the validity of the hold ended before, or the masters
+    /// stored no mark for a lease. Another process may begin the job again.
     Unconfirmed(T),
     /// The body did not run, because the job is done.
     Done {
@@ -123,7 +129,8 @@ impl MultiLock {
     /// After [`Once::Ran`], or a confirmed [`Once::Done`], the body is not begun again for the time `keep`, while fewer
     /// masters lose the mark than two quorums have in common, and no master's clock steps forward. With three masters of
     /// which two have to grant: while none loses the mark, unless all three had it. A body that had begun before is not
-    /// stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does not.
+    /// stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does not. By a master whose
+    /// clock is ahead of most others the time ends earlier, by the difference.
     pub fn once(self, keep: Duration) -> OnceJob {
         OnceJob {
             options: self.into_options(),
@@ -166,11 +173,9 @@ impl OnceJob {
         &self,
         body: impl AsyncFnOnce(&MultiLockGuard) -> Result<T, E>,
     ) -> Result<Once<T>, OnceError<E>> {
-        let (acquired, done) = self.options.lock_once(self.keep).await?;
-        let guard = match (acquired, done) {
-            (Ok(guard), _) => MultiLockGuard::of(guard),
-            (Err(_), Some(mark)) => return Ok(self.done(&mark).await),
-            (Err(error), None) => return Err(error.into()),
+        let guard = match self.options.lock_once(self.keep).await? {
+            Ok(guard) => MultiLockGuard::of(guard),
+            Err(mark) => return Ok(self.done(&mark).await),
         };
         let ended = tokio::select! {
             // Check for the loss first: no step of the body is taken after it.
@@ -182,11 +187,12 @@ impl OnceJob {
             Ok(_) => tokio::select! {
                 biased;
                 _ = guard.lost() => false,
-                () = self.mark() => true,
+                is_marked = self.mark() => is_marked,
             },
             Err(_) => false,
         };
-        self.options.unlock_after_a_body(guard).await;
+        // The outcome does not depend on it: a quorum has the mark, or the job may be begun again.
+        let _ = self.options.unlock_after_a_body(guard).await;
         match ended {
             Ok(output) if is_marked => Ok(Once::Ran(output)),
             Ok(output) => Ok(Once::Unconfirmed(output)),
@@ -221,10 +227,8 @@ impl OnceJob {
     /// If the future is dropped before its end, some masters may have forgotten it and others not. Call it again.
     pub async fn forget(&self) -> Result<Votes, LockError> {
         self.options.check_once(self.keep)?;
+        self.options.request()?;
         let pool = &self.options.masters.client.pool;
-        if pool.is_closed() {
-            return Err(LockError::Closed);
-        }
         let votes = pool.evidence(&job_mark::forget(pool, &self.options.names).await);
         if votes.granted() < pool.slots.len() {
             return Err(LockError::Unreachable { votes });
@@ -232,10 +236,13 @@ impl OnceJob {
         Ok(votes)
     }
 
-    async fn mark(&self) {
+    /// Stores the mark. Returns whether a quorum has it. Masters may go on renewing the hold and store no mark, as when
+    /// they are out of memory, so this lasts for a lease at most.
+    async fn mark(&self) -> bool {
         let pool = &self.options.masters.client.pool;
-        let mark = job_mark::made_now(pool, self.keep);
-        job_mark::store(pool, &self.options.names, &mark, self.needed()).await;
+        let (mark, patience) = (job_mark::made_now(pool, self.keep), pool.config.default_lease());
+        let storing = job_mark::store(pool, &self.options.names, &mark, self.needed());
+        timeout(patience, storing).await.is_ok()
     }
 
     async fn done<T>(&self, mark: &JobMark) -> Once<T> {
@@ -256,7 +263,7 @@ impl OnceJob {
 impl LockOptions {
     /// Refuses the options that a job excludes.
     pub(crate) fn check_once(&self, keep: Duration) -> Result<(), InvalidInput> {
-        job_time(keep)?;
+        in_range("once", keep, Duration::from_millis(1), LONGEST_KEEP)?;
         if self.names.len() > 1 {
             return Err(InvalidInput::new("names", &self.names, "one name with once"));
         }
@@ -280,11 +287,4 @@ impl LockOptions {
             format!("not set with once: {why}"),
         ))
     }
-}
-
-/// Longest time for which a job is not begun again.
-const LONGEST_KEEP: Duration = Duration::from_secs(7 * 24 * 3600);
-
-fn job_time(keep: Duration) -> Result<(), InvalidInput> {
-    crate::masters::config::in_range("once", keep, Duration::from_millis(1), LONGEST_KEEP)
 }

@@ -12,6 +12,7 @@ use crate::error::{InvalidInput, LockError, UnlockError};
 use crate::events::{AcquireTrace, Label};
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::hold_guard::HoldGuard;
+use crate::lock::mode::Mode;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
@@ -103,12 +104,9 @@ impl LockOptions {
         only(call::lock(&mut [self.request()?], self.wait).await)
     }
 
-    /// Waits for the lock of a job that is not to be begun again for the time `keep` after it was done. Also returns the mark
-    /// of the job, if the job is done.
-    pub(crate) async fn lock_once(
-        &self,
-        keep: Duration,
-    ) -> Result<(Result<HoldGuard, LockError>, Option<JobMark>), LockError> {
+    /// Waits for the lock of a job that is not to be begun again for the time `keep` after it was done. If the job is done,
+    /// returns its mark in place of a hold.
+    pub(crate) async fn lock_once(&self, keep: Duration) -> Result<Result<HoldGuard, JobMark>, LockError> {
         self.check_once(keep)?;
         let found = Arc::default();
         let request = AcquireRequest {
@@ -118,14 +116,23 @@ impl LockOptions {
             }),
             ..self.request()?
         };
-        let acquired = only(call::lock(&mut [request], self.wait).await);
-        Ok((acquired, found.get().cloned()))
+        match (only(call::lock(&mut [request], self.wait).await), found.get()) {
+            (Ok(guard), _) => Ok(Ok(guard)),
+            (Err(_), Some(mark)) => Ok(Err(mark.clone())),
+            (Err(error), None) => Err(error),
+        }
     }
 
-    /// Gives a hold up after its body has ended. What the masters do not confirm is logged.
-    pub(crate) async fn unlock_after_a_body(&self, guard: MultiLockGuard) {
-        if let Err(UnlockError::Unconfirmed { free_within, votes }) = guard.unlock().await {
-            self.warn_of_unconfirmed(free_within, &votes);
+    /// Releases the lock after a body that has come to its end. A release that too few masters confirm is logged. If the
+    /// hold was lost before, returns the last answer of each master.
+    pub(crate) async fn unlock_after_a_body<M: Mode>(&self, guard: MultiLockGuard<M>) -> Result<(), Votes> {
+        match guard.unlock().await {
+            Ok(_) => Ok(()),
+            Err(UnlockError::Unconfirmed { free_within, votes }) => {
+                self.warn_of_unconfirmed(free_within, &votes);
+                Ok(())
+            }
+            Err(UnlockError::WasLost { votes }) => Err(votes),
         }
     }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Keep, Master};
-use multilock::{Closing, LockError, Masters, Once, OnceError, OnceJob, Quarantine, RunError};
+use multilock::{Closing, LockError, Masters, Once, OnceError, OnceJob, Owner, Quarantine, RunError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::plan::ms;
@@ -260,4 +260,73 @@ async fn a_job_excludes_other_holders() {
         })
         .await;
     assert_eq!(outcome, Ok(Once::Ran(7)));
+}
+
+/// Masters go on renewing the hold and store no mark, as they are out of memory.
+#[tokio::test(start_paused = true)]
+async fn masters_that_store_no_mark_end_the_wait() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let begun = Instant::now();
+    let job = job(&masters);
+    let outcome = job.run(async |_guard| {
+        cluster.master(0).out_of_memory(true);
+        cluster.master(1).out_of_memory(true);
+        Ok::<_, ()>(7)
+    });
+    let outcome = timeout(LEASE * 10, outcome).await.expect("within a lease");
+    assert_eq!(outcome, Ok(Once::Unconfirmed(7)));
+    assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
+    cluster.master(0).out_of_memory(false);
+    cluster.master(1).out_of_memory(false);
+    sleep(ms(100)).await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// By one master's clock the time of the mark is over when it comes. All are needed.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_a_clock_has_passed_does_not_count() {
+    let cluster = Cluster::new(3);
+    cluster.master(2).set_clock_forward(ms(5000));
+    let masters = connect(&cluster, "one").await;
+    let job = masters.multi_lock("report").once(ms(1000));
+    let outcome = timeout(LEASE * 10, job.run(async |_guard| Ok::<_, ()>(7))).await;
+    assert_eq!(outcome.expect("within a lease"), Ok(Once::Unconfirmed(7)));
+}
+
+/// What no lock can have is refused before a master is asked.
+#[tokio::test(start_paused = true)]
+async fn what_no_job_can_have_is_refused() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let lock = || masters.red_lock("report");
+    let refused = [
+        (lock().once(Duration::ZERO), "once: 0s"),
+        (lock().once(ms(8 * 24 * 3_600_000)), "once: 8days"),
+        (masters.red_lock(["a", "b"]).once(KEEP), "names: "),
+        (masters.red_lock("").once(KEEP), "name: "),
+        (lock().lease(LEASE).once(KEEP), "lease: "),
+        (lock().at_least(ms(100)).once(KEEP), "at_least: "),
+        (lock().sticky().once(KEEP), "sticky: "),
+        (lock().write().once(KEEP), "write: "),
+        (lock().owner(&Owner::new()).once(KEEP), "owner: "),
+    ];
+    let executed = || -> u64 {
+        let all = cluster.iter().map(Master::executed);
+        all.map(|scripts| scripts.values().sum::<u64>()).sum()
+    };
+    let before = executed();
+    for (job, field) in refused {
+        let ran = job.run(async |_guard| Ok::<_, ()>(())).await;
+        let error = match ran {
+            Err(OnceError::Lock(error @ LockError::Invalid(_))) => error.to_string(),
+            other => panic!("{field}: {other:?}"),
+        };
+        assert!(error.starts_with(field), "{error}");
+        let forgot = job.forget().await.expect_err("refused likewise");
+        assert_eq!(forgot.to_string(), error);
+    }
+    assert_eq!(executed(), before);
+    masters.close(Closing::Release).await;
+    assert_eq!(lock().once(KEEP).forget().await, Err(LockError::Closed));
 }
