@@ -104,7 +104,8 @@ impl AcquireRequest {
             fenced: self.fenced,
             fair: self.fair,
             caption: self.caption.clone(),
-            once: self.once.is_some(),
+            hands_on: self.once.is_none()
+                && !self.caption.as_ref().is_some_and(|caption| caption.is_published),
         }
     }
 

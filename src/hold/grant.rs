@@ -336,8 +336,7 @@ impl Grant {
             && options.needed == self.needed
             && options.fenced == (self.token != FencingToken::NONE)
             && options.caption == self.caption;
-        // Each term that is published has a grant of its own: others are to hear of it, and of its token.
-        if !is_suited || self.caption.as_ref().is_some_and(|caption| caption.is_published) {
+        if !is_suited {
             return None;
         }
         let now = self.clock.now();

@@ -56,7 +56,7 @@ pub(super) struct Handoff {
 /// Whether the grant may be handed on to the next in a line with the same options.
 pub(super) fn may_hand_off(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
     let has_token = !options.fenced || offer.number < FencingToken::BLOCK;
-    !options.once && has_token && is_worth_it(offer, options, next) && is_in_turn(offer, options, next)
+    options.hands_on && has_token && is_worth_it(offer, options, next) && is_in_turn(offer, options, next)
 }
 
 /// Whether the grant has the lease of the waiter, and not much less of it than after an acquire.

@@ -182,8 +182,8 @@ impl LeaderWatch {
             let reports = look(&pool, &self.names).await;
             drop(pool);
             self.show(sight_of(&reports, self.majority));
-            let lease_ends = self.ends.map(|ends| ends + MARGIN);
-            let next = lease_ends.into_iter().chain([begun + half_lease]).min();
+            let latest = begun + half_lease;
+            let next = self.ends.map_or(latest, |ends| latest.min(ends + MARGIN));
             let after_a_message = async {
                 subscription.notified(&before, |_| true).await;
                 sleep_until(begun + BETWEEN_LOOKS).await;
@@ -193,7 +193,7 @@ impl LeaderWatch {
                 () = closing.cancelled() => return,
                 () = self.shown.closed() => return,
                 () = after_a_message => {}
-                () = sleep_until(next.unwrap_or(begun)) => {}
+                () = sleep_until(next) => {}
             }
         }
     }
@@ -245,13 +245,7 @@ fn sight_of<E>(reports: &[Result<Report, E>], majority: usize) -> Sight {
         }
     }
     let silent = reports.iter().filter(|report| report.is_err()).count();
-    let Some(mut its) = seen.into_values().max_by_key(Vec::len) else {
-        return if silent >= majority {
-            Sight::Unknown
-        } else {
-            Sight::Nobody
-        };
-    };
+    let mut its = seen.into_values().max_by_key(Vec::len).unwrap_or_default();
     if its.len() < majority {
         return if its.len() + silent >= majority {
             Sight::Unknown

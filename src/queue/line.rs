@@ -34,8 +34,9 @@ pub(crate) struct LineOptions {
     pub(crate) fair: bool,
     /// Caption of their holds: the masters know one for a grant.
     pub(crate) caption: Option<Arc<Caption>>,
-    /// Whether the masters have to be asked for each hold: they know whether a job is done.
-    pub(crate) once: bool,
+    /// Whether a grant may be handed on in the line. Otherwise the masters are asked for each hold: they know whether a job is
+    /// done, and publish each term of a leader.
+    pub(crate) hands_on: bool,
 }
 
 impl Hash for LineOptions {

@@ -31,7 +31,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         fenced: true,
         fair: false,
         caption: None,
-        once: false,
+        hands_on: true,
         kind: HoldKind::Plain,
     };
     let mut next = NextInLine {

@@ -13,7 +13,7 @@ fn options(name: &str) -> LineOptions {
         fenced: true,
         fair: false,
         caption: None,
-        once: false,
+        hands_on: true,
         kind: HoldKind::Plain,
     }
 }

@@ -66,7 +66,7 @@ fn options() -> LineOptions {
         fenced: true,
         fair: false,
         caption: None,
-        once: false,
+        hands_on: true,
     }
 }
 
