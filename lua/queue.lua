@@ -7,9 +7,10 @@
 --
 -- A waiter is written <client>:<number>:<ms>: once called, it has this number of ms to ask. The number of a waiter
 -- that wants to read ends in an r. Such waiters go in together, also beside other readers, if their tickets are
--- smaller than all in the queue. A waiter is called on the channel of its client. The message has its number and the
--- name. If the waiter is to ask later, a plus sign and the ms are between them. The deadline of a waiter that has
--- been called, and has not asked since, ends in a half.
+-- smaller than all in the queue. The number of a waiter for a permit ends in a k (permits.lua). A waiter is called on the
+-- channel of its client. The message has its number and the name. If the waiter is to ask later, a plus sign and the ms
+-- are between them; if it is to ask for a seat, the seat's number. The deadline of a waiter that has been called, and has
+-- not asked since, ends in a half.
 --
 -- A waiter is dropped if it does not ask, or if its client has hung up. The next script that finds it at the head
 -- drops it.
@@ -32,7 +33,7 @@ local function queues()
   end
 
   local function channel_of(waiter)
-    local client = string.match(waiter, '^(.*):%d+r?:%d+$')
+    local client = string.match(waiter, '^(.*):%d+[rk]?:%d+$')
     return 'multilock:' .. (client or waiter)
   end
 
@@ -130,11 +131,11 @@ local function queues()
     return alone, its, deadline
   end
 
-  -- Calls a waiter to ask for a name; with `later`, only after that time. Returns its time to ask, unless that is
-  -- denied.
-  local function call(waiter, name, later)
-    local number, ms = string.match(waiter, ':(%d+r?):(%d+)$')
-    local message = (number or '') .. (later and '+' .. later or '') .. ' ' .. name
+  -- Calls a waiter to ask for a name, or for a seat of it; with `later`, only after that time. Returns its time to ask,
+  -- unless that is denied.
+  local function call(waiter, name, later, seat)
+    local number, ms = string.match(waiter, ':(%d+[rk]?):(%d+)$')
+    local message = (number or '') .. (seat or '') .. (later and '+' .. later or '') .. ' ' .. name
     -- pcall: an ACL may deny the channel; waiters then wake by their timers.
     local is_sent = type(redis.pcall('publish', channel_of(waiter), message)) == 'number'
     return is_sent and (tonumber(ms) or 0) + (later or 0)
@@ -142,9 +143,9 @@ local function queues()
 
   -- Calls a waiter, except `here`, which needs no call, and a waiter that was called before. A waiter that does not
   -- ask in its time loses its turn.
-  local function call_one(name, waiter, deadline, deadlines, now, here, later)
+  local function call_one(name, waiter, deadline, deadlines, now, here, later, seat)
     if waiter == here or is_called(deadline) then return false end
-    local comes_within = call(waiter, name, later)
+    local comes_within = call(waiter, name, later, seat)
     if comes_within then
       redis.pcall('zadd', deadlines, math.min(deadline, now + comes_within) + 0.5, waiter)
     end
@@ -259,5 +260,6 @@ local function queues()
   return {
     of = of, waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
     tell_head = tell_head, enqueue = enqueue, recall = recall, drop = drop, holder = holder, is_before = is_before,
+    call = call, call_one = call_one, deadline_of = deadline_of, is_called = is_called, BEAT = BEAT,
   }
 end

@@ -1,7 +1,8 @@
 -- release: give up every name that an owner holds here, and call the next waiter.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its deadlines; and for a read/write lock, for each name: its readers
+-- KEYS  for each name: the name, its queue, its deadlines; and for a read/write lock, for each name: its readers. A seat has
+--       the queue of the name with the permits (permits.lua)
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
 --       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
 --       and 1 if it asks next over the same connection
@@ -88,11 +89,18 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
             queue.enqueue(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
           end
         end
-        if still == 0 then
+        local with_permits = permits_of(owner, KEYS[at])
+        if with_permits then
+          local seat = tonumber(string.match(KEYS[at], '%d+$'))
+          seats(queue, with_permits, KEYS[at + 1], KEYS[at + 2]).call_first(now, here, seat)
+        elseif still == 0 then
           queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
         elseif is_less then
           queue.tell_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, still)
         end
+      else
+        local with_permits = permits_of(owner, KEYS[at])
+        if with_permits then seats(queues(), with_permits, KEYS[at + 1], KEYS[at + 2]).forget() end
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
       return gone

@@ -10,6 +10,8 @@
 -- - The name is held: the next waiter gets the message that it would have got at the head. Behind another library's
 --   client the message is to ask, because only the head listens for its release. Else it is the end of a short lease.
 --
+-- A waiter for a permit is in one queue alone. As many waiters as seats are free are called.
+--
 -- Atomic, because a release must not call the waiter in between.
 
 local time = redis.call('time')
@@ -19,6 +21,12 @@ for i = 1, #KEYS, 3 do
   local name, queue, deadlines = unpack(KEYS, i, i + 2)
   if queues.drop(queue, deadlines, ARGV[1]) then
     removed = removed + 1
+    if string.find(ARGV[1], 'k:%d+$') then
+      local its = seats(queues, name, queue, deadlines)
+      its.call_first(now, '')
+      its.forget()
+      break
+    end
     local is_read = readers().read_until(name)
     if is_read or redis.call('exists', name) == 0 then
       -- If the name is read, the call is for the waiters that want to read, too.

@@ -39,7 +39,7 @@ pub use lock::guard::MultiLockGuard;
 pub use lock::hold_guard::Unlocked;
 pub use lock::leader::Leader;
 pub use lock::leadership::Leadership;
-pub use lock::mode::{Either, Exclusive, Mode, Shared};
+pub use lock::mode::{Either, Exclusive, Mode, Permit, Shared};
 pub use lock::once::{Once, OnceJob};
 pub use lock::owner::Owner;
 pub use lock::set::{LockSet, LockSetError, RunSetError};

@@ -156,6 +156,9 @@ pub(crate) struct RunArgs {
     /// Keep the names for so long after the grant, also when the program ends earlier
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
+    /// Take one of K permits of the name in place of the lock: so many programs run at once, from 1 to 64; the same K everywhere
+    #[arg(long, value_name = "K", conflicts_with = "at_least", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) seats: Option<u32>,
     /// Do not begin with this much validity or less
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) min_validity: Option<Duration>,
@@ -302,7 +305,8 @@ Exit codes:
   126  the program cannot be executed
   127  the program was not found
 
-The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_HOLD, MULTILOCK_TOKEN and MULTILOCK_EXPIRES_AT.";
+The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_HOLD, MULTILOCK_TOKEN, MULTILOCK_EXPIRES_AT, and with
+--seats MULTILOCK_SEAT, from 1 to K.";
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,6 @@ use crate::acquire::rollback::{DelayedRollback, Rollback};
 use crate::acquire::thrifty::{FirstAsked, UnderWay, choose};
 use crate::error::LockError;
 use crate::events::{VoteKind, log};
-use crate::hold::client::ClientCore;
 use crate::hold::expiry::HoldExpiry;
 use crate::hold::grant::{Grant, GrantFacts, Hold};
 use crate::hold::{FirstHold, recall};
@@ -26,7 +25,7 @@ use crate::protocol::caption::Caption;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
-use crate::protocol::field::Field;
+use crate::protocol::field::{Field, Letter};
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{Reply, WaitersBehind};
@@ -38,6 +37,7 @@ use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::clock::Moment;
 use crate::time::validity::Validity;
+use crate::values::names::Names;
 use crate::values::votes::Vote;
 
 /// Shortest time for which late answers are awaited before a rollback. With very many waiters, questions come
@@ -45,13 +45,14 @@ use crate::values::votes::Vote;
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
 /// Runs one round with an owner field that was never used before. A second round follows only if a master had
-/// seen a larger fencing token.
+/// seen a larger fencing token. For a permit, it asks for `seat`.
 pub(crate) async fn attempt(
     request: &AcquireRequest,
+    seat: Option<u8>,
     precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
 ) -> Result<HoldGuard, Refusal> {
-    let mut acquisition = Acquisition::begin(request, precedence, clocks);
+    let mut acquisition = Acquisition::begin(request, seat, precedence, clocks);
     acquisition.count().await;
     if let Some(mark) = acquisition.done.take() {
         return Err(acquisition.done(*mark));
@@ -68,12 +69,13 @@ pub(crate) async fn attempt(
 /// Packs the question for the names.
 pub(super) fn question(
     request: &AcquireRequest,
+    names: &Names,
     field: Field,
     proposal: &TokenProposal<'_>,
     precedence: Precedence,
 ) -> Arc<Request> {
     let args = Acquire {
-        names: &request.names,
+        names,
         kind: request.kind,
         owner: &field.text(),
         count: 1,
@@ -83,6 +85,7 @@ pub(super) fn question(
         precedence,
         about: request.caption.as_deref().map(Caption::text),
         once: request.once.as_ref().map(|once| once.keep),
+        permits: request.permits,
     };
     calls::acquire(&args, request.client.pool.evidence_wanted())
 }
@@ -116,20 +119,28 @@ impl<'a> Acquisition<'a> {
     /// Asks every master, or as many as are needed (`thrifty.rs`).
     fn begin(
         request: &'a AcquireRequest,
+        seat: Option<u8>,
         precedence: Precedence<&QueueEntry>,
         clocks: Option<Clocks>,
     ) -> Self {
         let (client, pool) = (&request.client, &request.client.pool);
         let (field, proposal) = (
-            client.fresh_field(request.sticky, request.caption.as_deref()),
+            client.fresh_field(request.letters()),
             TokenProposal::new(request, clocks),
         );
         let known = pool.topics.recalls.enter(field.number);
         let waiting = precedence.waiter().cloned();
-        let question = question(request, field, &proposal, precedence.map(|entry| entry.waiter));
+        let names = request.names_of(seat);
+        let question = question(
+            request,
+            &names,
+            field,
+            &proposal,
+            precedence.map(|entry| entry.waiter),
+        );
         let mut tally = Tally::new(pool.slots.len(), request.needed);
         let claim = Claim {
-            names: request.names.clone(),
+            names,
             field,
             kind: request.kind,
             is_announced: pool.config.beside_redisson,
@@ -198,6 +209,9 @@ impl<'a> Acquisition<'a> {
             self.tally.count(&reply);
             let causes = reply.causes.as_deref().unwrap_or_default();
             self.blockers.add(causes, reply.holder.take());
+            if self.request.permits.is_some() && matches!(reply.vote, Vote::Refused { .. }) {
+                self.blockers.seats.push(reply.open);
+            }
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
             self.done = reply.done.take();
@@ -371,7 +385,7 @@ impl<'a> Acquisition<'a> {
             Fencing::Proposed
         };
         let renewal = Renewal {
-            names: &request.names,
+            names: &self.rollback.claim.names,
             kind: request.kind,
             owner: self.field.text(),
             count: 1,
@@ -437,7 +451,7 @@ impl<'a> Acquisition<'a> {
                 places.contains(node) && !is_out(&votes[node])
             });
         }
-        receive_stragglers(client, self.round, &hold.grant, self.waiting);
+        receive_stragglers(request, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
         if let Some(owner) = &request.owner {
             owner.remember(&hold);
@@ -458,7 +472,7 @@ impl<'a> Acquisition<'a> {
             self.round.steps(),
         );
         let facts = GrantFacts {
-            names: request.names.clone(),
+            names: self.rollback.claim.names.clone(),
             field: self.field,
             needed: request.needed,
             token: self.proposal.token,
@@ -483,15 +497,20 @@ impl<'a> Acquisition<'a> {
 /// Takes in the late answers. A grant adds its own expiry. If a master does not grant, the waiter may be
 /// in a queue there since this round or an earlier one, so it withdraws from that queue.
 fn receive_stragglers(
-    client: &Arc<ClientCore>,
+    request: &AcquireRequest,
     round: Round,
     grant: &Arc<Grant>,
     waiting: Option<QueueEntry>,
 ) {
+    let (client, names) = (&request.client, request.names.clone());
     let (grant, begun) = (Arc::clone(grant), round.begun());
     let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
-    let client = grant.field.is_sticky.then(|| Arc::downgrade(client));
+    let client = grant
+        .field
+        .letters
+        .has(Letter::Sticky)
+        .then(|| Arc::downgrade(client));
     // The callback has only the grant: the hold may be given up at any moment, and a late acquire must not
     // follow its release.
     let note = move |node, answer| {
@@ -503,7 +522,7 @@ fn receive_stragglers(
             recall::recalled(&client, &grant, first);
         }
         if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.withdraw(pool, &grant.names, |other| other == node);
+            waiting.withdraw(pool, &names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
         grant.note_vote(node, vote);

@@ -3,6 +3,7 @@
 use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::request::AcquireRequest;
+use crate::acquire::seats;
 use crate::error::{ExtendError, InvalidInput, LockError};
 use crate::hold::HoldView;
 use crate::hold::extend::extend;
@@ -47,7 +48,10 @@ pub(crate) async fn acquire_as(
         return Ok(guard);
     }
     request.client.pool.wait_for_backlog(request.needed).await;
-    attempt(request, precedence, clocks).await
+    match request.permits {
+        None => attempt(request, None, precedence, clocks).await,
+        Some(permits) => seats::attempt_one(request, permits, precedence, clocks).await,
+    }
 }
 
 /// Enters a hold once more. If too little of it is left or more is wanted, it is extended first. Returns

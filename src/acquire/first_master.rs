@@ -37,6 +37,7 @@ pub(super) fn is_possible(request: &AcquireRequest) -> bool {
     };
     request.client.pool.config.beside_redisson
         && !request.kind.is_shared()
+        && request.permits.is_none()
         && slots.len() > 1
         && request.needed == slots.len()
         && is_well()
@@ -50,7 +51,13 @@ impl Acquisition<'_> {
         let ticket = self.waiting.as_ref().map(|waiting| waiting.waiter.ticket);
         // Without a place in the queues there: it waits at the first master alone.
         let precedence = ticket.map_or(Precedence::Tried, Precedence::Ticketed);
-        let question = question(request, self.field, &self.proposal, precedence);
+        let question = question(
+            request,
+            &self.rollback.claim.names,
+            self.field,
+            &self.proposal,
+            precedence,
+        );
         let mut open = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Pending);
         loop {
             let asked = open;

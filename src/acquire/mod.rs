@@ -16,6 +16,7 @@ mod refusal;
 pub(crate) mod request;
 mod rest;
 mod rollback;
+mod seats;
 mod step;
 mod thrifty;
 mod wait;

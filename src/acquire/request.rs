@@ -12,8 +12,9 @@ use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
 use crate::protocol::caption::Caption;
+use crate::protocol::field::{Letter, Letters};
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::kind::HoldKind;
+use crate::protocol::kind::{self, HoldKind};
 use crate::queue::LineOptions;
 use crate::time::clock::Moment;
 use crate::values::names::Names;
@@ -63,6 +64,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) caption: Option<Arc<Caption>>,
     /// Set if the names are locked only for a job that is not done.
     pub(crate) once: Option<OnceRequest>,
+    /// For a permit, the number of permits of its name.
+    pub(crate) permits: Option<u8>,
     /// Whether it is a lock of a set of several.
     pub(crate) is_member: bool,
     pub(crate) purpose: Purpose,
@@ -91,6 +94,35 @@ impl AcquireRequest {
     /// Number of refusals that decides against the request.
     pub(super) fn blocking(&self) -> usize {
         self.client.pool.slots.len() + 1 - self.needed
+    }
+
+    /// Letters of its owner fields.
+    pub(super) fn letters(&self) -> Letters {
+        let caption = self.caption.as_deref();
+        Letters::default()
+            .with(Letter::Captioned, caption.is_some())
+            .with(
+                Letter::Published,
+                caption.is_some_and(|caption| caption.is_published),
+            )
+            .with(Letter::Permit, self.permits.is_some())
+            .with(Letter::Sticky, self.sticky)
+    }
+
+    /// Names of one attempt: those of the request, or the seat that is asked for.
+    pub(super) fn names_of(&self, seat: Option<u8>) -> Names {
+        match (seat, self.names.iter().next()) {
+            (Some(number), Some(name)) => kind::seat(name, number).into(),
+            _ => self.names.clone(),
+        }
+    }
+
+    /// Names that masters store locks under: those of the request, or all seats.
+    pub(crate) fn locked_names(&self) -> Names {
+        match (self.permits, self.names.iter().next()) {
+            (Some(permits), Some(name)) => (1..=permits).map(|number| kind::seat(name, number)).collect(),
+            _ => self.names.clone(),
+        }
     }
 
     /// Line of this process for the request.
@@ -142,6 +174,9 @@ impl AcquireRequest {
         let is_fair = self.fair && !self.kind.is_read_write();
         let may_take =
             self.renew && !self.is_member && !is_fair && self.at_least.is_zero() && self.once.is_none();
+        if self.permits.is_some() {
+            return None;
+        }
         if !may_take {
             idle.release_all_of(&self.names);
             return None;

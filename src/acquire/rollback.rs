@@ -15,7 +15,7 @@ use crate::values::votes::Vote;
 /// acquisition back, whatever the reason for the drop.
 pub(crate) struct Rollback {
     pool: Arc<Pool>,
-    claim: Claim,
+    pub(super) claim: Claim,
     /// Queue entry of the waiter that the rollback puts back into the queues.
     waiting: Option<QueueEntry>,
     pub(crate) votes: Vec<Vote>,

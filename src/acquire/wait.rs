@@ -50,7 +50,9 @@ pub(super) async fn contend(
     let mut blocked: Option<Blocked> = None;
     loop {
         // The turn in the line is taken back from a task that is not polled in time.
+        // Tasks of one process may have permits at the same time, so each of them asks.
         if let [alone] = waiters
+            && alone.request.permits.is_none()
             && !alone.mailbox.has_turn()
             && let ControlFlow::Break(guard) = line_up(alone, &mut patience, last)
                 .await

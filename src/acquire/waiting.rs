@@ -23,7 +23,7 @@ use crate::lock::hold_guard::HoldGuard;
 use crate::node::waiters::CallCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
-use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter};
+use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter, WaiterKind};
 use crate::queue::{Delivery, Joined, LinePosition, Mailbox, NextInLine, QueueEntry};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
@@ -77,7 +77,7 @@ impl<'a> Waiting<'a> {
             ticket: 0,
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
-            reads: request.kind.is_shared(),
+            kind: WaiterKind::of(request.kind),
             at_first: false,
         };
         let mut waiting = Self {

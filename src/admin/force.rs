@@ -14,6 +14,7 @@ use crate::error::LockError;
 use crate::events::{EventObserver, log};
 use crate::protocol::calls;
 use crate::protocol::caption::HolderFacts;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
@@ -51,10 +52,11 @@ pub struct Spared {
 pub(crate) async fn force(
     pool: &Arc<Pool>,
     names: &Names,
+    kind: HoldKind,
     needed: usize,
     is_meant: impl Fn(&Holder) -> bool,
 ) -> Result<Forced, LockError> {
-    let sights = look(pool, names).await;
+    let sights = look(pool, names, kind).await;
     let mut votes: Vec<Vote> = sights
         .iter()
         .map(|sight| sight.as_ref().err().cloned().unwrap_or(Vote::Pending))
@@ -80,8 +82,9 @@ pub(crate) async fn force(
     let mut rounds: Vec<Round> = portions
         .iter()
         .flat_map(|portion| {
-            let begin =
-                |(node, clock_us): &(usize, u64)| begin(pool, names, needed, portion, *node, *clock_us);
+            let begin = |(node, clock_us): &(usize, u64)| {
+                begin(pool, (names, kind), needed, portion, *node, *clock_us)
+            };
             asked.iter().map(begin)
         })
         .collect();
@@ -178,7 +181,7 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
 /// timeout ago, and this answer is waited for no longer than another node timeout.
 fn begin(
     pool: &Arc<Pool>,
-    names: &Names,
+    (names, kind): (&Names, HoldKind),
     needed: usize,
     holders: &[Vec<Arc<str>>],
     node: usize,
@@ -188,6 +191,7 @@ fn begin(
     let latest_us = clock_us.saturating_add(patience);
     let request = calls::force(
         names,
+        kind,
         latest_us,
         pool.lease_timing.longest_lease,
         holders,

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::node::Slot;
 use crate::protocol::calls;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
@@ -104,9 +105,9 @@ pub struct Inspection {
 
 /// Report of each master, or its vote if there is no report. Waits for all of them until the node deadline at
 /// most.
-pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, Vote>> {
+pub(crate) async fn look(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
-    let mut round = Round::begin(pool, &calls::inspect(names), Trust::All, |_| true);
+    let mut round = Round::begin(pool, &calls::inspect(names, kind), Trust::All, |_| true);
     while let Some((node, answer)) = round.next().await {
         sights[node] = reply::inspected(answer, names.len());
     }
@@ -114,8 +115,13 @@ pub(crate) async fn look(pool: &Arc<Pool>, names: &Names) -> Vec<Result<Report, 
 }
 
 /// Holders of each name, on all masters.
-pub(crate) async fn inspect(pool: &Arc<Pool>, names: &Names, needed: usize) -> Vec<Inspection> {
-    let sights = look(pool, names).await;
+pub(crate) async fn inspect(
+    pool: &Arc<Pool>,
+    names: &Names,
+    kind: HoldKind,
+    needed: usize,
+) -> Vec<Inspection> {
+    let sights = look(pool, names, kind).await;
     let states = |index: usize| -> Vec<NodeState> {
         let state = |sight: &Result<Report, Vote>| match sight {
             Ok(report) => read(&report.entries[index]),

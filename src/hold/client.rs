@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use crate::hold::grant::Hold;
 use crate::hold::idle::IdleGrants;
+use crate::hold::last_seats::LastSeats;
 use crate::hold::schedule::{Schedule, Survey};
 use crate::hold::tokens::Tokens;
 use crate::masters::status::Status;
-use crate::protocol::caption::Caption;
-use crate::protocol::field::Field;
+use crate::protocol::field::{Field, Letters};
 use crate::queue::Lines;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
@@ -37,6 +37,7 @@ pub(crate) struct ClientCore {
     pub(crate) schedule: Arc<Schedule>,
     /// Grants that stay with the client while nobody holds them.
     pub(crate) idle: IdleGrants,
+    pub(crate) seats: LastSeats,
     /// Holds that closing releases.
     pub(crate) released: Releasing,
     /// Number of holds that closing leaves locked for a while.
@@ -62,6 +63,7 @@ impl ClientCore {
             lines: Arc::new(Lines::new()),
             last_ticket: AtomicU64::new(0),
             idle: IdleGrants::new(Arc::clone(&pool), Arc::clone(&schedule)),
+            seats: LastSeats::default(),
             pool,
             schedule,
             released: Releasing::default(),
@@ -83,13 +85,11 @@ impl ClientCore {
     }
 
     /// Makes a field that no hold of any client ever had before.
-    pub(crate) fn fresh_field(&self, is_sticky: bool, caption: Option<&Caption>) -> Field {
+    pub(crate) fn fresh_field(&self, letters: Letters) -> Field {
         Field {
             client: self.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
-            is_sticky,
-            is_captioned: caption.is_some(),
-            is_published: caption.is_some_and(|caption| caption.is_published),
+            letters,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::hold::grant::{Grant, Hold};
 use crate::hold::schedule::Schedule;
 use crate::hold::unsent_release::UnsentRelease;
 use crate::protocol::caption::Caption;
+use crate::protocol::field::Letter;
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
@@ -93,7 +94,7 @@ impl IdleGrants {
     pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
         let most = self.pool.config.max_idle;
         // Clients of other libraries do not recall.
-        if !grant.field.is_sticky || grant.is_announced || most == 0 {
+        if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || most == 0 {
             return false;
         }
         {
@@ -216,7 +217,7 @@ impl IdleGrants {
 
     /// Removes a grant that does not stay.
     pub(crate) fn forget(&self, grant: &Arc<Grant>) {
-        if !grant.field.is_sticky || self.is_empty() {
+        if !grant.field.letters.has(Letter::Sticky) || self.is_empty() {
             return;
         }
         let mut state = self.state();

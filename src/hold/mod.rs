@@ -16,6 +16,7 @@ mod guarded;
 mod handoff;
 pub(crate) mod idle;
 pub(crate) mod job_mark;
+pub(crate) mod last_seats;
 pub(crate) mod recall;
 pub(crate) mod release;
 pub(crate) mod retake;

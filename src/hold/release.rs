@@ -56,7 +56,7 @@ impl Release {
         pool.topics.yielding.released(&claim.names, &pool.random);
         let round = Self::send(pool, &claim, next.as_ref(), asked);
         if let Some(next) = next {
-            next.sent(pool, &claim.names, round.sent_to());
+            next.sent(pool, &claim.queued_under(), round.sent_to());
         }
         Self::of(pool, round, claim, false, None)
     }
@@ -115,7 +115,7 @@ impl Release {
         let round = Round::release(pool, &request, claim.clone(), asked);
         match here {
             None => round,
-            Some(next) => next.entry().followed(round, pool, &claim.names),
+            Some(next) => next.entry().followed(round, pool, &claim.queued_under()),
         }
     }
 

@@ -26,6 +26,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             precedence: Precedence::Resumed,
             about: grant.caption.as_deref().map(Caption::text),
             once: None,
+            permits: None,
         };
         let request = calls::acquire(&acquire, pool.evidence_wanted());
         Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node).needs(1)

@@ -65,6 +65,11 @@ impl<M: Mode> MultiLockGuard<M> {
         }
     }
 
+    /// The same guard in another mode.
+    pub(crate) fn in_mode<Other: Mode>(self) -> MultiLockGuard<Other> {
+        MultiLockGuard::of(self.inner)
+    }
+
     pub(crate) fn hold(&self) -> &Hold {
         self.inner.hold()
     }

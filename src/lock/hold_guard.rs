@@ -236,6 +236,9 @@ impl HoldGuard {
             Exited::Last => {}
         }
         let end = end::dispose(&self.client, &self.hold.grant, is_valid);
+        if let Some((name, seat)) = self.hold.grant.seat() {
+            self.client.seats.given_up(name, seat);
+        }
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
             owner.forget(&self.hold);
         }

@@ -17,6 +17,7 @@ use crate::lock::options::LockOptions;
 use crate::masters::Masters;
 use crate::node::ChannelForm;
 use crate::protocol::keys;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::reply::{FieldEntry, Report};
 use crate::round::pool::Pool;
 use crate::values::holder::Holder;
@@ -179,7 +180,7 @@ impl LeaderWatch {
         loop {
             let (begun, before) = (Instant::now(), subscription.counts());
             let Some(pool) = self.pool.upgrade() else { return };
-            let reports = look(&pool, &self.names).await;
+            let reports = look(&pool, &self.names, HoldKind::Plain).await;
             drop(pool);
             self.show(sight_of(&reports, self.majority));
             let latest = begun + half_lease;

@@ -9,6 +9,7 @@ pub(crate) mod mode;
 pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod owner;
+pub(crate) mod permits;
 pub(crate) mod set;
 pub(crate) mod set_guard;
 

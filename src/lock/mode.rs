@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 /// Mode of a [`MultiLock`](crate::MultiLock) and of its [`MultiLockGuard`](crate::MultiLockGuard):
-/// [`Exclusive`], [`Shared`], or [`Either`] of them.
+/// [`Exclusive`], [`Shared`], [`Permit`], or [`Either`] of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -37,17 +37,24 @@ pub enum Exclusive {}
 #[derive(Clone, Copy, Debug)]
 pub enum Shared {}
 
-/// Either of the two modes: the locks of a [`LockSet`](crate::LockSet) may be of both.
+/// Mode in which as many others may hold the name as there are permits
+/// ([`Masters::permits`](crate::Masters::permits)).
+#[derive(Clone, Copy, Debug)]
+pub enum Permit {}
+
+/// Any of the modes: the locks of a [`LockSet`](crate::LockSet) may differ in it.
 #[derive(Clone, Copy, Debug)]
 pub enum Either {}
 
 impl Mode for Exclusive {}
 impl Mode for Shared {}
+impl Mode for Permit {}
 impl Mode for Either {}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::lock::mode::Exclusive {}
     impl Sealed for crate::lock::mode::Shared {}
+    impl Sealed for crate::lock::mode::Permit {}
     impl Sealed for crate::lock::mode::Either {}
 }

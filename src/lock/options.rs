@@ -19,6 +19,7 @@ use crate::masters::config::{bounded, checked_max_hold, in_range};
 use crate::protocol::caption::Caption;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
+use crate::protocol::seats::MOST_PERMITS;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
@@ -31,6 +32,8 @@ pub(crate) struct RareOptions {
     pub(crate) about: Option<Arc<str>>,
     /// Whether masters publish the terms.
     pub(crate) announced: bool,
+    /// Number of permits of the name, if one of them is wanted and not a lock.
+    pub(crate) permits: u32,
     /// Time that a leader's body has to come to its end, once its term is to end.
     pub(crate) grace: Duration,
 }
@@ -39,6 +42,7 @@ impl RareOptions {
     const DEFAULT: Self = Self {
         about: None,
         announced: false,
+        permits: 0,
         grace: Duration::from_secs(10),
     };
 }
@@ -144,7 +148,8 @@ impl LockOptions {
 
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
         let (pool, request) = (&self.masters.client.pool, self.request()?);
-        Ok(inspect::inspect(pool, &self.names, request.needed).await)
+        let names = request.locked_names();
+        Ok(inspect::inspect(pool, &names, self.kind, request.needed).await)
     }
 
     pub(crate) async fn force_release(
@@ -152,7 +157,8 @@ impl LockOptions {
         is_meant: impl Fn(&Holder) -> bool,
     ) -> Result<Forced, LockError> {
         let (pool, request) = (&self.masters.client.pool, self.request()?);
-        force::force(pool, &self.names, request.needed, is_meant).await
+        let names = request.locked_names();
+        force::force(pool, &names, self.kind, request.needed, is_meant).await
     }
 
     /// Checks the options of a lock in a set.
@@ -177,7 +183,7 @@ impl LockOptions {
         }
         let request = self.request()?;
         Ok(AcquireRequest {
-            owner: owner.cloned(),
+            owner: owner.filter(|_| request.permits.is_none()).cloned(),
             is_member: true,
             ..request
         })
@@ -196,6 +202,31 @@ impl LockOptions {
             return Err(InvalidInput::new("at_least", at_least, allowed));
         }
         Ok(())
+    }
+
+    /// Checks the number of permits and the options that permits exclude. Returns the number.
+    fn check_permits(&self) -> Result<u8, InvalidInput> {
+        let permits = self.rare().permits;
+        let number = u8::try_from(permits).unwrap_or(u8::MAX);
+        if !(1..=MOST_PERMITS).contains(&number) {
+            return Err(InvalidInput::new(
+                "permits",
+                permits,
+                format!("1 to {MOST_PERMITS}"),
+            ));
+        }
+        if self.names.len() != 1 {
+            return Err(InvalidInput::new(
+                "names",
+                &self.names,
+                "one name that has the permits",
+            ));
+        }
+        if self.owner.is_some() {
+            let allowed = "none with permits, each of which is taken once";
+            return Err(InvalidInput::new("owner", "set", allowed));
+        }
+        Ok(number)
     }
 
     /// Refuses the options that a sticky lock excludes.
@@ -246,6 +277,10 @@ impl LockOptions {
         if self.sticky {
             self.check_sticky()?;
         }
+        let permits = match self.kind {
+            HoldKind::Permit => Some(self.check_permits()?),
+            _ => None,
+        };
         let caption = match &self.rare {
             None => None,
             Some(rare) => Caption::new(rare.about.as_ref(), rare.announced)?,
@@ -270,6 +305,7 @@ impl LockOptions {
             sticky: self.sticky,
             caption,
             once: None,
+            permits,
             is_member: false,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),

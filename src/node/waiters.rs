@@ -12,7 +12,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::node_set::NodeSet;
-use crate::protocol::waiter::{Waiter, WaiterCall};
+use crate::protocol::waiter::{Waiter, WaiterCall, WaiterKind};
 
 /// All waiters.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(crate) struct Calls {
     pub(crate) number: u64,
     /// Number of calls from each master.
     counts: SmallVec<[AtomicU32; 8]>,
+    /// For a permit, the seat that each master has named last; 0 for none.
+    seats: Mutex<SmallVec<[u8; 8]>>,
     /// Names of calls since the waiter asked for the name last.
     names: Mutex<Vec<Box<str>>>,
     /// Time at which the waiter is to ask, by the masters' messages since it asked last.
@@ -66,7 +68,7 @@ type AbsenceHandler = dyn Fn(&Arc<Calls>) + Send + Sync;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StaleWaiter {
     pub(crate) number: u64,
-    pub(crate) reads: bool,
+    pub(crate) kind: WaiterKind,
     pub(crate) name: Box<str>,
 }
 
@@ -82,7 +84,7 @@ impl StaleWaiter {
     pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
         Self {
             number: waiter.number,
-            reads: waiter.reads,
+            kind: waiter.kind,
             name: name.into(),
         }
     }
@@ -95,6 +97,7 @@ impl Waiters {
         let calls = Arc::new(Calls {
             number,
             counts: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            seats: Mutex::default(),
             names: Mutex::default(),
             alarm: Mutex::default(),
             interruptions: AtomicU32::new(0),
@@ -117,13 +120,16 @@ impl Waiters {
         let Some(calls) = self.waiting().get(&call.number).cloned() else {
             return Some(StaleWaiter {
                 number: call.number,
-                reads: call.reads,
+                kind: call.kind,
                 name: call.name.into(),
             });
         };
         match call.later {
             None => {
-                calls.called_for(call.name);
+                match call.seat {
+                    Some(seat) => calls.note_seat(node, seat),
+                    None => calls.called_for(call.name),
+                }
                 calls.open(node);
                 if calls.may_be_queued() {
                     calls.woken();
@@ -189,6 +195,23 @@ impl Calls {
         if !names.iter().any(|other| **other == *name) {
             names.push(name.into());
         }
+    }
+
+    fn note_seat(&self, node: usize, seat: u8) {
+        let mut seats = lock(&self.seats);
+        seats.resize(self.counts.len(), 0);
+        seats[node] = seat;
+    }
+
+    /// Takes the seat that most masters have named since the last time.
+    pub(crate) fn take_seat(&self) -> Option<u8> {
+        let seats = std::mem::take(&mut *lock(&self.seats));
+        let named = |seat: u8| seats.iter().map(|other| u32::from(*other == seat)).sum::<u32>();
+        seats
+            .iter()
+            .copied()
+            .filter(|seat| *seat > 0)
+            .max_by_key(|seat| named(*seat))
     }
 
     fn ask_in(&self, later: Duration) {
@@ -345,7 +368,8 @@ mod tests {
         let before = one.snapshot();
         let call = |number| WaiterCall {
             number,
-            reads: false,
+            kind: WaiterKind::Alone,
+            seat: None,
             later: None,
             name: "a",
         };
@@ -358,10 +382,28 @@ mod tests {
         waiters.remove(one.number);
         let stale = StaleWaiter {
             number: one.number,
-            reads: false,
+            kind: WaiterKind::Alone,
             name: "a".into(),
         };
         assert_eq!(waiters.call(1, call(one.number)), Some(stale));
+    }
+
+    #[test]
+    fn the_seat_that_most_masters_name_is_asked_for() {
+        let waiters = Waiters::default();
+        let calls = waiters.join(3);
+        for (node, seat) in [(0, 7), (1, 2), (2, 2)] {
+            let call = WaiterCall {
+                number: calls.number,
+                kind: WaiterKind::Permit,
+                seat: Some(seat),
+                later: None,
+                name: "a",
+            };
+            assert_eq!(waiters.call(node, call), None);
+        }
+        assert_eq!((calls.take_seat(), calls.take_seat()), (Some(2), None));
+        assert!(calls.take_names().is_empty());
     }
 
     #[test]

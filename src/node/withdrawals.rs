@@ -69,7 +69,7 @@ impl<'a> Withdrawals<'a> {
                 ticket: 0,
                 comes_within: self.comes_within,
                 only: None,
-                reads: stale.reads,
+                kind: stale.kind,
                 at_first: false,
             };
             let names = Names::from(&*stale.name);

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::protocol::caption::HolderFacts;
+use crate::protocol::seats::SeatSet;
 
 /// Causes that the masters of one round gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct Blockers {
     pub(crate) holder: Option<Box<HolderFacts>>,
     /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,
+    /// For each master that refused a permit, the seats that it would give instead.
+    pub(crate) seats: SmallVec<[SeatSet; 1]>,
 }
 
 impl Blockers {

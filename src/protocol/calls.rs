@@ -32,20 +32,21 @@ macro_rules! script {
 }
 
 script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences");
-script!(EXTEND, Extend, "extend", behind "captions", behind "queue", behind "readers", behind "fences");
-script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "readers");
+script!(EXTEND, Extend, "extend", behind "captions", behind "queue", behind "permits", behind "readers", behind "fences");
+script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
-script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "readers");
+script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "permits", behind "readers");
 script!(INSPECT, Inspect, "inspect", behind "captions", behind "labels");
-script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "readers");
+script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
+script!(ACQUIRE_PERMIT, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "permits", behind "readers", behind "fences", behind "permit");
 script!(MARK, Mark, "mark");
 
-/// All scripts that a client loads when it sets a connection up. Those of jobs that are done once are loaded when they are
-/// used first.
+/// All scripts that a client loads when it sets a connection up. Those of permits, and of jobs that are done once, are loaded
+/// when they are used first.
 pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &WITHDRAW, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
@@ -131,6 +132,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) about: Option<&'a str>,
     /// For a job that is to be done once: the time for which it is not to be begun again.
     pub(crate) once: Option<Duration>,
+    /// For a seat of a name with permits: their number.
+    pub(crate) permits: Option<u8>,
 }
 
 /// Packs a call of `lua/acquire.lua`.
@@ -139,10 +142,17 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         names, kind, owner, ..
     } = *acquire;
     let readers = readers(kind, names);
-    let job = acquire.once.and_then(|keep| Some((keep, names.iter().next()?)));
-    let keys =
-        4 * names.len() + readers.len() + usize::from(evidence.key().is_some()) + usize::from(job.is_some());
-    let script = if job.is_some() { &ACQUIRE_ONCE } else { &ACQUIRE };
+    let first = || names.iter().next();
+    let job = acquire.once.and_then(|keep| Some((keep, first()?)));
+    let pool = acquire
+        .permits
+        .and_then(|permits| Some((permits, kind.queued_under(first()?))));
+    let (script, apart) = match (&job, &pool) {
+        (Some(_), _) => (&ACQUIRE_ONCE, 1),
+        (_, Some(_)) => (&ACQUIRE_PERMIT, 1),
+        _ => (&ACQUIRE, 0),
+    };
+    let keys = 4 * names.len() + readers.len() + usize::from(evidence.key().is_some()) + apart;
     let mut call = Encoder::new(script, keys, once(names));
     for name in names.iter() {
         call.word(name);
@@ -153,6 +163,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     call.keys(readers);
     call.words(evidence.key());
     call.keys(job.map(|(_, name)| keys::done(name)));
+    call.keys(pool.map(|(_, name)| deadlines(name)));
     call.word(owner);
     call.ms(acquire.lease);
     let options = [
@@ -160,8 +171,10 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         (acquire.fencing == Fencing::Declared).then_some("d"),
         evidence.key().map(|_| "m"),
     ];
-    let is_first_try =
-        acquire.count == 1 && acquire.precedence == Precedence::Tried && acquire.about.is_none();
+    let is_first_try = acquire.count == 1
+        && acquire.precedence == Precedence::Tried
+        && acquire.about.is_none()
+        && pool.is_none();
     let is_short = is_first_try && options == [None; 3];
     if acquire.tokens.is_none() {
         call.words((!is_short).then_some(""));
@@ -177,9 +190,14 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         call.number(acquire.count);
         call.number(acquire.precedence.ticket());
         let waiter = acquire.precedence.waiter().map(|waiter| waiter.placed());
-        call.words(waiter.as_deref().or(acquire.about.map(|_| "")));
+        call.words(
+            waiter
+                .as_deref()
+                .or((acquire.about.is_some() || pool.is_some()).then_some("")),
+        );
         call.words(acquire.about);
     }
+    pool.inspect(|(permits, _)| call.number(u64::from(*permits)));
     job.inspect(|(keep, _)| call.ms(*keep));
     call.done()
 }
@@ -309,7 +327,7 @@ pub(crate) fn downgrade(claim: &Claim, lease: Duration) -> Arc<Request> {
 /// Packs a call of `lua/retain.lua`: the names of a hold stay locked for `rest`.
 pub(crate) fn retain(claim: &Claim, rest: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&RETAIN, 3 * claim.names.len(), once(&claim.names));
-    queues(&mut call, claim.names.iter());
+    queues(&mut call, claim.kind, &claim.names);
     call.word(&claim.field.text());
     call.ms(rest);
     call.done()
@@ -327,14 +345,15 @@ fn announcement(call: &mut Encoder, claim: &Claim) {
 }
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
-    queues(call, claim.names.iter());
+    queues(call, claim.kind, &claim.names);
     call.keys(readers(claim.kind, &claim.names));
 }
 
 /// Writes the names and, after each name, the keys of its queue.
-fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
-    for name in names {
+fn queues(call: &mut Encoder, kind: HoldKind, names: &Names) {
+    for name in names.iter() {
         call.word(name);
+        let name = kind.queued_under(name);
         call.keys([queue(name), deadlines(name)]);
     }
 }
@@ -342,17 +361,22 @@ fn queues<'a>(call: &mut Encoder, names: impl Iterator<Item = &'a str>) {
 /// Packs a call of `lua/withdraw.lua`, for a waiter as the masters store it.
 pub(crate) fn withdraw(names: &Names, client: Uuid, waiter: &str) -> Arc<Request> {
     let mut call = Encoder::new(&WITHDRAW, 3 * names.len(), once(names));
-    queues(&mut call, names.iter());
+    queues(&mut call, HoldKind::Plain, names);
     call.word(&format!("{client}:{waiter}"));
     call.done()
 }
 
 /// Packs a call of `lua/inspect.lua`.
-pub(crate) fn inspect(names: &Names) -> Arc<Request> {
+pub(crate) fn inspect(names: &Names, kind: HoldKind) -> Arc<Request> {
     let mut call = Encoder::new(&INSPECT, 4 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
-        call.keys([queue(name), readers_queue(name), keys::readers(name)]);
+        let queued_under = kind.queued_under(name);
+        call.keys([
+            queue(queued_under),
+            readers_queue(queued_under),
+            keys::readers(name),
+        ]);
     }
     call.done()
 }
@@ -361,6 +385,7 @@ pub(crate) fn inspect(names: &Names) -> Arc<Request> {
 /// nothing once its clock has passed `latest_us`. With `is_announced`, clients of Redisson's get a message.
 pub(crate) fn force(
     names: &Names,
+    kind: HoldKind,
     latest_us: u64,
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
@@ -369,10 +394,11 @@ pub(crate) fn force(
     let mut call = Encoder::new(&FORCE, 5 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
+        let queued_under = kind.queued_under(name);
         call.keys([
             revocation_mark(name),
-            queue(name),
-            deadlines(name),
+            queue(queued_under),
+            deadlines(queued_under),
             keys::readers(name),
         ]);
     }
@@ -423,7 +449,8 @@ pub(crate) fn unlabel(client: Uuid) -> Arc<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::field::Field;
+    use crate::protocol::field::{Field, Letters};
+    use crate::protocol::waiter::WaiterKind;
 
     #[test]
     fn batches_are_bounded_by_keys() {
@@ -446,7 +473,7 @@ mod tests {
             ticket: 99,
             comes_within: Duration::from_secs(1),
             only: None,
-            reads: false,
+            kind: WaiterKind::Alone,
             at_first: false,
         }
     }
@@ -458,9 +485,7 @@ mod tests {
             field: Field {
                 client: Uuid::nil(),
                 number: 3,
-                is_sticky: false,
-                is_captioned: false,
-                is_published: false,
+                letters: Letters::default(),
             },
             kind: HoldKind::Plain,
             is_announced: false,
@@ -475,6 +500,7 @@ mod tests {
         let forced = |is_announced| {
             words(&force(
                 &claim.names,
+                HoldKind::Plain,
                 5,
                 Duration::ZERO,
                 &[vec![], vec![]],
@@ -499,6 +525,7 @@ mod tests {
             precedence: Precedence::Queued(waiter()),
             about: None,
             once: None,
+            permits: None,
         };
         let said = words(&acquire(&call, Evidence::Clock));
         let own = [

@@ -13,3 +13,14 @@ pub(crate) struct Claim {
     /// Whether its release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
 }
+
+impl Claim {
+    /// Names whose queues its waiters are in.
+    pub(crate) fn queued_under(&self) -> Names {
+        if self.kind != HoldKind::Permit {
+            return self.names.clone();
+        }
+        let names = self.names.iter();
+        names.map(|name| self.kind.queued_under(name)).collect()
+    }
+}

@@ -52,12 +52,14 @@ pub(crate) enum FaultClass {
     SpoiltFence,
     /// Other clients take the name with tokens, and this call has none.
     OthersFence,
+    /// Other clients share another number of permits under the name.
+    OtherPermits,
     /// The protocol does not know this error: the script may have been executed in part.
     Unforeseen,
 }
 
 /// Error codes and their meaning. A server raises each of them before a script's first write.
-const CODES: [(&str, FaultClass); 18] = [
+const CODES: [(&str, FaultClass); 19] = [
     ("OOM", FaultClass::Passing),
     ("MISCONF", FaultClass::Passing),
     ("NOREPLICAS", FaultClass::Passing),
@@ -80,6 +82,8 @@ const CODES: [(&str, FaultClass); 18] = [
     ("FENCE", FaultClass::SpoiltFence),
     // Raised by the scripts for a call without a token if a name has a fence.
     ("FENCED", FaultClass::OthersFence),
+    // Raised by the scripts for a permit of a name with another number of permits.
+    ("PERMITS", FaultClass::OtherPermits),
 ];
 
 /// Beginning of the errors for a command that the script's user may not run: in Redis 7.0, and in later
@@ -137,6 +141,7 @@ impl Fault {
                     | FaultClass::DeniedInside
                     | FaultClass::SpoiltFence
                     | FaultClass::OthersFence
+                    | FaultClass::OtherPermits
             )
         )
     }

@@ -6,15 +6,42 @@ use std::num::NonZeroU64;
 use uuid::Uuid;
 
 /// Length of an id, a colon, a number and the letters.
-const LONGEST: usize = 36 + 1 + 20 + 3;
+const LONGEST: usize = 36 + 1 + 20 + 4;
 
-/// Letters behind the number of a grant that
-/// - has a caption (`lua/captions.lua`),
-/// - has terms that are published,
-/// - may stay with its client while nobody holds it (`lua/acquire.lua`, which looks for it at the end).
-const CAPTIONED: char = 'c';
-const PUBLISHED: char = 'p';
-const STICKY: char = 's';
+/// What masters are to know of a grant: letters behind the number, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Letter {
+    /// It has a caption (`lua/captions.lua`).
+    Captioned,
+    /// Its terms are published (`lua/captions.lua`).
+    Published,
+    /// It is a permit (`lua/permits.lua`).
+    Permit,
+    /// It may stay with its client while nobody holds it. `lua/acquire.lua` looks for this letter at the end.
+    Sticky,
+}
+
+const LETTERS: [(Letter, char); 4] = [
+    (Letter::Captioned, 'c'),
+    (Letter::Published, 'p'),
+    (Letter::Permit, 'k'),
+    (Letter::Sticky, 's'),
+];
+
+/// Some letters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Letters(u8);
+
+impl Letters {
+    /// Adds a letter, if `is_wanted`.
+    pub(crate) fn with(self, letter: Letter, is_wanted: bool) -> Self {
+        Self(self.0 | u8::from(is_wanted) << letter as u8)
+    }
+
+    pub(crate) fn has(self, letter: Letter) -> bool {
+        self.0 & 1 << letter as u8 != 0
+    }
+}
 
 /// Owner field as the masters store it, in Redisson's form `uuid:number`: the client, and a number that it
 /// never uses again. Stored as two numbers and not as text, because a process may hold very many locks.
@@ -22,11 +49,7 @@ const STICKY: char = 's';
 pub(crate) struct Field {
     pub(crate) client: Uuid,
     pub(crate) number: u64,
-    /// Whether its grant may stay with the client while nobody holds it.
-    pub(crate) is_sticky: bool,
-    /// Whether it has a caption, and whether masters publish its terms.
-    pub(crate) is_captioned: bool,
-    pub(crate) is_published: bool,
+    pub(crate) letters: Letters,
 }
 
 /// Message of a master about a field, on the channel of the field's client.
@@ -47,12 +70,10 @@ impl Field {
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         text.push(':');
         text.push_str(itoa::Buffer::new().format(self.number));
-        let letters = [
-            (self.is_captioned, CAPTIONED),
-            (self.is_published, PUBLISHED),
-            (self.is_sticky, STICKY),
-        ];
-        for (_, letter) in letters.into_iter().filter(|(has, _)| *has) {
+        for (_, letter) in LETTERS
+            .into_iter()
+            .filter(|(letter, _)| self.letters.has(*letter))
+        {
             text.push(letter);
         }
         text
@@ -96,14 +117,14 @@ mod tests {
     #[test]
     fn as_redisson_writes_it_and_no_secret_in_logs() {
         let client = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        let field = |is_sticky| Field {
+        let field = |is_marked| Field {
             client,
             number: 7,
-            is_sticky,
-            is_captioned: is_sticky,
-            is_published: is_sticky,
+            letters: LETTERS.iter().fold(Letters::default(), |letters, (letter, _)| {
+                letters.with(*letter, is_marked)
+            }),
         };
-        assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7cps");
+        assert_eq!(field(true).text(), "01234567-89ab-cdef-0123-456789abcdef:7cpks");
         let field = field(false);
         assert_eq!(field.text(), "01234567-89ab-cdef-0123-456789abcdef:7");
         assert_eq!(format!("{field:?}"), "Field(…:7)");

@@ -15,6 +15,8 @@ const READERS_QUEUE: &str = "multilock_readers_queue";
 const DEADLINES: &str = "multilock_deadlines";
 const READERS: &str = "multilock_readers";
 const DONE: &str = "multilock_done";
+#[cfg(test)]
+const PERMITS: &str = "multilock_permits";
 
 /// Beginning of the key that stores a client's label (`lua/labels.lua`).
 pub(crate) const CLIENT: &str = "multilock_client:";
@@ -123,6 +125,12 @@ pub(crate) fn done(name: &str) -> Key<'_> {
     Key::own(DONE, name)
 }
 
+/// Key of the number of permits that the name has. The scripts make it, from the key of the deadlines or from the name.
+#[cfg(test)]
+fn permits(name: &str) -> Key<'_> {
+    Key::own(PERMITS, name)
+}
+
 /// Key of the readers of the name, by the time at which their leases end.
 pub(crate) fn readers(name: &str) -> Key<'_> {
     Key::own(READERS, name)
@@ -185,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_names_share_a_key(one in "[a:{}]{1,6}", other in "[a:{}]{1,6}") {
-            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers, done] {
+            for key in [fence, revocation_mark, queue, readers_queue, deadlines, readers, done, permits] {
                 prop_assert_eq!(one == other, key(&one).text() == key(&other).text());
             }
         }
@@ -209,6 +217,19 @@ mod tests {
             "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
         );
         assert!(script.contains(&made));
+    }
+
+    #[test]
+    fn numbers_of_permits_are_where_the_scripts_store_them() {
+        let script = include_str!("../../lua/permits.lua");
+        assert!(script.contains(&format!(
+            "return '{PERMITS}' .. string.sub(deadlines, #'{DEADLINES}' + 1)"
+        )));
+        assert!(script.contains(&format!(
+            "'{PERMITS}' .. (string.find(name, '{{', 1, true) and '::' .. name or ':{{' .. name .. '}}')"
+        )));
+        assert_eq!(permits("{a}").text(), "multilock_permits::{a}");
+        assert_eq!(permits("a").text(), "multilock_permits:{a}");
     }
 
     #[test]
@@ -243,6 +264,7 @@ mod tests {
             deadlines,
             readers,
             done,
+            permits,
         ] {
             let key = key("a").text();
             assert!(Names::from(&key).check().is_err(), "{key}");

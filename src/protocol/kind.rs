@@ -14,7 +14,12 @@ pub(crate) enum HoldKind {
     Write,
     /// Any number of owners, of a read/write lock.
     Read,
+    /// One owner, of a seat of a name with permits. Such names are the seats; all seats have one queue.
+    Permit,
 }
+
+/// Text between a name with permits and the number of a seat (`lua/permits.lua`).
+const SEAT: &str = ":seat:";
 
 /// Layout of a kind on the masters.
 struct Layout {
@@ -26,7 +31,7 @@ struct Layout {
 }
 
 /// Layouts in the order of the kinds.
-static LAYOUTS: [Layout; 3] = [
+static LAYOUTS: [Layout; 4] = [
     Layout {
         name: "neither .read() nor .write()",
         mode: None,
@@ -42,6 +47,11 @@ static LAYOUTS: [Layout; 3] = [
         mode: Some("r"),
         channel: read_write_channel,
     },
+    Layout {
+        name: "a permit",
+        mode: None,
+        channel,
+    },
 ];
 
 impl HoldKind {
@@ -55,12 +65,20 @@ impl HoldKind {
 
     /// Whether it has the layout of a read/write lock.
     pub(crate) fn is_read_write(self) -> bool {
-        self != Self::Plain
+        matches!(self, Self::Write | Self::Read)
     }
 
     /// Whether many owners have it at once.
     pub(crate) fn is_shared(self) -> bool {
         self == Self::Read
+    }
+
+    /// Name whose queue the waiters for `name` are in.
+    pub(crate) fn queued_under(self, name: &str) -> &str {
+        if self != Self::Permit {
+            return name;
+        }
+        name.rsplit_once(SEAT).map_or(name, |(name, _)| name)
     }
 
     /// Channel on which its release is announced to clients of Redisson's.
@@ -78,6 +96,16 @@ impl HoldKind {
     pub(crate) fn includes(self, other: Self) -> bool {
         self == other || self == Self::Write && other == Self::Read
     }
+}
+
+/// Seat of a name with permits, as a name of its own.
+pub(crate) fn seat(name: &str, number: u8) -> String {
+    format!("{name}{SEAT}{number}")
+}
+
+/// Number of a seat, by its name.
+pub(crate) fn seat_number(seat: &str) -> Option<u8> {
+    seat.rsplit_once(SEAT)?.1.parse().ok()
 }
 
 impl fmt::Display for HoldKind {
@@ -103,6 +131,21 @@ mod tests {
                 (Some("r"), true, read_write),
             ]
         );
+    }
+
+    #[test]
+    fn a_seat_is_a_name_and_queued_under_the_name_with_permits() {
+        let third = seat("gpu:seat:9", 3);
+        assert_eq!(
+            (third.as_str(), seat_number(&third)),
+            ("gpu:seat:9:seat:3", Some(3))
+        );
+        assert_eq!(HoldKind::Permit.queued_under(&third), "gpu:seat:9");
+        assert_eq!(HoldKind::Plain.queued_under(&third), third);
+        assert!(!HoldKind::Permit.is_read_write() && !HoldKind::Permit.includes(HoldKind::Plain));
+        assert_eq!(seat_number("gpu"), None);
+        let script = include_str!("../../lua/permits.lua");
+        assert!(script.contains("'^(.*):seat:%d+$'") && script.contains("name .. ':seat:' .. n"));
     }
 
     #[test]

@@ -16,5 +16,6 @@ pub(crate) mod permissions;
 pub(crate) mod record;
 pub(crate) mod release_tally;
 pub(crate) mod reply;
+pub(crate) mod seats;
 pub(crate) mod tally;
 pub(crate) mod waiter;

@@ -11,6 +11,7 @@ use crate::protocol::caption::{self, HolderFacts};
 use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
+use crate::protocol::seats::SeatSet;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
@@ -109,6 +110,8 @@ pub(crate) struct Reply {
     pub(crate) is_final: bool,
     /// Mark of the job, if the job is done.
     pub(crate) done: Option<Box<JobMark>>,
+    /// Seats for which the caller would be let in, if it was refused for another one.
+    pub(crate) open: SeatSet,
 }
 
 impl Reply {
@@ -146,6 +149,7 @@ impl From<Vote> for Reply {
             highest: 0,
             is_final: false,
             done: None,
+            open: SeatSet::default(),
         }
     }
 }
@@ -241,6 +245,11 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
         [Value::Int(0), Value::Int(left), causes, label, highest] => Some(Reply {
             holder: parse_holder(label),
             ..refused(*left, causes, whole_number(highest)?)?
+        }),
+        [Value::Int(5), Value::Int(left), causes, label, open] => Some(Reply {
+            holder: parse_holder(label),
+            open: SeatSet::parse(&text(open)?)?,
+            ..refused(*left, causes, 0)?
         }),
         [Value::Int(4), at, keep, label] => Some(Reply {
             done: Some(Box::new(JobMark {

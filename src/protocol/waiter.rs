@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::kind::HoldKind;
+
 /// Bounds of the time in which a waiter has to ask once it is called.
 /// - Not less: a process may pause.
 /// - Not more: no other waiter gets the names meanwhile.
@@ -9,14 +11,46 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Mark behind the number of a waiter that wants to read.
+/// Marks behind the number of a waiter that wants to read, and of one that wants a permit.
 const READS: &str = "r";
+const PERMIT: &str = "k";
 
 /// Index of the master that the client lists first.
 pub(crate) const FIRST_MASTER: usize = 0;
 
 /// Ticket behind all others, of no more digits than a server's numbers can store. `lua/queue.lua` knows it.
 pub(crate) const LAST: u64 = (1 << 53) - 1;
+
+/// Others that may hold the names beside a waiter once it is let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum WaiterKind {
+    /// Nobody.
+    #[default]
+    Alone,
+    /// Others that read.
+    Reads,
+    /// The holders of the other permits.
+    Permit,
+}
+
+impl WaiterKind {
+    pub(crate) fn of(kind: HoldKind) -> Self {
+        match kind {
+            HoldKind::Plain | HoldKind::Write => Self::Alone,
+            HoldKind::Read => Self::Reads,
+            HoldKind::Permit => Self::Permit,
+        }
+    }
+
+    /// Mark behind its number.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Alone => "",
+            Self::Reads => READS,
+            Self::Permit => PERMIT,
+        }
+    }
+}
 
 /// A place in the queues of some names, the same on every master and for every attempt of one wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +63,7 @@ pub(crate) struct Waiter {
     pub(crate) comes_within: Duration,
     /// Index of the only name with the waiter in its queue; `None` for all names.
     pub(crate) only: Option<usize>,
-    /// Whether it wants to read, and goes in together with other readers.
-    pub(crate) reads: bool,
+    pub(crate) kind: WaiterKind,
     /// Whether it is in the queues of the first master alone.
     pub(crate) at_first: bool,
 }
@@ -43,8 +76,12 @@ impl Waiter {
 
     /// Text behind its client's id on the masters.
     pub(crate) fn text(&self) -> String {
-        let reads = if self.reads { READS } else { "" };
-        format!("{}{reads}:{}", self.number, self.comes_within.as_millis())
+        format!(
+            "{}{}:{}",
+            self.number,
+            self.kind.mark(),
+            self.comes_within.as_millis()
+        )
     }
 
     /// The same text, with the only name that has the waiter in its queue.
@@ -108,8 +145,9 @@ impl Precedence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaiterCall<'a> {
     pub(crate) number: u64,
-    /// Whether the waiter wants to read.
-    pub(crate) reads: bool,
+    pub(crate) kind: WaiterKind,
+    /// Number of a free seat, for a permit.
+    pub(crate) seat: Option<u8>,
     /// Delay before the waiter asks, if it is not to ask at once.
     pub(crate) later: Option<Duration>,
     pub(crate) name: &'a str,
@@ -122,10 +160,16 @@ impl<'a> WaiterCall<'a> {
             Some((number, ms)) => (number, Some(Duration::from_millis(ms.parse().ok()?))),
             None => (number, None),
         };
-        let reads = number.strip_suffix(READS);
+        let (number, kind, seat) = match (number.strip_suffix(READS), number.split_once(PERMIT)) {
+            (Some(number), _) => (number, WaiterKind::Reads, None),
+            (_, Some((number, ""))) => (number, WaiterKind::Permit, None),
+            (_, Some((number, seat))) => (number, WaiterKind::Permit, Some(seat.parse().ok()?)),
+            _ => (number, WaiterKind::Alone, None),
+        };
         Some(Self {
-            number: reads.unwrap_or(number).parse().ok()?,
-            reads: reads.is_some(),
+            number: number.parse().ok()?,
+            kind,
+            seat,
             later,
             name,
         })
@@ -143,16 +187,18 @@ mod tests {
             ticket: 3,
             comes_within: Waiter::comes_within(Duration::from_millis(50)),
             only: None,
-            reads: false,
+            kind: WaiterKind::Alone,
             at_first: false,
         };
         assert_eq!(
             (waiter.text(), waiter.placed()),
             ("7:1000".into(), "7:1000".into())
         );
-        waiter.reads = true;
+        waiter.kind = WaiterKind::Reads;
         assert_eq!(waiter.text(), "7r:1000");
-        waiter.reads = false;
+        waiter.kind = WaiterKind::Permit;
+        assert_eq!(waiter.text(), "7k:1000");
+        waiter.kind = WaiterKind::Alone;
         waiter.only = Some(1);
         assert_eq!(
             (waiter.text(), waiter.placed()),
@@ -175,7 +221,8 @@ mod tests {
     fn a_call_names_the_waiter_and_the_name() {
         let call = WaiterCall {
             number: 12,
-            reads: false,
+            kind: WaiterKind::Alone,
+            seat: None,
             later: None,
             name: "the till",
         };
@@ -187,14 +234,30 @@ mod tests {
         );
         assert_eq!(
             WaiterCall::parse("12r the till"),
-            Some(WaiterCall { reads: true, ..call })
+            Some(WaiterCall {
+                kind: WaiterKind::Reads,
+                ..call
+            })
         );
         let both = WaiterCall {
             later,
-            reads: true,
+            kind: WaiterKind::Reads,
             ..call
         };
         assert_eq!(WaiterCall::parse("12r+400 the till"), Some(both));
+        let permit = WaiterCall {
+            kind: WaiterKind::Permit,
+            seat: Some(64),
+            ..call
+        };
+        assert_eq!(WaiterCall::parse("12k64 the till"), Some(permit));
+        let told = WaiterCall {
+            later,
+            seat: None,
+            ..permit
+        };
+        assert_eq!(WaiterCall::parse("12k+400 the till"), Some(told));
+        assert_eq!(WaiterCall::parse("12kk the till"), None);
         assert_eq!(WaiterCall::parse("12+x the till"), None);
         assert_eq!((WaiterCall::parse("12"), WaiterCall::parse("x a")), (None, None));
     }

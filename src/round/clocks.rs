@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::protocol::kind::HoldKind;
 use crate::protocol::{calls, reply};
 use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
@@ -85,7 +86,7 @@ pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
 
 /// Asks some masters for their clocks, in the background.
 pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
-    let round = Round::begin(pool, &calls::inspect(names), Trust::All, asked);
+    let round = Round::begin(pool, &calls::inspect(names, HoldKind::Plain), Trust::All, asked);
     let (pool, names) = (Arc::clone(pool), names.len());
     round.detach(NoScriptFallback::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {

@@ -19,6 +19,7 @@ mod many_holds;
 mod metered;
 mod once;
 mod outages;
+mod permits;
 mod read_write;
 mod reentry;
 mod release;

@@ -18,6 +18,9 @@ use crate::history::Kind;
 use crate::plan::{Class, ms, ms_of, pick};
 use crate::world::{Mine, Terms, Told, World};
 
+/// Permits of each name.
+const PERMITS: u32 = 2;
+
 pub(crate) struct Actor {
     world: Arc<World>,
     seat: Arc<Seat>,
@@ -470,9 +473,61 @@ impl Actor {
         world.history.note(Some(client), refused);
     }
 
+    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
+    async fn run_with_permit(&mut self) {
+        let plan = &self.seat.plan;
+        let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        let policy = plan.policy(&mut self.rng);
+        let needed = policy.needed(plan.masters.len());
+        let fenced = self.rng.random_bool(plan.fenced);
+        let mut terms = Terms {
+            op: self.world.next_op(),
+            kind: LockKind::Plain,
+            needed,
+            fenced,
+            min_validity: Duration::ZERO,
+            renews: true,
+            at_least: Duration::ZERO,
+            began: 0,
+        };
+        terms.began = self.begun(terms.op, format!("a permit of {name} under {policy}"));
+        let lock = self
+            .seat
+            .masters()
+            .permits(&name, PERMITS)
+            .policy(policy)
+            .fenced(fenced);
+        let (world, client) = (Arc::clone(&self.world), self.seat.place);
+        let pause = self.ms(0..=60);
+        let lent = std::sync::Mutex::new(None);
+        let outcome = lock
+            .wait(self.ms(1..=1500))
+            .run(async |guard| {
+                assert!((1..=PERMITS).contains(&guard.seat()));
+                let seat = format!("{name}:seat:{}", guard.seat());
+                let hold = world.lent(client, terms, &[seat], guard);
+                *lent.lock().expect("not poisoned") = Some(hold);
+                sleep(pause).await;
+                world.look(Some((hold, Told::lent(guard))));
+                *lent.lock().expect("not poisoned") = None;
+                world.returned(client, hold, terms.kind, guard.validity());
+            })
+            .await;
+        if let Some(hold) = lent.into_inner().expect("not poisoned") {
+            world.returned(client, hold, terms.kind, Duration::ZERO);
+        }
+        let refused = Kind::Refused {
+            op: terms.op,
+            why: format!("{outcome:?}"),
+        };
+        world.history.note(Some(client), refused);
+    }
+
     async fn run(&mut self) {
-        if self.world.plan.kinds.are_plain() && self.rng.random_bool(0.5) {
-            return self.run_once().await;
+        match self.rng.random_range(0..100) {
+            0..=29 if self.world.plan.kinds.are_plain() => return self.run_once().await,
+            30..=59 => return self.run_with_permit().await,
+            _ => {}
         }
         let (lock, names, mut terms, text) = self.a_lock(false);
         terms.began = self.begun(terms.op, format!("run {text}"));

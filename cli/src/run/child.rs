@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use multilock::MultiLockGuard;
+use multilock::{Mode, MultiLockGuard};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, kill_process, kill_process_group, test_kill_process, test_kill_process_group,
@@ -97,14 +97,18 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts the program. The process that ends it if this process cannot is started first.
-    pub(super) fn start(args: &RunArgs, guard: &MultiLockGuard) -> Result<Self, Failure> {
+    pub(super) fn start<M: Mode>(
+        args: &RunArgs,
+        guard: &MultiLockGuard<M>,
+        seat: Option<u32>,
+    ) -> Result<Self, Failure> {
         let reaper = Reaper::start()?;
         let mut supervisor = Supervisor::start().map_err(|error| {
             Failure::own(format_args!("the supervising process cannot be started: {error}"))
         })?;
         let mut terminal = Terminal::of_process();
         let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
-        let started = signals::unblocked(|| command(args, guard).spawn());
+        let started = signals::unblocked(|| command(args, guard, seat).spawn());
         let process = started.map_err(|error| not_started(args, &error))?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::own("the program has no process id"))?;
@@ -159,7 +163,7 @@ impl Child {
     }
 }
 
-fn command(args: &RunArgs, guard: &MultiLockGuard) -> Command {
+fn command<M: Mode>(args: &RunArgs, guard: &MultiLockGuard<M>, seat: Option<u32>) -> Command {
     let mut command = if args.shell {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").args(&args.command);
@@ -178,6 +182,11 @@ fn command(args: &RunArgs, guard: &MultiLockGuard) -> Command {
         .env("MULTILOCK_HOLD", hold_id(&guard.holder()))
         .env("MULTILOCK_TOKEN", guard.fencing_token().to_string())
         .env("MULTILOCK_EXPIRES_AT", expires_at(guard.expires_at()));
+    match seat {
+        Some(seat) => command.env("MULTILOCK_SEAT", seat.to_string()),
+        // That of a program around this one.
+        None => command.env_remove("MULTILOCK_SEAT"),
+    };
     command
 }
 

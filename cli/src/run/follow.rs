@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use multilock::{Loss, MultiLockGuard};
+use multilock::{Loss, Mode, MultiLockGuard};
 use rustix::process::{Pid, Signal, WaitStatus, kill_current_process_group};
 use tokio::time::{Instant, sleep};
 
@@ -39,8 +39,8 @@ pub(super) struct Ended {
     pub(super) made_to: Option<&'static str>,
 }
 
-pub(super) async fn follow(
-    guard: &MultiLockGuard,
+pub(super) async fn follow<M: Mode>(
+    guard: &MultiLockGuard<M>,
     child: Child,
     notice: Duration,
     signals: &mut Signals,
@@ -88,8 +88,8 @@ pub(super) async fn follow(
     })
 }
 
-struct Running<'a> {
-    guard: &'a MultiLockGuard,
+struct Running<'a, M> {
+    guard: &'a MultiLockGuard<M>,
     child: Child,
     notice: Duration,
     voice: Voice,
@@ -106,7 +106,7 @@ struct Running<'a> {
     status: Option<WaitStatus>,
 }
 
-impl Running<'_> {
+impl<M: Mode> Running<'_, M> {
     /// Whether no process is left that could run.
     fn is_over(&self) -> bool {
         let is_killed = || self.killed.is_some_and(|at| at.elapsed() >= KILLED);

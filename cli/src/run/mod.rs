@@ -12,7 +12,7 @@ mod wait;
 use std::pin::pin;
 use std::time::Duration;
 
-use multilock::{Closing, LONGEST_LEASE, LockError, Masters, MultiLock, MultiLockGuard, UnlockError};
+use multilock::{Closing, LONGEST_LEASE, LockError, Masters, Mode, MultiLock, MultiLockGuard, UnlockError};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -119,7 +119,46 @@ async fn with_masters(
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
-    let lock = lock(args, masters, begun);
+    let lock = masters.lock(&*args.names, args.policy);
+    match (args.seats, &*args.names) {
+        (None, _) => {
+            let lock = match args.at_least {
+                Some(at_least) => lock.at_least(at_least),
+                None => lock,
+            };
+            under(args, lock, |_| None, notice, begun, signals, voice).await
+        }
+        (Some(seats), [name]) => {
+            let lock = masters.permits(name, seats).policy(args.policy);
+            under(
+                args,
+                lock,
+                |permit| Some(permit.seat()),
+                notice,
+                begun,
+                signals,
+                voice,
+            )
+            .await
+        }
+        (Some(_), names) => Err(Failure::usage(format_args!(
+            "--seats: {} names are not allowed; allowed: one, which has the permits",
+            names.len()
+        ))),
+    }
+}
+
+/// Runs the program under a lock. `seat` tells the seat of a permit.
+async fn under<M: Mode>(
+    args: &RunArgs,
+    lock: MultiLock<M>,
+    seat: impl Fn(&MultiLockGuard<M>) -> Option<u32>,
+    notice: Duration,
+    begun: Instant,
+    signals: &mut Signals,
+    voice: Voice,
+) -> Result<End, Failure> {
+    let lock = with_options(lock, args, begun);
     let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
         Waited::Done(Err(error)) => return refused(args, error),
@@ -133,7 +172,7 @@ async fn with_masters(
         Rough(guard.validity()),
         Rough(begun.elapsed())
     ));
-    let child = match Child::start(args, &guard) {
+    let child = match Child::start(args, &guard, seat(&guard)) {
         Ok(child) => child,
         Err(failure) => {
             // The names are free before the failure is reported.
@@ -145,16 +184,12 @@ async fn with_masters(
     give_back(args, guard, &ended, voice).await
 }
 
-fn lock(args: &RunArgs, masters: &Masters, begun: Instant) -> MultiLock {
-    let mut lock = masters.lock(&*args.names, args.policy);
+fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &RunArgs, begun: Instant) -> MultiLock<M> {
     if let Some(wait) = args.wait {
         lock = lock.wait(wait.saturating_sub(begun.elapsed()));
     }
     if let Some(max) = args.max_hold {
         lock = lock.max_hold(max);
-    }
-    if let Some(at_least) = args.at_least {
-        lock = lock.at_least(at_least);
     }
     if let Some(min) = args.min_validity {
         lock = lock.min_validity(min);
@@ -162,12 +197,12 @@ fn lock(args: &RunArgs, masters: &Masters, begun: Instant) -> MultiLock {
     lock
 }
 
-async fn acquire(
+async fn acquire<M: Mode>(
     args: &RunArgs,
-    lock: &MultiLock,
+    lock: &MultiLock<M>,
     begun: Instant,
     voice: Voice,
-) -> Result<MultiLockGuard, LockError> {
+) -> Result<MultiLockGuard<M>, LockError> {
     if args.try_only {
         return lock.try_lock().await;
     }
@@ -187,9 +222,9 @@ fn refused(args: &RunArgs, error: LockError) -> Result<End, Failure> {
 }
 
 /// Gives the lock back, and reports the end of the child and of the hold.
-async fn give_back(
+async fn give_back<M: Mode>(
     args: &RunArgs,
-    guard: MultiLockGuard,
+    guard: MultiLockGuard<M>,
     ended: &Ended,
     voice: Voice,
 ) -> Result<End, Failure> {

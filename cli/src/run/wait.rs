@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use multilock::{Inspection, MultiLock};
+use multilock::{Inspection, Mode, MultiLock};
 use tokio::time::{Instant, sleep};
 
 use crate::report::{State, describe, hold_id, holders};
@@ -22,11 +22,11 @@ const LOOKS: usize = 5;
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the holder. Never ends. When it is dropped, it clears the redrawn line.
-pub(super) async fn show_who_holds(lock: &MultiLock, begun: Instant, voice: Voice) {
+pub(super) async fn show_who_holds<M: Mode>(lock: &MultiLock<M>, begun: Instant, voice: Voice) {
     show(lock, begun, voice, |line| voice.warn(line)).await;
 }
 
-async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMut(&str)) {
+async fn show<M: Mode>(lock: &MultiLock<M>, begun: Instant, voice: Voice, mut say: impl FnMut(&str)) {
     if voice == Voice::Quiet {
         return std::future::pending().await;
     }
@@ -61,7 +61,7 @@ async fn show(lock: &MultiLock, begun: Instant, voice: Voice, mut say: impl FnMu
 /// Masters in quarantine grant, though their grants do not count. So an attempt of this same command may be
 /// stored on all of them for some milliseconds, until it is rolled back. A hold on such masters is shown if
 /// two looks find the same one.
-async fn look(lock: &MultiLock) -> Option<Vec<Inspection>> {
+async fn look<M: Mode>(lock: &MultiLock<M>) -> Option<Vec<Inspection>> {
     let mut names = lock.inspect().await.ok()?;
     let held = |names: &[Inspection]| -> Vec<Option<String>> {
         let in_quarantine = names.iter().filter(|name| !name.quarantined.is_empty());

@@ -1,5 +1,6 @@
 //! How long the lock is kept, and what of the program may stay.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use multilock_test_support::{connect, in_a_child, is_child, three, until_free};
@@ -30,6 +31,30 @@ async fn the_names_are_kept_for_as_long_as_is_asked() {
         .expect("in the end");
     assert!(begun.elapsed() >= ms(3000), "{:?}", begun.elapsed());
     next.unlock().await.expect("held");
+}
+
+/// Two programs at once, each with a seat of its own, and a third one that waits for one of these.
+#[tokio::test]
+async fn as_many_programs_run_as_there_are_seats() {
+    let servers = three(ARGS).await;
+    let args = ["gpu", "--seats", "2", "-c", "--", "echo $MULTILOCK_SEAT; sleep 1"];
+    let begun = Instant::now();
+    let program = || run(multilock(&urls(&servers)), &args);
+    let (one, other, third) = tokio::join!(program(), program(), program());
+    let all = [&one, &other, &third];
+    assert_eq!(all.map(|said| said.code), [Some(0); 3], "{all:?}");
+    assert!(begun.elapsed() >= ms(2000), "{:?}", begun.elapsed());
+    let seats: BTreeSet<&str> = all.iter().map(|said| said.stdout.trim()).collect();
+    assert_eq!(seats, BTreeSet::from(["1", "2"]));
+    let refused = run(
+        multilock(&urls(&servers)),
+        &["a", "b", "--seats", "2", "--", "true"],
+    )
+    .await;
+    assert!(
+        refused.code == Some(64) && refused.stderr.contains("--seats: 2 names"),
+        "{refused:?}"
+    );
 }
 
 /// A program that outlives several leases.

@@ -2,6 +2,7 @@ use futures::FutureExt;
 
 use super::*;
 use crate::node::waiters::Waiters;
+use crate::protocol::waiter::WaiterKind;
 use crate::time::clock::Clock;
 
 fn options(name: &str) -> LineOptions {
@@ -25,7 +26,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
         ticket,
         comes_within: Duration::from_secs(1),
         only: None,
-        reads: false,
+        kind: WaiterKind::Alone,
         at_first: false,
     };
     QueueEntry { waiter, calls }

@@ -120,7 +120,7 @@ async fn fence_key_lost() {
     sleep(Duration::from_secs(60)).await;
     scene
         .master(2)
-        .command(&["SET", FENCE, &ahead(&scene, 2, ms(100)), "PX", "600000"])
+        .command(&["SET", FENCE, &ahead(&scene, 2, ms(30_000)), "PX", "600000"])
         .expect("stored");
     scene.cut(1, 0, Direction::ToMaster);
     let b = scene.lock(1, Ask::new().lease(lease)).await;

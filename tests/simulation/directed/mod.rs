@@ -17,6 +17,7 @@ mod leading;
 mod lease_ends;
 mod leaving;
 mod once;
+mod permits;
 mod queue;
 mod read_write;
 mod read_write_calls;

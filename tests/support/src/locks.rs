@@ -21,6 +21,7 @@ const ACQUIRE: &str = concat!(
 const EXTEND: &str = concat!(
     include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/permits.lua"),
     include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/fences.lua"),
     include_str!("../../../lua/extend.lua")
@@ -29,6 +30,7 @@ pub const RELEASE: &str = concat!(
     include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/announce.lua"),
     include_str!("../../../lua/queue.lua"),
+    include_str!("../../../lua/permits.lua"),
     include_str!("../../../lua/readers.lua"),
     include_str!("../../../lua/release.lua")
 );

@@ -16,6 +16,7 @@ pub(crate) const ACQUIRE: &str = concat!(
 pub(crate) const EXTEND: &str = concat!(
     include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/queue.lua"),
+    include_str!("../../../../lua/permits.lua"),
     include_str!("../../../../lua/readers.lua"),
     include_str!("../../../../lua/fences.lua"),
     include_str!("../../../../lua/extend.lua")
@@ -24,6 +25,7 @@ const RELEASE: &str = concat!(
     include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/announce.lua"),
     include_str!("../../../../lua/queue.lua"),
+    include_str!("../../../../lua/permits.lua"),
     include_str!("../../../../lua/readers.lua"),
     include_str!("../../../../lua/release.lua")
 );

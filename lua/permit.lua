@@ -1,0 +1,76 @@
+-- permit: for a permit, look first whether as many waiters stand before its waiter as seats are free. Is put in front of
+-- acquire.lua, which then takes the seat.
+--
+-- KEYS  those of acquire.lua for the seat, and behind them the deadlines of the name with the permits
+-- ARGV  those of acquire.lua, with a waiter or an empty word, and behind them the number of permits
+-- Returns
+--   {stamp, 5, ms left, cause, label, open}   refused, and the waiter is in the queue. The cause is that of the seat. Open
+--                                             are the numbers of seats, with spaces between them, for which the caller
+--                                             would be let in; then nothing of the ms is left
+-- or an error, and nothing was written:
+--   PERMITS ...   the name has another number of permits
+--
+-- The seat that is asked for is not exchanged for another one here. So each attempt concerns one seat on all masters, and
+-- is as safe as that of a lock.
+
+do
+  local its_deadlines, permits = table.remove(KEYS), table.remove(ARGV)
+  local name, number = string.match(KEYS[1], '^(.*):seat:(%d+)$')
+  local wanted, lease = tonumber(number), tonumber(ARGV[2])
+  local key = permits_beside(its_deadlines)
+  -- pcall: a key of another type has no number.
+  local stored = redis.pcall('get', key)
+  -- A waiter's ticket counts for 15 s.
+  local stands = math.max(lease, 15000)
+  if not stored then
+    -- Before anything else is written: under OOM the script stops here.
+    redis.call('set', key, permits, 'px', stands)
+  elseif stored ~= permits then
+    local words = 'PERMITS %s has %s permits for another %d ms, and this client wants %s'
+    stored = type(stored) == 'string' and stored or 'no number of'
+    return redis.error_reply(string.format(words, name, stored, redis.call('pttl', key), permits))
+  elseif redis.call('pttl', key) < stands then
+    redis.call('pexpire', key, stands)
+  end
+
+  if redis.call('exists', KEYS[1], its_deadlines) > 0 then
+    local held = redis.call('exists', KEYS[1])
+    local time = redis.call('time')
+    local stamp = time[1] * 1000000 + time[2]
+    local now, ticket, waiter = math.floor(stamp / 1000), tonumber(ARGV[6]), ''
+    if ARGV[7] ~= '' then waiter = string.match(ARGV[1], '^(.*):') .. ':' .. string.match(ARGV[7], '^[^ ]*') end
+    local queues = queues()
+    local queue = queues.of(its_deadlines)
+    local its = seats(queues, name, queue, its_deadlines)
+    local open = its.free()
+    local before, earliest = its.ahead(now, ticket, waiter, #open)
+    if held == 1 or before >= #open then
+      local left, label, cause = 0, '', 'a'
+      if before >= #open then
+        -- Each waiter ahead gets a seat, too.
+        local lefts = its.lefts()
+        local rank = redis.pcall('zcount', queue, '-inf', '(' .. ARGV[6])
+        left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or math.huge
+        -- One that was called may not come.
+        if earliest then left = math.min(left, math.max(earliest - now, 0)) end
+        open = {}
+      end
+      if held == 1 then
+        local one
+        cause, one = queues.holder(KEYS[1], queue)
+        label = one and label_of(one) or ''
+      end
+      if waiter ~= '' then queues.enqueue(queue, its_deadlines, now, waiter, ARGV[6]) end
+      if string.find(ARGV[4], 'm', 1, true) then
+        local record = redis.pcall('get', KEYS[#KEYS])
+        stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
+      end
+      return {stamp, 5, left < math.huge and math.floor(left) or -1, cause, label, table.concat(open, ' ')}
+    end
+    if waiter ~= '' then queues.drop(queue, its_deadlines, waiter) end
+    its.call_first(now, '', nil, wanted)
+    its.tell(now, lease)
+  end
+  -- There is no other queue for the seat.
+  ARGV[6], ARGV[7] = '0', ''
+end

@@ -1,0 +1,122 @@
+-- permits: the seats of a name with permits, and the queue for all of them. Is put behind queue.lua in front of every
+-- script that begins a hold of a seat, extends it or ends it, or that takes a waiter out of the queue.
+--
+-- A name with some number of permits has as many seats. Each is a name of its own, <name>:seat:<number> from 1, with
+-- locks as of any other name. All seats share the queue and the deadlines of the name. The key multilock_permits of the
+-- name stores the number of permits for as long as somebody holds one or waits for one. An owner field of a permit has
+-- the letter k behind its number.
+--
+-- As many waiters are let in as seats are free. So as many are called, each one once, with the number of a free seat: a
+-- second call to the same waiter would let a seat stay free.
+
+-- The name with permits, and the key with their number, of an owner's seat; nothing for any other owner.
+local function permits_of(owner, seat)
+  -- Above the digits.
+  if (string.byte(owner, -1) or 0) <= 57 or not string.find(owner, ':%d+%l*k%l*$') then return nil end
+  local name = string.match(seat, '^(.*):seat:%d+$')
+  if name then return name, 'multilock_permits' .. (string.find(name, '{', 1, true) and '::' .. name or ':{' .. name .. '}') end
+end
+
+-- The key with the number of permits, by the deadlines of their name.
+local function permits_beside(deadlines)
+  return 'multilock_permits' .. string.sub(deadlines, #'multilock_deadlines' + 1)
+end
+
+-- Functions on the seats of a name.
+local function seats(queues, name, queue, deadlines)
+  local key = permits_beside(deadlines)
+  -- Most waiters that are looked at in one go: no other call is served meanwhile.
+  local MOST = 512
+  -- pcall: a key of another type has no number.
+  local stored = redis.pcall('get', key)
+  local permits = math.min(type(stored) == 'string' and tonumber(stored) or 0, 64)
+  local all = {}
+  for n = 1, permits do all[n] = name .. ':seat:' .. n end
+
+  local function held()
+    return permits > 0 and redis.call('exists', unpack(all)) or 0
+  end
+
+  -- Numbers of the seats that are free.
+  local function free()
+    local open = {}
+    if held() == permits then return open end
+    for n = 1, permits do
+      if redis.call('exists', all[n]) == 0 then open[#open + 1] = n end
+    end
+    return open
+  end
+
+  -- The ms for which the held seats are locked, the shortest first.
+  local function lefts()
+    local some = {}
+    for n = 1, permits do
+      local left = redis.call('pttl', all[n])
+      if left ~= -2 then some[#some + 1] = left >= 0 and left or math.huge end
+    end
+    table.sort(some)
+    return some
+  end
+
+  -- The number of waiters with a smaller ticket, up to `most`, and the earliest deadline of these.
+  local function ahead(now, ticket, waiter, most)
+    local at, earliest = 0, nil
+    for _ = 1, MOST do
+      -- pcall, here and below: a key of another type has no waiters.
+      local first = redis.pcall('zrange', queue, at, at, 'withscores')
+      local other = first[1]
+      if at == most or not other or other == waiter then return at, earliest end
+      if not queues.is_before(tonumber(first[2]), other, ticket, waiter) then return at, earliest end
+      -- It matters at once whether the client of the waiter ahead still listens.
+      local deadline = queues.deadline_of(queue, deadlines, other, now, waiter)
+      if deadline then
+        at = at + 1
+        earliest = math.min(earliest or deadline, deadline)
+      end
+    end
+    return at, earliest
+  end
+
+  -- Calls the first waiters, as many as seats are free: not `here`, which needs no call, and none that was called before.
+  -- `first` is the seat for the first call. The seat `taken` is about to be held.
+  local function call_first(now, here, first, taken)
+    local open, at = {first}, 0
+    for _, n in ipairs(free()) do
+      if n ~= first and n ~= taken then open[#open + 1] = n end
+    end
+    local next_open = 1
+    for _ = 1, MOST do
+      local waiter = at < #open and redis.pcall('zrange', queue, at, at)[1]
+      if not waiter then return end
+      local deadline = queues.deadline_of(queue, deadlines, waiter, now)
+      -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
+      if deadline and not queues.is_called(deadline) then
+        deadline = queues.deadline_of(queue, deadlines, waiter, now, here)
+        if deadline and queues.call_one(name, waiter, deadline, deadlines, now, here, nil, open[next_open]) then
+          next_open = next_open + 1
+        end
+      end
+      if deadline then at = at + 1 end
+    end
+  end
+
+  -- Sends the end of a new lease to the waiter that waits for it, if the lease ends before that waiter would ask by itself.
+  local function tell(now, lease)
+    if lease >= queues.BEAT then return end
+    local at = 0
+    for _, left in ipairs(lefts()) do
+      if left <= lease then at = at + 1 end
+    end
+    local waiter = redis.pcall('zrange', queue, at, at)[1]
+    if waiter then queues.call(waiter, name, lease) end
+  end
+
+  -- Forgets the number of permits if nobody holds one or waits for one.
+  local function forget()
+    if held() == 0 and redis.call('exists', deadlines) == 0 then redis.pcall('del', key) end
+  end
+
+  return {
+    free = free, lefts = lefts, ahead = ahead, call_first = call_first, tell = tell, forget = forget,
+  }
+end

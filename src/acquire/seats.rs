@@ -1,0 +1,87 @@
+//! Attempts at a permit: one seat after the other, while masters say that another one is open.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::acquire::attempt::attempt;
+use crate::acquire::refusal::Refusal;
+use crate::acquire::request::AcquireRequest;
+use crate::lock::hold_guard::HoldGuard;
+use crate::protocol::seats::MOST_PERMITS;
+use crate::protocol::tally::LossReason;
+use crate::protocol::waiter::Precedence;
+use crate::queue::QueueEntry;
+use crate::round::clocks::Clocks;
+
+/// Most seats that are asked for in a row. Then the caller rests as after any refusal.
+const IN_A_ROW: usize = 4;
+/// Window of the pause before the third seat and each later one: others ask for the same seats.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Asks for a seat: the one that most masters have named to the waiter, else one that this client has given up, else any.
+/// Where masters refuse it and name others, asks for the one that most of them name.
+pub(super) async fn attempt_one(
+    request: &AcquireRequest,
+    permits: u8,
+    precedence: Precedence<&QueueEntry>,
+    mut clocks: Option<Clocks>,
+) -> Result<HoldGuard, Refusal> {
+    let mut seat = first(request, permits, precedence);
+    for asked in 1.. {
+        let refusal = match attempt(request, Some(seat), precedence, clocks.take()).await {
+            Ok(guard) => return Ok(guard),
+            Err(refusal) => refusal,
+        };
+        let Some(open) = open(request, &refusal).filter(|_| asked < IN_A_ROW) else {
+            return Err(refusal);
+        };
+        // Otherwise the rollback could put the waiter back into a queue after it was let in.
+        if let Some(deferred) = &refusal.deferred {
+            deferred.finish();
+        }
+        if asked > 1 {
+            sleep(request.client.pool.random.within(PAUSE)).await;
+        }
+        seat = open;
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Seat to ask for first.
+fn first(request: &AcquireRequest, permits: u8, precedence: Precedence<&QueueEntry>) -> u8 {
+    let named = precedence.waiter().and_then(|entry| entry.calls.take_seat());
+    let last = || {
+        let name = request.names.iter().next()?;
+        request.client.seats.take(name, permits)
+    };
+    let any = || below(request, usize::from(permits)) + 1;
+    named
+        .filter(|seat| *seat <= permits)
+        .or_else(last)
+        .unwrap_or_else(|| u8::try_from(any()).unwrap_or(1))
+}
+
+/// Seat that most masters would give instead; any of several. `None` if too many masters would give none.
+fn open(request: &AcquireRequest, refusal: &Refusal) -> Option<u8> {
+    let answers = &refusal.blockers.seats;
+    let closed = answers.iter().filter(|open| open.is_empty()).count();
+    if refusal.reason != LossReason::Held || closed >= request.blocking() {
+        return None;
+    }
+    let named = |seat: u8| answers.iter().filter(|open| open.contains(seat)).count();
+    let most = (1..=MOST_PERMITS).map(named).max().filter(|most| *most > 0)?;
+    let best: Vec<u8> = (1..=MOST_PERMITS).filter(|seat| named(*seat) == most).collect();
+    best.get(below(request, best.len())).copied()
+}
+
+/// A random number below `bound`.
+fn below(request: &AcquireRequest, bound: usize) -> usize {
+    let spread = request
+        .client
+        .pool
+        .random
+        .within(Duration::from_secs(1))
+        .as_nanos();
+    usize::try_from(spread).unwrap_or(0) % bound.max(1)
+}

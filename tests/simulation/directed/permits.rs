@@ -1,0 +1,426 @@
+//! Permits: at most as many holders as there are permits, the order of waiters, and seats that stay free.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
+use multilock::{
+    Closing, LockError, Masters, MultiLock, MultiLockGuard, NodeState, Permit, Policy, Quarantine,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::plan::ms;
+
+const LEASE: Duration = ms(3000);
+
+async fn connect(cluster: &Cluster) -> Masters {
+    connect_as(cluster, &Client::new()).await
+}
+
+async fn connect_as(cluster: &Cluster, client: &Client) -> Masters {
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+    cluster.connect_as(client, builder).await.expect("connects")
+}
+
+/// The name may be taken by so many at once.
+fn gpu(masters: &Masters, permits: u32) -> MultiLock<Permit> {
+    masters.permits("gpu", permits)
+}
+
+async fn all(masters: &Masters, permits: u32) -> Vec<MultiLockGuard<Permit>> {
+    let mut held = Vec::new();
+    for _ in 0..permits {
+        held.push(gpu(masters, permits).lock().await.expect("a free seat"));
+    }
+    held
+}
+
+fn keys(cluster: &Cluster, beginning: &str) -> usize {
+    let keys = cluster.iter().flat_map(Master::keys);
+    keys.filter(|key| key.starts_with(beginning)).count()
+}
+
+/// Counts those inside, and the most at once.
+#[derive(Default)]
+struct Inside {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    seats: Mutex<BTreeSet<u32>>,
+}
+
+impl Inside {
+    async fn work(&self, permit: &MultiLockGuard<Permit>, time: Duration) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        let is_new = self.seats.lock().expect("seats").insert(permit.seat());
+        assert!(is_new, "seat {} is held twice", permit.seat());
+        sleep(time).await;
+        self.seats.lock().expect("seats").remove(&permit.seat());
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Each seat is held once, a further client is refused, and a seat that is given up is taken again.
+#[tokio::test(start_paused = true)]
+async fn as_many_as_there_are_permits_get_in() {
+    for permits in [1, 4, 64] {
+        let cluster = Cluster::new(3);
+        let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+        let mut held = all(&one, permits).await;
+        let seats: BTreeSet<u32> = held.iter().map(MultiLockGuard::seat).collect();
+        assert_eq!(seats, (1..=permits).collect());
+        let refused = gpu(&other, permits).try_lock().await;
+        assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
+        let given_up = held.pop().expect("one");
+        let seat = given_up.seat();
+        given_up.unlock().await.expect("released");
+        let taken = gpu(&other, permits).try_lock().await.expect("a free seat");
+        assert_eq!(taken.seat(), seat);
+    }
+}
+
+/// Tasks of several clients under every policy: never too many, nobody is left out, and no seat stays free while somebody
+/// waits.
+#[tokio::test(start_paused = true)]
+async fn seats_are_in_use_while_somebody_waits() {
+    for (permits, nodes) in [(1, 3), (2, 5), (4, 3), (16, 3)] {
+        let cluster = Cluster::new(nodes);
+        let (round_trip, clients) = (ms(2), 3 * permits);
+        let inside = Arc::new(Inside::default());
+        let (tasks, times, hold) = (clients, 10, ms(20));
+        let begun = Instant::now();
+        let mut all = Vec::new();
+        for task in 0..tasks {
+            let far = vec![round_trip / 2; nodes];
+            let masters = connect_as(&cluster, &Client::new().distances(&far)).await;
+            let policy = [Policy::RedLock, Policy::MultiLock][usize::try_from(task % 2).expect("0 or 1")];
+            let inside = Arc::clone(&inside);
+            all.push(tokio::spawn(async move {
+                for _ in 0..times {
+                    let permit = gpu(&masters, permits)
+                        .policy(policy)
+                        .lock()
+                        .await
+                        .expect("a seat");
+                    inside.work(&permit, hold).await;
+                    permit.unlock().await.expect("released");
+                }
+            }));
+        }
+        for one in all {
+            one.await.expect("no panic");
+        }
+        let took = begun.elapsed();
+        assert!(inside.most.load(Ordering::SeqCst) <= usize::try_from(permits).expect("few"));
+        let best = (hold + round_trip * 2) * tasks * times / permits;
+        assert!(
+            took * 95 <= best * 100,
+            "{permits} permits: {took:?}, and {best:?} at best"
+        );
+        let asked: u64 = cluster.iter().map(|master| master.executed()["acquire"]).sum();
+        let (grants, nodes) = (u64::from(tasks * times), u64::try_from(nodes).expect("few"));
+        assert!(
+            asked * 10 <= 23 * grants * nodes,
+            "{permits} permits: {asked} questions to {nodes} masters for {grants} grants"
+        );
+    }
+}
+
+/// Waiters come in one after the other, in the order of their arrival.
+#[tokio::test(start_paused = true)]
+async fn waiters_come_in_in_order() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let mut held = all(&holder, 2).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in 0..6 {
+        let masters = connect(&cluster).await;
+        let order = Arc::clone(&order);
+        waiting.push(tokio::spawn(async move {
+            let permit = gpu(&masters, 2).lock().await.expect("a seat");
+            order.lock().expect("order").push(number);
+            sleep(ms(50)).await;
+            drop(permit);
+        }));
+        sleep(ms(20)).await;
+    }
+    // Both at once: each calls another waiter.
+    held.drain(..).for_each(drop);
+    for one in waiting {
+        timeout(ms(1000), one).await.expect("in time").expect("no panic");
+    }
+    let order = order.lock().expect("order");
+    let pairs: Vec<BTreeSet<i32>> = order
+        .chunks(2)
+        .map(|pair| pair.iter().copied().collect())
+        .collect();
+    assert_eq!(pairs, [[0, 1].into(), [2, 3].into(), [4, 5].into()], "{order:?}");
+}
+
+/// Starts a waiter, which keeps its permit for the time `hold`, and tells when it was let in.
+async fn wait_for(cluster: &Cluster, permits: u32, hold: Duration) -> JoinHandle<Instant> {
+    let masters = connect(cluster).await;
+    let waiting = tokio::spawn(async move {
+        let permit = gpu(&masters, permits).lock().await.expect("a seat");
+        let came = Instant::now();
+        sleep(hold).await;
+        permit.unlock().await.expect("released");
+        came
+    });
+    sleep(ms(20)).await;
+    waiting
+}
+
+/// Two seats that are given up at once go to two waiters: the second release calls the second one, as the first one has not
+/// asked yet.
+#[tokio::test(start_paused = true)]
+async fn two_releases_call_two_waiters() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let held = all(&holder, 2).await;
+    let (first, second) = (
+        wait_for(&cluster, 2, ms(800)).await,
+        wait_for(&cluster, 2, ms(800)).await,
+    );
+    let released = Instant::now();
+    drop(held);
+    for waiting in [first, second] {
+        let came = waiting.await.expect("no panic");
+        assert!(came - released < ms(50), "{:?}", came - released);
+    }
+}
+
+/// One master answers late, so a waiter that is let in by the others asks it for a seat that it still has. Each of those
+/// that are let in calls others for the seats that stay free.
+#[tokio::test(start_paused = true)]
+async fn as_many_are_called_as_seats_are_free() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    all(&holder, 4).await.into_iter().for_each(MultiLockGuard::leak);
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        waiting.push(wait_for(&cluster, 4, ms(5000)).await);
+    }
+    // The calls of the first three are lost.
+    let forcing = connect(&cluster).await;
+    cluster.iter().for_each(|master| master.lose_notices(true));
+    for seat in 1..=3 {
+        let one = forcing.red_lock(format!("gpu:seat:{seat}"));
+        one.force_release().await.expect("forced");
+    }
+    cluster.iter().for_each(|master| master.lose_notices(false));
+    let begun = Instant::now();
+    gpu(&forcing, 4).force_release().await.expect("forced");
+    for one in waiting {
+        let came = one.await.expect("no panic");
+        assert!(came - begun < ms(100), "{:?}", came - begun);
+    }
+}
+
+/// A newcomer does not take the seat for which another one was called.
+#[tokio::test(start_paused = true)]
+async fn who_comes_later_waits_behind_those_who_were_called() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let mut held = all(&holder, 2).await;
+    let network = Network::new(3);
+    (0..3).for_each(|node| network.set_distance(node, ms(20)));
+    let far = connect_as(&cluster, &Client::new().network(&network)).await;
+    let waiting = tokio::spawn(async move { gpu(&far, 2).lock().await.map(|permit| permit.seat()) });
+    sleep(ms(200)).await;
+    let freed = held.remove(0);
+    let seat = freed.seat();
+    freed.unlock().await.expect("released");
+    let late = gpu(&holder, 2).try_lock().await;
+    assert!(matches!(late, Err(LockError::Contended { .. })), "{late:?}");
+    assert_eq!(waiting.await.expect("no panic"), Ok(seat));
+}
+
+/// A waiter that was called and does not come lets the next one in once its time is over.
+#[tokio::test(start_paused = true)]
+async fn a_called_waiter_that_does_not_come_is_passed() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let held = all(&holder, 1).await.remove(0);
+    let network = Network::new(3);
+    let absent = connect_as(&cluster, &Client::new().network(&network)).await;
+    let first = tokio::spawn(async move { gpu(&absent, 1).lock().await.map(MultiLockGuard::leak) });
+    sleep(ms(20)).await;
+    let masters = connect(&cluster).await;
+    let next = tokio::spawn(async move { gpu(&masters, 1).lock().await.map(|permit| permit.seat()) });
+    sleep(ms(20)).await;
+    (0..3).for_each(|node| network.cut(node, Direction::ToMaster));
+    held.unlock().await.expect("released");
+    // It asks by itself after 5 s.
+    let came = timeout(ms(5100), next).await.expect("in time").expect("no panic");
+    assert_eq!(came, Ok(1));
+    first.abort();
+}
+
+/// The lease of a holder that is gone ends, and a waiter is let in, without a message from anybody.
+#[tokio::test(start_paused = true)]
+async fn a_seat_is_free_once_its_lease_has_ended() {
+    let cluster = Cluster::new(3);
+    let crashed = connect(&cluster).await;
+    all(&crashed, 2).await.into_iter().for_each(MultiLockGuard::leak);
+    let begun = Instant::now();
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let (one, other) = (gpu(&one, 2), gpu(&other, 2));
+    let both = timeout(LEASE * 2, futures::future::join(one.lock(), other.lock())).await;
+    let (one, other) = both.expect("in time");
+    assert_ne!(one.expect("a seat").seat(), other.expect("a seat").seat());
+    assert!(begun.elapsed() <= LEASE + ms(200), "{:?}", begun.elapsed());
+}
+
+/// The end of a short lease is told to a waiter that does not know it yet.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_short_lease_is_told() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let mut held = all(&holder, 2).await;
+    let waiter = connect(&cluster).await;
+    let waiting = tokio::spawn(async move { gpu(&waiter, 2).lock().await.map(|permit| permit.seat()) });
+    sleep(ms(20)).await;
+    let passing = connect(&cluster).await;
+    // It passes the waiter with a ticket of its own set: here a seat that is taken as an ordinary lock.
+    let seat = held.pop().expect("one");
+    let number = seat.seat();
+    let short = passing.red_lock(format!("gpu:seat:{number}")).lease(ms(1000));
+    let (unlocked, _) = tokio::join!(seat.unlock(), short.lock());
+    unlocked.expect("released");
+    let came = timeout(ms(1500), waiting)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert_eq!(came, Ok(number));
+}
+
+/// Another number is an error that says both, for as long as somebody holds a permit or waits.
+#[tokio::test(start_paused = true)]
+async fn another_number_is_refused_while_the_first_is_in_use() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let held = gpu(&one, 4).lock().await.expect("a seat");
+    // It is renewed for longer than any lease.
+    sleep(LEASE * 10).await;
+    let refused = gpu(&other, 5).lock().await.expect_err("another number");
+    assert!(matches!(refused, LockError::Misconfigured { .. }), "{refused:?}");
+    let words = refused.to_string();
+    assert!(
+        words.contains("gpu has 4 permits") && words.contains("wants 5"),
+        "{words}"
+    );
+    held.unlock().await.expect("released");
+    assert_eq!(keys(&cluster, "multilock_permits"), 0);
+    let _ = gpu(&other, 5)
+        .try_lock()
+        .await
+        .expect("nobody has the other number any more");
+}
+
+/// A master that is behind names seats that are taken elsewhere. The caller goes by the most.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_forgot_does_not_decide() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let mut held = all(&one, 4).await;
+    let free = held[2].seat();
+    cluster.master(0).restart(Keep::Nothing);
+    sleep(ms(50)).await;
+    drop(held.remove(2));
+    sleep(ms(50)).await;
+    let taken = timeout(ms(1000), gpu(&other, 4).lock())
+        .await
+        .expect("in time")
+        .expect("a seat");
+    assert_eq!(taken.seat(), free);
+}
+
+/// What an operator does to all seats: a look, and to take them away.
+#[tokio::test(start_paused = true)]
+async fn seats_are_shown_and_taken_away() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let held = all(&one, 2).await;
+    let waiter = connect(&cluster).await;
+    let waiting = tokio::spawn(async move { gpu(&waiter, 2).lock().await.map(|permit| permit.seat()) });
+    sleep(ms(20)).await;
+    let shown = gpu(&other, 2).inspect().await.expect("a look");
+    let names: Vec<&str> = shown.iter().map(|shown| shown.name.as_str()).collect();
+    assert_eq!(names, ["gpu:seat:1", "gpu:seat:2"]);
+    for seat in &shown {
+        assert_eq!(seat.waiting, 1);
+        let held = |(_, state): &(Arc<str>, NodeState)| matches!(state, NodeState::Held { .. });
+        assert!(seat.nodes.iter().all(held), "{seat:?}");
+    }
+    let forced = gpu(&other, 2).force_release().await.expect("forced");
+    assert_eq!(forced.former.len(), 2);
+    let came = timeout(ms(200), waiting)
+        .await
+        .expect("it is called")
+        .expect("no panic");
+    assert!(came.is_ok());
+    drop(held);
+}
+
+/// A waiter that gives up leaves no queue behind, and passes its call on.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_passes_its_call_on() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let held = all(&holder, 1).await.remove(0);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let impatient = tokio::spawn(async move { gpu(&one, 1).wait(ms(500)).lock().await });
+    sleep(ms(20)).await;
+    let next = tokio::spawn(async move { gpu(&other, 1).lock().await.map(|permit| permit.seat()) });
+    sleep(ms(1000)).await;
+    assert!(matches!(
+        impatient.await.expect("no panic"),
+        Err(LockError::TimedOut { .. })
+    ));
+    held.unlock().await.expect("released");
+    assert_eq!(
+        timeout(ms(100), next).await.expect("in time").expect("no panic"),
+        Ok(1)
+    );
+    sleep(ms(100)).await;
+    assert_eq!(
+        keys(&cluster, "multilock_queue") + keys(&cluster, "multilock_deadlines"),
+        0
+    );
+    assert_eq!(keys(&cluster, "gpu"), 0);
+}
+
+/// Closing gives permits up.
+#[tokio::test(start_paused = true)]
+async fn a_closed_client_gives_its_permits_up() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let held = all(&one, 3).await;
+    one.close(Closing::Release).await;
+    all(&other, 3).await;
+    drop(held);
+}
+
+/// A permit may stand in a set, which gives it back if another lock is refused.
+#[tokio::test(start_paused = true)]
+async fn a_permit_in_a_set() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster).await, connect(&cluster).await);
+    let model = other.red_lock("model").lock().await.expect("free");
+    let set = gpu(&one, 1).and(one.red_lock("model"));
+    assert!(set.try_lock().await.is_err());
+    sleep(ms(100)).await;
+    assert_eq!(keys(&cluster, "gpu"), 0, "it was given back");
+    let both = tokio::spawn(async move { set.lock().await.map(|set| set.into_guards().len()) });
+    sleep(ms(100)).await;
+    model.unlock().await.expect("released");
+    assert_eq!(
+        timeout(ms(500), both).await.expect("in time").expect("no panic"),
+        Ok(2)
+    );
+}
