@@ -8,7 +8,7 @@
 --                                             are the numbers of seats, with spaces between them, for which the caller
 --                                             would be let in; then nothing of the ms is left
 -- or an error, and nothing was written:
---   PERMITS ...   the name has another number of permits
+--   PERMITS ...   the name has another number of permits, one of which somebody holds or waits for
 --
 -- The seat that is asked for is not exchanged for another one here. So each attempt concerns one seat on all masters, and
 -- is as safe as that of a lock.
@@ -22,13 +22,17 @@ do
   local stored = redis.pcall('get', key)
   -- A waiter's ticket counts for 15 s.
   local stands = math.max(lease, 15000)
+  if stored and stored ~= permits then
+    local queues = queues()
+    if not seats(queues, name, queues.of(its_deadlines), its_deadlines).are_unused() then
+      local words = 'PERMITS %s has %s permits, and this client wants %s'
+      return redis.error_reply(string.format(words, name, type(stored) == 'string' and stored or 'no number of', permits))
+    end
+    stored = nil
+  end
   if not stored then
     -- Before anything else is written: under OOM the script stops here.
     redis.call('set', key, permits, 'px', stands)
-  elseif stored ~= permits then
-    local words = 'PERMITS %s has %s permits for another %d ms, and this client wants %s'
-    stored = type(stored) == 'string' and stored or 'no number of'
-    return redis.error_reply(string.format(words, name, stored, redis.call('pttl', key), permits))
   elseif redis.call('pttl', key) < stands then
     redis.call('pexpire', key, stands)
   end

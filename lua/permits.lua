@@ -3,8 +3,8 @@
 --
 -- A name with some number of permits has as many seats. Each is a name of its own, <name>:seat:<number> from 1, with
 -- locks as of any other name. All seats share the queue and the deadlines of the name. The key multilock_permits of the
--- name stores the number of permits for as long as somebody holds one or waits for one. An owner field of a permit has
--- the letter k behind its number.
+-- name stores the number of permits, for at least as long as somebody holds one or waits for one. An owner field of a
+-- permit has the letter k behind its number.
 --
 -- As many waiters are let in as seats are free. So as many are called, each one once, with the number of a free seat: a
 -- second call to the same waiter would let a seat stay free.
@@ -111,12 +111,12 @@ local function seats(queues, name, queue, deadlines)
     if waiter then queues.call(waiter, name, lease) end
   end
 
-  -- Forgets the number of permits if nobody holds one or waits for one.
-  local function forget()
-    if held() == 0 and redis.call('exists', deadlines) == 0 then redis.pcall('del', key) end
+  -- Whether nobody has a permit, or waits for one.
+  local function are_unused()
+    return held() == 0 and redis.call('exists', deadlines) == 0
   end
 
   return {
-    free = free, lefts = lefts, ahead = ahead, call_first = call_first, tell = tell, forget = forget,
+    free = free, lefts = lefts, ahead = ahead, call_first = call_first, tell = tell, are_unused = are_unused,
   }
 end

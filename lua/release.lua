@@ -98,9 +98,6 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
         elseif is_less then
           queue.tell_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, still)
         end
-      else
-        local with_permits = permits_of(owner, KEYS[at])
-        if with_permits then seats(queues(), with_permits, KEYS[at + 1], KEYS[at + 2]).forget() end
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
       return gone

@@ -39,6 +39,14 @@ pub enum Shared {}
 
 /// Mode in which as many others may hold the name as there are permits
 /// ([`Masters::permits`](crate::Masters::permits)).
+///
+/// ```
+/// use multilock::{MultiLockGuard, Permit};
+///
+/// fn port(permit: &MultiLockGuard<Permit>) -> u32 {
+///     9000 + permit.seat()
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Permit {}
 

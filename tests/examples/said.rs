@@ -125,6 +125,14 @@ async fn of_three_hosts_one_runs_the_report() {
 }
 
 #[tokio::test]
+async fn four_workers_share_two_gpus() {
+    let said = on_five("permits").await;
+    assert_eq!(said.matches(": on GPU ").count(), 4, "{said}");
+    assert!(said.contains("on GPU 1,") && said.contains("on GPU 2,"), "{said}");
+    assert_eq!(said.matches(": done").count(), 4, "{said}");
+}
+
+#[tokio::test]
 async fn there_are_three_terms() {
     let said = on_five("leader").await;
     assert_in_order(&said, &["term 1: ", "term 2: ", "term 3: "]);

@@ -299,6 +299,7 @@ async fn lost_reply_same_token() {
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
     let extend = concat!(
         include_str!("../../lua/captions.lua"),
+        include_str!("../../lua/permits.lua"),
         include_str!("../../lua/fences.lua"),
         include_str!("../../lua/extend.lua")
     );

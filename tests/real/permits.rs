@@ -86,9 +86,9 @@ async fn seats_of_a_process_that_is_gone_are_free_after_the_lease() {
     );
 }
 
-/// What stays on a master after the last one is nothing.
+/// What stays on a master after the last one is the number, which ends by itself.
 #[tokio::test]
-async fn nothing_is_left_once_nobody_has_a_permit() {
+async fn the_number_alone_is_left_once_nobody_has_a_permit() {
     let cluster = Cluster::start(3).await;
     let masters = client(&cluster).await;
     let permit = masters
@@ -106,6 +106,8 @@ async fn nothing_is_left_once_nobody_has_a_permit() {
     for server in cluster.servers() {
         let of_permits = |key: &String| key.contains("gpu");
         let left: Vec<String> = server.keys().await.into_iter().filter(of_permits).collect();
-        assert_eq!(left, Vec::<String>::new(), "on {}", server.url());
+        assert_eq!(left, ["multilock_permits::{gpu}:1"], "on {}", server.url());
+        let ends_in = server.pttl(&left[0]).await;
+        assert!((0..=15_000).contains(&ends_in), "{ends_in}");
     }
 }

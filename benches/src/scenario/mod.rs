@@ -13,6 +13,7 @@ mod held;
 mod holding;
 mod once;
 mod one_master;
+mod permits;
 mod reader_release;
 mod readers;
 mod reentry;
@@ -127,6 +128,7 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S19" => several::run,
         "S20" => one_master::run,
         "S21" => sticky::run,
+        "S23" => permits::run,
         "S24" => once::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();

@@ -1,0 +1,100 @@
+//! S23: a pair of acquire and release of a permit beside one of a lock, and the part of the seats that is in use while many wait.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures::future::try_join_all;
+use multilock::Masters;
+use tokio::time::sleep;
+
+use super::Bench;
+use crate::client::{Settings, masters};
+use crate::pairs::fresh_name;
+use crate::stats::median;
+use crate::summary::Line;
+
+/// Masters of the last case, which the next one wipes.
+const N: usize = 5;
+/// For how long a permit is held while others wait for it.
+const HOLD: Duration = Duration::from_millis(10);
+const CLIENTS: u32 = 4;
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    for n in [3, N] {
+        bench.cluster.wipe(N).await?;
+        let connecting = (0..CLIENTS).map(|_| masters(&bench.cluster.urls(n), Settings::default()));
+        let clients = try_join_all(connecting.map(multilock::MastersBuilder::connect)).await?;
+        for permits in [4, 64] {
+            beside_a_lock(bench, &clients[0], n, permits).await?;
+        }
+        for permits in [1, 4, 8] {
+            in_use(bench, &clients, n, permits).await?;
+        }
+        bench.cluster.wipe(N).await?;
+    }
+    Ok(())
+}
+
+/// One task, in turns with pairs of a lock.
+async fn beside_a_lock(bench: &mut Bench, masters: &Masters, n: usize, permits: u32) -> Result<()> {
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    let (permit, lock) = (
+        masters.permits(fresh_name(), permits),
+        masters.red_lock(fresh_name()),
+    );
+    for _ in 0..bench.form(300, 2000) {
+        let begun = Instant::now();
+        lock.lock().await?.unlock().await?;
+        plain.push(begun.elapsed().as_secs_f64() * 1e6);
+        let begun = Instant::now();
+        permit.lock().await?.unlock().await?;
+        ours.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    let (ours, plain) = (median(ours), median(plain));
+    let line = Line::new(format!("S23.pair.k{permits}.n{n}"), n)
+        .with("ours_us", ours)
+        .with("plain_us", plain)
+        .with("ratio_plain", ours / plain);
+    bench.summary.line(line);
+    Ok(())
+}
+
+/// Three tasks for each seat, of several clients. At best a seat is idle for two round trips between two holders: one until
+/// the next one is called, and one until it is let in. A pair without waiting takes as long as both.
+async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) -> Result<()> {
+    let name = fresh_name();
+    let lock = clients[0].red_lock(fresh_name());
+    let mut pairs = Vec::new();
+    for _ in 0..200 {
+        let begun = Instant::now();
+        lock.lock().await?.unlock().await?;
+        pairs.push(begun.elapsed().as_secs_f64());
+    }
+    let pair = median(pairs);
+    let times = bench.form(20, 100);
+    let begun = Instant::now();
+    let working = (0..3 * permits).zip(clients.iter().cycle()).map(|(_, masters)| {
+        let permit = masters.permits(name.clone(), permits);
+        async move {
+            let mut held = Duration::ZERO;
+            for _ in 0..times {
+                let guard = permit.lock().await?;
+                let begun = Instant::now();
+                sleep(HOLD).await;
+                held += begun.elapsed();
+                guard.unlock().await?;
+            }
+            anyhow::Ok(held)
+        }
+    });
+    let held: Duration = try_join_all(working).await?.into_iter().sum();
+    let took = begun.elapsed().as_secs_f64() * f64::from(permits);
+    let (held, grants) = (held.as_secs_f64(), f64::from(3 * permits * times));
+    let best = held + grants * pair;
+    let line = Line::new(format!("S23.use.k{permits}.n{n}"), n)
+        .with("of_best", best / took)
+        .with("in_use", held / took)
+        .with("pair_us", pair * 1e6);
+    bench.summary.line(line);
+    Ok(())
+}
