@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::Bench;
 use crate::client::{Settings, masters};
+use crate::cluster::commands;
 use crate::pairs::fresh_name;
 use crate::stats::median;
 use crate::summary::Line;
@@ -65,13 +66,16 @@ async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) 
     let name = fresh_name();
     let lock = clients[0].red_lock(fresh_name());
     let mut pairs = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..50 {
+        // As long as the masters and the client do nothing below: then each answer takes longer.
+        sleep(HOLD).await;
         let begun = Instant::now();
         lock.lock().await?.unlock().await?;
         pairs.push(begun.elapsed().as_secs_f64());
     }
     let pair = median(pairs);
     let times = bench.form(20, 100);
+    let before = commands(bench.cluster.observers(n)).await?;
     let begun = Instant::now();
     let working = (0..3 * permits).zip(clients.iter().cycle()).map(|(_, masters)| {
         let permit = masters.permits(name.clone(), permits);
@@ -89,12 +93,15 @@ async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) 
     });
     let held: Duration = try_join_all(working).await?.into_iter().sum();
     let took = begun.elapsed().as_secs_f64() * f64::from(permits);
+    let ran = commands(bench.cluster.observers(n)).await?.since(&before);
     let (held, grants) = (held.as_secs_f64(), f64::from(3 * permits * times));
     let best = held + grants * pair;
     let line = Line::new(format!("S23.use.k{permits}.n{n}"), n)
         .with("of_best", best / took)
         .with("in_use", held / took)
-        .with("pair_us", pair * 1e6);
+        .with("pair_us", pair * 1e6)
+        // Of each grant: its release, and what was asked for it, with withdrawals.
+        .with("scripts", ran.scripts() / grants);
     bench.summary.line(line);
     Ok(())
 }
