@@ -56,7 +56,8 @@ do
         local rank = redis.pcall('zcount', queue, '-inf', '(' .. ARGV[6])
         left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or math.huge
         -- One that was called may not come.
-        if earliest then left = math.min(left, math.max(earliest - now, 0)) end
+        if earliest then left = math.min(left, earliest - now) end
+        left = math.max(left, 1)
         open = {}
       end
       if held == 1 then

@@ -49,6 +49,7 @@ const LAYERS: [&[&str]; 10] = [
         "leader",
         "leadership",
         "once",
+        "permits",
         "lock",
         "set",
         "admin",

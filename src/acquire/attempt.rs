@@ -502,9 +502,9 @@ fn receive_stragglers(
     grant: &Arc<Grant>,
     waiting: Option<QueueEntry>,
 ) {
-    let (client, names) = (&request.client, request.names.clone());
+    let client = &request.client;
     let (grant, begun) = (Arc::clone(grant), round.begun());
-    let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), waiting));
+    let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), request.names.clone(), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
     let client = grant
         .field
@@ -521,8 +521,8 @@ fn receive_stragglers(
         if let (Some(client), Some(first)) = (client.as_ref().and_then(Weak::upgrade), behind.first) {
             recall::recalled(&client, &grant, first);
         }
-        if let Some((pool, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.withdraw(pool, &names, |other| other == node);
+        if let Some((pool, names, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
+            waiting.withdraw(pool, names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
         grant.note_vote(node, vote);

@@ -1,6 +1,7 @@
 //! Sleep of a waiter between two attempts.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until};
 
@@ -75,12 +76,19 @@ impl Waiting<'_> {
             Asked::FirstAlone => (&refusal.votes[..=FIRST_MASTER], 1),
             _ => (&refusal.votes[..], request.needed),
         };
+        // A master that refused one seat may have named others.
+        let would_give = |vote: &Vote| {
+            let at_once = Vote::Refused {
+                remaining: Some(Duration::ZERO),
+            };
+            request.permits.is_some() && *vote == at_once
+        };
         // A notice from a master that granted may come from this waiter's own rollback.
         let counts = |node: usize| votes.get(node).is_some_and(|vote| !vote.may_have_granted());
         let rolled_back = |node| self.rolled_back.contains(node);
         tokio::select! {
             biased;
-            by = called(&self.entry.calls, &self.calls_before, votes, needed) => by,
+            by = called(&self.entry.calls, &self.calls_before, votes, needed, would_give) => by,
             () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
             () = appointed(&self.entry.calls) => WokenBy::Notice,
             () = sleep(at_most) => WokenBy::Timer,
@@ -89,13 +97,20 @@ impl Waiting<'_> {
 }
 
 /// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed.
-async fn called(calls: &Calls, since: &CallCounts, votes: &[Vote], needed: usize) -> WokenBy {
+async fn called(
+    calls: &Calls,
+    since: &CallCounts,
+    votes: &[Vote],
+    needed: usize,
+    would_give: impl Fn(&Vote) -> bool,
+) -> WokenBy {
     loop {
         // Listen before the check, so that no call falls in between.
         let mut notified = pin!(calls.notified());
         notified.as_mut().enable();
         calls.present();
-        if is_quorum_open(votes, needed, |node| calls.called_since(node, since)) {
+        let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
+        if is_quorum_open(votes, needed, is_open) {
             return WokenBy::Notice;
         }
         if calls.interrupted_since(since) {

@@ -106,14 +106,10 @@ impl Refused<'_> {
 }
 
 /// Whether enough masters are open to a waiter for a quorum. A master is open if it granted last time, and
-/// may do so again, if it would have given another seat, or if it has called the waiter since.
+/// may do so again, or has called the waiter since.
 pub(super) fn is_quorum_open(votes: &[Vote], needed: usize, has_called: impl Fn(usize) -> bool) -> bool {
     let is_open = |(node, vote): &(usize, &Vote)| match vote {
-        // The latter names another seat.
-        Vote::Granted
-        | Vote::Refused {
-            remaining: Some(Duration::ZERO),
-        } => true,
+        Vote::Granted => true,
         // The vote of this master does not count.
         Vote::Quarantined { .. } => false,
         _ => has_called(*node),

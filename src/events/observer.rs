@@ -36,6 +36,9 @@ pub(crate) trait EventObserver {
     /// Number of names that stay with the client while nobody holds them.
     fn idle_locks(&self, count: usize) {}
 
+    /// Number of permits that the client holds.
+    fn permits(&self, count: usize) {}
+
     /// A round is over; it is won where as many masters assented as were needed.
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {}
 

@@ -22,7 +22,7 @@ use crate::protocol::calls;
 use crate::protocol::caption::Caption;
 use crate::protocol::claim::Claim;
 use crate::protocol::field::Field;
-use crate::protocol::kind::{HoldKind, seat_number};
+use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::WaitersBehind;
 use crate::protocol::waiter::LAST;
@@ -227,15 +227,6 @@ impl Grant {
             kind: self.granted,
             is_announced: self.is_announced,
         }
-    }
-
-    /// For a permit, the name with the permits and the number of the seat.
-    pub(crate) fn seat(&self) -> Option<(&str, u8)> {
-        if self.granted != HoldKind::Permit {
-            return None;
-        }
-        let seat = self.names.iter().next()?;
-        Some((self.granted.queued_under(seat), seat_number(seat)?))
     }
 
     /// Masters that may store something for the grant: they granted, or their answer is unknown.

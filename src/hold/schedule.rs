@@ -14,6 +14,7 @@ use crate::events::log;
 use crate::hold::Upkeep;
 use crate::hold::grant::Grant;
 use crate::protocol::field::Field;
+use crate::protocol::kind::HoldKind;
 use crate::values::names::Names;
 
 /// Number of moments over which the renewals of one period are spread.
@@ -50,6 +51,8 @@ struct ScheduleState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) holds: usize,
+    /// Number of these that are permits.
+    pub(crate) permits: usize,
     /// Number of holds without slack: exactly a quorum of more masters has them.
     pub(crate) without_slack: usize,
     /// Age of the oldest hold that is not to last by design.
@@ -131,6 +134,7 @@ impl Schedule {
         let mut survey = Survey::default();
         for grant in self.all().iter().filter(|grant| grant.is_held()) {
             survey.holds += 1;
+            survey.permits += usize::from(grant.granted == HoldKind::Permit);
             survey.without_slack += usize::from(grant.is_without_slack());
             survey.oldest = survey.oldest.max(grant.held_for().unwrap_or_default());
         }

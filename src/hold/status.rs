@@ -48,6 +48,7 @@ impl ClientCore {
             self.pool.events.oldest_hold(survey.oldest);
             self.pool.events.holds_without_slack(survey.without_slack);
             self.pool.events.idle_locks(status.idle);
+            self.pool.events.permits(survey.permits);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

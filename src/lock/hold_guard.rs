@@ -10,6 +10,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
 use crate::hold::end::{self, GuardEnd};
 use crate::hold::grant::Hold;
+use crate::hold::last_seats;
 use crate::hold::retake;
 use crate::lock::owner::Owner;
 use crate::protocol::kind::HoldKind;
@@ -236,7 +237,7 @@ impl HoldGuard {
             Exited::Last => {}
         }
         let end = end::dispose(&self.client, &self.hold.grant, is_valid);
-        if let Some((name, seat)) = self.hold.grant.seat() {
+        if let Some((name, seat)) = last_seats::seat_of(&self.hold.grant) {
             self.client.seats.given_up(name, seat);
         }
         if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {

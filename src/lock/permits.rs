@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use crate::hold::last_seats::seat_of;
 use crate::lock::MultiLock;
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::mode::{Either, Permit};
@@ -83,7 +84,7 @@ impl MultiLockGuard<Permit> {
     /// # Ok(()) }
     /// ```
     pub fn seat(&self) -> u32 {
-        self.hold().grant.seat().map_or(0, |(_, seat)| u32::from(seat))
+        seat_of(&self.hold().grant).map_or(0, |(_, seat)| u32::from(seat))
     }
 }
 
@@ -105,7 +106,7 @@ impl MultiLockGuard<Either> {
     /// # Ok(()) }
     /// ```
     pub fn permit(self) -> Result<MultiLockGuard<Permit>, Self> {
-        if self.hold().grant.seat().is_some() {
+        if seat_of(&self.hold().grant).is_some() {
             Ok(self.in_mode())
         } else {
             Err(self)

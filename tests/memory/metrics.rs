@@ -96,7 +96,7 @@ async fn every_series_has_a_unit_and_a_help_and_stands_in_the_docs() {
         names.len(),
         "a row for what there is not: {names:#?}"
     );
-    assert_eq!(names.len(), 26);
+    assert_eq!(names.len(), 27);
 }
 
 #[cfg(feature = "metrics")]
@@ -371,6 +371,22 @@ async fn holds_without_slack_are_counted() {
     sleep(ms(2000)).await;
     assert!(is(without(), 0));
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_counted_among_the_holds() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a").lock().await.expect("free");
+    let permit = masters.permits("gpu", 2).lock().await.expect("a seat");
+    // The figures are gathered again at once.
+    cluster.master(0).reset_connections();
+    sleep(ms(2)).await;
+    assert!(is(figures.value("permits", &[]), 1) && is(figures.value("holds", &[]), 2));
+    drop((lock, permit));
+    sleep(ms(2000)).await;
+    assert!(is(figures.value("permits", &[]), 0));
 }
 
 #[tokio::test(start_paused = true)]

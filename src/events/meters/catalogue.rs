@@ -39,6 +39,7 @@ meters! {
         holds_without_slack: Gauge = "multilock_holds_without_slack", Count,
             "Holds that exactly a quorum of more masters has";
         idle_locks: Gauge = "multilock_idle_locks", Count, "Names that stay with this client while nobody holds them";
+        permits: Gauge = "multilock_permits", Count, "Permits that this client holds, which are among its holds";
         oldest_hold: Gauge = "multilock_oldest_hold_seconds", Seconds,
             "Time for which the oldest hold of this client is held";
         margin: Histogram = "multilock_renew_margin_seconds", Seconds,

@@ -116,6 +116,13 @@ impl EventObserver for Events {
             .set(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
+    fn permits(&self, count: usize) {
+        self.0
+            .meters
+            .permits
+            .set(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {
         let outcome = if is_won {
             RoundOutcome::Won
