@@ -1,4 +1,4 @@
-//! What if a job may run several times at once, but not too often: four workers for two GPUs, or a licence for five users?
+//! May a job run several times at once, but not too often: four workers for two GPUs, or a licence for five users?
 //! A semaphore on one Redis goes with that Redis. Permits are granted by a quorum of masters. Each is a seat with a number,
 //! which tells the GPU, the port or the shard that nobody else has.
 //!

@@ -50,10 +50,11 @@ do
     local before, earliest = its.ahead(now, ticket, waiter, #open)
     if held == 1 or before >= #open then
       local left, label, cause = 0, '', 'a'
+      if waiter ~= '' then queues.enqueue(queue, its_deadlines, now, waiter, ARGV[6]) end
       if before >= #open then
         -- Each waiter ahead gets a seat, too.
         local lefts = its.lefts()
-        local rank = redis.pcall('zcount', queue, '-inf', '(' .. ARGV[6])
+        local rank = waiter ~= '' and redis.pcall('zrank', queue, waiter) or redis.pcall('zcard', queue)
         left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or math.huge
         -- One that was called may not come.
         if earliest then left = math.min(left, earliest - now) end
@@ -65,7 +66,6 @@ do
         cause, one = queues.holder(KEYS[1], queue)
         label = one and label_of(one) or ''
       end
-      if waiter ~= '' then queues.enqueue(queue, its_deadlines, now, waiter, ARGV[6]) end
       if string.find(ARGV[4], 'm', 1, true) then
         local record = redis.pcall('get', KEYS[#KEYS])
         stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')

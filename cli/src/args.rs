@@ -199,6 +199,9 @@ pub(crate) struct InspectArgs {
     /// How many masters must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
+    /// Show the K seats of names with permits (`run --seats`)
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) seats: Option<u32>,
     /// For programs
     #[arg(long)]
     pub(crate) json: bool,

@@ -22,7 +22,10 @@ const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     loop {
-        let names = look(masters, &args.names, args.policy).await?;
+        let names = match args.seats {
+            None => look(masters, &args.names, args.policy).await?,
+            Some(seats) => look_at_seats(masters, args, seats).await?,
+        };
         let text = if args.json {
             let names: Vec<Value> = names.iter().map(as_json).collect();
             format!("{:#}\n", Value::from(names))
@@ -150,6 +153,20 @@ fn what_counts(line: &Value) -> Value {
 
 async fn look(masters: &Masters, names: &[String], policy: Policy) -> Result<Vec<Inspection>, Failure> {
     Ok(masters.lock(names, policy).inspect().await?)
+}
+
+/// Looks at the seats of each name.
+async fn look_at_seats(
+    masters: &Masters,
+    args: &InspectArgs,
+    seats: u32,
+) -> Result<Vec<Inspection>, Failure> {
+    let mut all = Vec::new();
+    for name in &*args.names {
+        let permits = masters.permits(name, seats).policy(args.policy);
+        all.extend(permits.inspect().await?);
+    }
+    Ok(all)
 }
 
 fn table(name: &Inspection) -> String {

@@ -28,24 +28,27 @@ pub(super) async fn attempt_one(
     mut clocks: Option<Clocks>,
 ) -> Result<HoldGuard, Refusal> {
     let mut seat = first(request, permits, precedence);
-    for asked in 1.. {
-        let refusal = match attempt(request, Some(seat), precedence, clocks.take()).await {
-            Ok(guard) => return Ok(guard),
-            Err(refusal) => refusal,
-        };
-        let Some(open) = open(request, &refusal).filter(|_| asked < IN_A_ROW) else {
-            return Err(refusal);
-        };
-        // Otherwise the rollback could put the waiter back into a queue after it was let in.
-        if let Some(deferred) = &refusal.deferred {
+    for asked in 1..IN_A_ROW {
+        let attempted = attempt(request, Some(seat), precedence, clocks.take()).await;
+        let other = attempted
+            .as_ref()
+            .err()
+            .and_then(|refusal| open(request, refusal));
+        let Some(other) = other else { return attempted };
+        if let Err(Refusal {
+            deferred: Some(deferred),
+            ..
+        }) = &attempted
+        {
+            // Otherwise the rollback could put the waiter back into a queue after it was let in.
             deferred.finish();
         }
         if asked > 1 {
             sleep(request.client.pool.random.within(PAUSE)).await;
         }
-        seat = open;
+        seat = other;
     }
-    unreachable!("the last attempt returns")
+    attempt(request, Some(seat), precedence, clocks).await
 }
 
 /// Seat to ask for first.

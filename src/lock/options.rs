@@ -18,7 +18,7 @@ use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
 use crate::protocol::caption::Caption;
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::kind::HoldKind;
+use crate::protocol::kind::{HoldKind, seat_number};
 use crate::protocol::seats::MOST_PERMITS;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
@@ -149,7 +149,10 @@ impl LockOptions {
     pub(crate) async fn inspect(&self) -> Result<Vec<Inspection>, LockError> {
         let (pool, request) = (&self.masters.client.pool, self.request()?);
         let names = request.locked_names();
-        Ok(inspect::inspect(pool, &names, self.kind, request.needed).await)
+        let mut seen = inspect::inspect(pool, &names, self.kind, request.needed).await;
+        // Names are in the order of their letters, and seats are shown in that of their numbers.
+        seen.sort_by_key(|seen| request.permits.and_then(|_| seat_number(&seen.name)));
+        Ok(seen)
     }
 
     pub(crate) async fn force_release(

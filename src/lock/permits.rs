@@ -20,9 +20,8 @@ impl Masters {
     ///   lock as of any other name: it is renewed, lost and fenced alike. Lock no such name otherwise.
     /// - Waiters are served in order of arrival, over all processes.
     /// - All clients have to agree on the number. While somebody holds a permit or waits for one, a client with another
-    ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which says both numbers. It stops
-    ///   once the last one has been given up or its lease has ended. So drain the old processes before you change the
-    ///   number, or take another name.
+    ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which says both numbers. So
+    ///   end the old processes before you change the number, or take another name.
     /// - A permit has no [`owner`](MultiLock::owner) and is not handed on inside a process; its
     ///   [`wanted`](MultiLockGuard::wanted) does not tell who waits.
     ///

@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// Length of an id, a colon, a number and the letters.
 const LONGEST: usize = 36 + 1 + 20 + 4;
 
-/// What masters are to know of a grant: letters behind the number, in this order.
+/// Fact about a grant that masters know by a letter behind the number, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Letter {
     /// It has a caption (`lua/captions.lua`).

@@ -434,7 +434,7 @@ fn acl() -> Vec<&'static str> {
 /// The ACL of docs/servers.md, to the letter: with it everything can be done, and every word of it is needed.
 #[tokio::test]
 async fn the_acl_of_the_docs() {
-    let names = ["~a", "~b"];
+    let names = ["~a", "~b", "~gpu*"];
     for (strict, database) in [(false, ""), (false, "/3"), (true, "")] {
         let words: Vec<&str> = acl()
             .into_iter()
@@ -461,6 +461,16 @@ async fn the_acl_of_the_docs() {
         let forced = lock.force_release().await.expect("all are well");
         assert_eq!(forced.votes.granted(), 3, "{}", forced.votes);
         drop(guard);
+        let permits = masters.permits("gpu", 1).wait(PATIENT);
+        let permit = permits.lock().await.expect("a seat");
+        let waiting = tokio::spawn({
+            let permits = permits.clone();
+            async move { permits.lock().await }
+        });
+        let impatient = permits.clone().wait(Duration::from_millis(300)).lock().await;
+        assert!(impatient.is_err(), "the only seat is held");
+        permit.unlock().await.expect("held");
+        drop(waiting.await.expect("no panic").expect("free"));
         for server in &servers {
             let log = self::list(server, &["ACL", "LOG"]).await;
             assert!(

@@ -86,7 +86,7 @@ async fn seats_of_a_process_that_is_gone_are_free_after_the_lease() {
     );
 }
 
-/// What stays on a master after the last one is the number, which ends by itself.
+/// After the last one only the number stays on a master, and ends by itself.
 #[tokio::test]
 async fn the_number_alone_is_left_once_nobody_has_a_permit() {
     let cluster = Cluster::start(3).await;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use multilock_test_support::{connect, in_a_child, is_child, three, until_free};
 use rustix::process::{getpid, set_child_subreaper};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, urls};
 
@@ -40,7 +40,18 @@ async fn as_many_programs_run_as_there_are_seats() {
     let args = ["gpu", "--seats", "2", "-c", "--", "echo $MULTILOCK_SEAT; sleep 1"];
     let begun = Instant::now();
     let program = || run(multilock(&urls(&servers)), &args);
-    let (one, other, third) = tokio::join!(program(), program(), program());
+    let looking = async {
+        sleep(ms(600)).await;
+        let mut command = multilock(&urls(&servers));
+        command.args(["inspect", "gpu", "--seats", "2"]);
+        said(command.spawn().expect("the command")).await
+    };
+    let (one, other, third, seen) = tokio::join!(program(), program(), program(), looking);
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    for seat in ["gpu:seat:1", "gpu:seat:2"] {
+        assert!(seen.stdout.contains(seat), "{seen:?}");
+    }
+    assert_eq!(seen.stdout.matches("held").count(), 2 * 4, "{seen:?}");
     let all = [&one, &other, &third];
     assert_eq!(all.map(|said| said.code), [Some(0); 3], "{all:?}");
     assert!(begun.elapsed() >= ms(2000), "{:?}", begun.elapsed());

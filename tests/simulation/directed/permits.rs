@@ -286,7 +286,7 @@ async fn the_end_of_a_short_lease_is_told() {
     let waiting = tokio::spawn(async move { gpu(&waiter, 2).lock().await.map(|permit| permit.seat()) });
     sleep(ms(20)).await;
     let passing = connect(&cluster).await;
-    // It passes the waiter with a ticket of its own set: here a seat that is taken as an ordinary lock.
+    // An ordinary lock on the seat does not stand in the queue for permits, so it passes the waiter.
     let seat = held.pop().expect("one");
     let number = seat.seat();
     let short = passing.red_lock(format!("gpu:seat:{number}")).lease(ms(1000));
@@ -342,7 +342,7 @@ async fn a_master_that_forgot_does_not_decide() {
     assert_eq!(taken.seat(), free);
 }
 
-/// What an operator does to all seats: a look, and to take them away.
+/// An operator looks at all seats, and takes them away.
 #[tokio::test(start_paused = true)]
 async fn seats_are_shown_and_taken_away() {
     let cluster = Cluster::new(3);
