@@ -67,7 +67,7 @@ check-build: need-cargo
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS)) -- --test-threads=4
-	@cargo test -q --all-features -p multilock-cli -- --test-threads=10
+	@cargo test -q --all-features -p multilock-cli -- --test-threads=6
 
 run-in-containers:
 	@scripts/test-compose.sh $(IN_CONTAINERS)

@@ -215,15 +215,17 @@ async fn many_leave_in_any_order_at_once() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let first = join(1).expect("nobody is ahead");
+    let begun = std::time::Instant::now();
     let mut line_tickets: Vec<_> = (2..MANY)
         .map(|ticket| join(ticket).expect_err("behind"))
         .collect();
+    let joined = begun.elapsed();
     let begun = std::time::Instant::now();
     while let Some(mut last) = line_tickets.pop() {
         drop(last.withdraw());
     }
     let last_first = begun.elapsed();
     assert!(first.line().line.behind().is_empty());
-    // A search through the line took 13 s here.
-    assert!(last_first < Duration::from_secs(2), "{last_first:?}");
+    // A search through the line would take a time for each of those that are left.
+    assert!(last_first < joined * 20, "{last_first:?}, and {joined:?} to join");
 }
