@@ -8,7 +8,7 @@ use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::lock::hold_guard::HoldGuard;
-use crate::protocol::seats::MOST_PERMITS;
+use crate::protocol::seats::most_named;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
 use crate::queue::QueueEntry;
@@ -72,9 +72,7 @@ fn open(request: &AcquireRequest, refusal: &Refusal) -> Option<u8> {
     if refusal.reason != LossReason::Held || closed >= request.blocking() {
         return None;
     }
-    let named = |seat: u8| answers.iter().filter(|open| open.contains(seat)).count();
-    let most = (1..=MOST_PERMITS).map(named).max().filter(|most| *most > 0)?;
-    let best: Vec<u8> = (1..=MOST_PERMITS).filter(|seat| named(*seat) == most).collect();
+    let best = most_named(answers);
     best.get(below(request, best.len())).copied()
 }
 

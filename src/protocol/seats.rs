@@ -43,6 +43,13 @@ impl SeatSet {
     }
 }
 
+/// Seats that most of some sets have; none if the sets are empty.
+pub(crate) fn most_named(sets: &[SeatSet]) -> Vec<u8> {
+    let named = |seat: u8| sets.iter().filter(|set| set.contains(seat)).count();
+    let most = (1..=MOST_PERMITS).map(named).max().unwrap_or(0).max(1);
+    (1..=MOST_PERMITS).filter(|seat| named(*seat) == most).collect()
+}
+
 fn bit(seat: u8) -> u64 {
     1 << (u32::from(seat.max(1)) - 1).min(63)
 }
@@ -50,6 +57,14 @@ fn bit(seat: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_seats_of_most_sets() {
+        let sets = ["1 2 3", "3 5", "2 3 5"].map(|text| SeatSet::parse(text).expect("seats"));
+        assert_eq!(most_named(&sets), [3]);
+        assert_eq!(most_named(&sets[..1]), [1, 2, 3]);
+        assert!(most_named(&[SeatSet::default()]).is_empty());
+    }
 
     #[test]
     fn seats_are_counted_from_1_to_64() {
