@@ -170,13 +170,13 @@ impl AcquireRequest {
     /// Takes the grant that stays with the client, if that suits, for an owner that holds nothing. If it does not suit, it is
     /// released, so that the masters can grant its names otherwise.
     pub(super) fn take_idle(&self) -> Option<HoldGuard> {
+        if self.permits.is_some() {
+            return None;
+        }
         let idle = &self.client.idle;
         let is_fair = self.fair && !self.kind.is_read_write();
         let may_take =
             self.renew && !self.is_member && !is_fair && self.at_least.is_zero() && self.once.is_none();
-        if self.permits.is_some() {
-            return None;
-        }
         if !may_take {
             idle.release_all_of(&self.names);
             return None;

@@ -58,7 +58,7 @@ fn first(request: &AcquireRequest, permits: u8, precedence: Precedence<&QueueEnt
         let name = request.names.iter().next()?;
         request.client.seats.take(name, permits)
     };
-    let any = || below(request, usize::from(permits)) + 1;
+    let any = || request.client.pool.random.below(usize::from(permits)) + 1;
     named
         .filter(|seat| *seat <= permits)
         .or_else(last)
@@ -73,16 +73,5 @@ fn open(request: &AcquireRequest, refusal: &Refusal) -> Option<u8> {
         return None;
     }
     let best = most_named(answers);
-    best.get(below(request, best.len())).copied()
-}
-
-/// A random number below `bound`.
-fn below(request: &AcquireRequest, bound: usize) -> usize {
-    let spread = request
-        .client
-        .pool
-        .random
-        .within(Duration::from_secs(1))
-        .as_nanos();
-    usize::try_from(spread).unwrap_or(0) % bound.max(1)
+    best.get(request.client.pool.random.below(best.len())).copied()
 }

@@ -31,6 +31,11 @@ impl Random {
         window.mul_f64(self.source().random_range(0.0..1.0))
     }
 
+    /// Draws a number below `bound`; 0 for a bound of 0.
+    pub(crate) fn below(&self, bound: usize) -> usize {
+        self.source().random_range(0..bound.max(1))
+    }
+
     /// Draws a seed for another source.
     pub(crate) fn seed(&self) -> u64 {
         self.source().next_u64()

@@ -420,14 +420,8 @@ impl Actor {
         }
     }
 
-    /// Does a job that is to be done once.
-    async fn run_once(&mut self) {
-        let plan = &self.seat.plan;
-        let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
-        let policy = plan.policy(&mut self.rng);
-        let needed = policy.needed(plan.masters.len());
-        let keep = pick(&mut self.rng, &[ms(50), ms(500), ms(3000)]);
-        let fenced = self.rng.random_bool(plan.fenced);
+    /// Terms of a renewed lock that is described by `text`, and notes that it begins.
+    fn plain_terms(&self, needed: usize, fenced: bool, text: String) -> Terms {
         let mut terms = Terms {
             op: self.world.next_op(),
             kind: LockKind::Plain,
@@ -438,7 +432,23 @@ impl Actor {
             at_least: Duration::ZERO,
             began: 0,
         };
-        terms.began = self.begun(terms.op, format!("do {name} once in {keep:?} under {policy}"));
+        terms.began = self.begun(terms.op, text);
+        terms
+    }
+
+    /// Does a job that is to be done once.
+    async fn run_once(&mut self) {
+        let plan = &self.seat.plan;
+        let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        let policy = plan.policy(&mut self.rng);
+        let needed = policy.needed(plan.masters.len());
+        let keep = pick(&mut self.rng, &[ms(50), ms(500), ms(3000)]);
+        let fenced = self.rng.random_bool(plan.fenced);
+        let terms = self.plain_terms(
+            needed,
+            fenced,
+            format!("do {name} once in {keep:?} under {policy}"),
+        );
         let masters = self.seat.masters();
         let lock = masters.lock(name.clone(), policy).fenced(fenced);
         let job = lock.wait(self.ms(1..=1500)).once(keep);
@@ -480,17 +490,7 @@ impl Actor {
         let policy = plan.policy(&mut self.rng);
         let needed = policy.needed(plan.masters.len());
         let fenced = self.rng.random_bool(plan.fenced);
-        let mut terms = Terms {
-            op: self.world.next_op(),
-            kind: LockKind::Plain,
-            needed,
-            fenced,
-            min_validity: Duration::ZERO,
-            renews: true,
-            at_least: Duration::ZERO,
-            began: 0,
-        };
-        terms.began = self.begun(terms.op, format!("a permit of {name} under {policy}"));
+        let terms = self.plain_terms(needed, fenced, format!("a permit of {name} under {policy}"));
         let lock = self
             .seat
             .masters()
