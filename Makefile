@@ -18,6 +18,12 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 	@$(if $(NODES),,scripts/install-redis.sh)
 	@cargo run --release -q -p multilock-demo -- $(DEMO_ARGS)
 
+# What is built together shares its dependencies: each set of packages has them once, with the features of all.
+TESTED := -p multilock -p multilock-cli
+CHECKED := $(TESTED) $(addprefix -p multilock-,model loom package monitoring cron-example)
+export PACKAGES ?= $(TESTED)
+CARGO_TEST = cargo test -q --all-features $(PACKAGES)
+
 # Everything is built before, so that nothing that runs side by side waits for another's build. Tests that compute
 # yield to tests that talk to servers, which are timed; these start real servers.
 TESTS := $(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs)) $(basename $(wildcard tests/*.rs)))
@@ -42,17 +48,18 @@ test-native: test-build ## The same without containers
 test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: so often in a row)
 	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
 
+check: export PACKAGES := $(CHECKED)
 check: lint check-build ## What takes longer: lint, schedules, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
 	@$(SIDE_BY_SIDE) run-builds run-models run-chaos run-schedules $(call IF_DOCKER,test-compose)
 
-both: lint test-build check-build ## What test and check do, side by side, as CI does
+both: export PACKAGES := $(CHECKED)
+both: lint check-build ## What test and check do, side by side, as CI does
 	@$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing run-schedules $(call IF_DOCKER,test-compose)
 
 # What is installed is installed here: two lanes must not do it at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
-	@cargo test -q --all-features --no-run
-	@cargo test -q --all-features -p multilock-cli --no-run
+	@$(CARGO_TEST) --no-run
 
 check-build: need-cargo
 	@scripts/install-redis.sh
@@ -60,28 +67,27 @@ check-build: need-cargo
 	@scripts/install-prometheus.sh
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
-	@cargo test -q --all-features --no-run --test chaos --test real
-	@cargo test -q --all-features --no-run $(OPTIMIZED)
-	@cargo test -q --no-run -p multilock-model -p multilock-loom -p multilock-package -p multilock-monitoring -p multilock-cron-example
+	@$(CARGO_TEST) --no-run
+	@$(CARGO_TEST) --no-run $(OPTIMIZED)
 
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
-	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features $(addprefix --test ,$(ON_SERVERS)) -- --test-threads=4
-	@cargo test -q --all-features -p multilock-cli -- --test-threads=6
+	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) $(addprefix --test ,$(ON_SERVERS)) -- --test-threads=4
+	@$(CARGO_TEST) --bin multilock --test command -- --test-threads=6
 
 run-in-containers:
 	@scripts/test-compose.sh $(IN_CONTAINERS)
 
 run-computing:
-	@nice cargo test -q --all-features --doc
-	@nice cargo test -q --all-features --lib $(addprefix --test ,$(COMPUTING))
+	@nice $(CARGO_TEST) --doc
+	@nice $(CARGO_TEST) --lib $(addprefix --test ,$(COMPUTING))
 
 # Every directed schedule, and few at random.
 run-simulation:
-	@SIM_RUNS=200 nice cargo test -q --all-features --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
+	@SIM_RUNS=200 nice $(CARGO_TEST) --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
 
 run-schedules:
-	@nice cargo test -q --all-features $(OPTIMIZED)
+	@nice $(CARGO_TEST) $(OPTIMIZED)
 
 # Both are timed.
 run-on-servers-and-chaos:
@@ -89,7 +95,7 @@ run-on-servers-and-chaos:
 	@$(MAKE) run-on-servers
 
 run-chaos:
-	@MULTILOCK_TEST_CLUSTER=native cargo test -q --all-features --test chaos
+	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) --test chaos
 
 # What is built otherwise than the tests, most of it on one processor.
 run-builds:
@@ -99,11 +105,7 @@ run-builds:
 
 run-models:
 	@nice $(MAKE) alerts
-	@nice $(MAKE) loom
-	@nice cargo test -q -p multilock-model
-	@nice cargo test -q -p multilock-package --test package
-	@nice cargo test -q -p multilock-monitoring
-	@nice cargo test -q -p multilock-cron-example
+	@nice $(CARGO_TEST) --test models --test protocol --test package --test three_hosts --bin multilock-monitoring
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind

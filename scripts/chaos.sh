@@ -18,9 +18,10 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# shellcheck disable=SC2086 # a list of words
 # The table goes on; the summary is kept for the last line.
 campaign() {
-    { MULTILOCK_TEST_CLUSTER=$1 cargo test -q --all-features --test chaos || failed=1; } >"$summaries.out"
+    { MULTILOCK_TEST_CLUSTER=$1 cargo test -q --all-features ${PACKAGES:-} --test chaos || failed=1; } >"$summaries.out"
     grep -v '^chaos: faults=' "$summaries.out" || :
     grep '^chaos: faults=' "$summaries.out" >>"$summaries" || failed=1
     rm -f "$summaries.out"

@@ -19,7 +19,7 @@ else
 fi
 
 # shellcheck disable=SC2086 # a list of words
-selected=$(cargo test -q --all-features --test real -- $modules --list | grep -c ': test$') || :
+selected=$(cargo test -q --all-features ${PACKAGES:-} --test real -- $modules --list | grep -c ': test$') || :
 if [ "$selected" -lt "$least" ]; then
     echo "only $selected tests are selected for the compose masters, not $least" >&2
     exit 1
@@ -34,6 +34,6 @@ export MULTILOCK_TEST_CLUSTER=compose
 outcome=0
 # One at a time: the masters are one set, and a test that waits for its turn counts as slow.
 # shellcheck disable=SC2086 # a list of words
-cargo test -q --all-features --test real -- --test-threads=1 $modules || outcome=1
-[ $# -gt 0 ] || cargo test -q --all-features --test chaos || outcome=1
+cargo test -q --all-features ${PACKAGES:-} --test real -- --test-threads=1 $modules || outcome=1
+[ $# -gt 0 ] || cargo test -q --all-features ${PACKAGES:-} --test chaos || outcome=1
 exit $outcome

@@ -29,7 +29,7 @@ mod world;
 /// schedules; `make sim` runs as many more as are asked for.
 #[test]
 fn random_schedules() {
-    let summary = campaign::campaign(1_000);
+    let summary = campaign::campaign(500);
     print!("{}", summary.report);
     println!("{}", summary.line());
     assert_eq!(summary.violations, 0, "see above");
