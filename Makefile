@@ -20,7 +20,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 
 # What is built together shares its dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
-CHECKED := $(TESTED) $(addprefix -p multilock-,model loom package monitoring cron-example)
+CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example)
 export PACKAGES ?= $(TESTED)
 CARGO_TEST = cargo test -q --all-features $(PACKAGES)
 
@@ -69,6 +69,7 @@ check-build: need-cargo
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@$(CARGO_TEST) --no-run
 	@$(CARGO_TEST) --no-run $(OPTIMIZED)
+	@cargo test -q -p multilock-loom --no-run
 
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
@@ -105,7 +106,8 @@ run-builds:
 
 run-models:
 	@nice $(MAKE) alerts
-	@nice $(CARGO_TEST) --test models --test protocol --test package --test three_hosts --bin multilock-monitoring
+	@nice $(MAKE) loom
+	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --bin multilock-monitoring
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind

@@ -5,7 +5,7 @@
 -- ARGV  owner field, lease in ms; and unless all that follow are left out:
 --       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
 --       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
---       master's record is given; hold count (1); ticket (behind all others); waiter (none, or an empty word); and the
+--       master's record is given; behind them the number of tokens of a larger block; hold count (1); ticket (behind all others); waiter (none, or an empty word); and the
 --       text of the hold's caption (captions.lua), for an owner that has one
 --       The waiter is its number, a colon and the ms that it needs to ask. If it is to be in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
@@ -56,7 +56,9 @@ if ARGV[5] then count = ARGV[5] end
 local shared = mode == 'r'
 local token = tonumber(top)
 -- The first token of the block.
-if token and not shared then token = token - 63 end
+local beyond_first = 63
+if options and #options > 1 then beyond_first = (tonumber(string.match(options, '%d+$')) or 64) - 1 end
+if token and not shared then token = token - beyond_first end
 local names = (#KEYS - (recorded and 1 or 0)) / (mode and 5 or 4)
 local last = 3 * names
 -- Indices before the first name's fence and readers.
@@ -293,6 +295,6 @@ if shared then
   return {stamp, 3, largest, waiting, first}
 end
 if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
-local life = token + 63 <= clock + AHEAD and LIFE or fencing().life_of(top, clock)
+local life = token + beyond_first <= clock + AHEAD and LIFE or fencing().life_of(top, clock)
 for i = fences + 1, fences + names do call('set', KEYS[i], top, 'px', life) end
 return granted

@@ -80,7 +80,7 @@ pub(super) fn question(
         owner: &field.text(),
         count: 1,
         lease: request.lease,
-        tokens: proposal.tokens(),
+        tokens: proposal.tokens,
         fencing: Fencing::Proposed,
         precedence,
         about: request.caption.as_deref().map(Caption::text),
@@ -390,7 +390,7 @@ impl<'a> Acquisition<'a> {
             owner: self.field.text(),
             count: 1,
             lease: request.lease,
-            tokens: self.proposal.tokens(),
+            tokens: self.proposal.tokens,
         };
         let question = calls::extend(&[renewal], fencing, pool.evidence_wanted());
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
@@ -404,7 +404,7 @@ impl<'a> Acquisition<'a> {
             round.voted(node, &reply.vote);
             accepted += usize::from(reply.accepted);
         }
-        log::token_raised(&request.names, self.proposal.token, accepted);
+        log::token_raised(&request.names, self.proposal.tokens.first, accepted);
         accepted >= request.needed
     }
 
@@ -475,7 +475,7 @@ impl<'a> Acquisition<'a> {
             names: self.rollback.claim.names.clone(),
             field: self.field,
             needed: request.needed,
-            token: self.proposal.token,
+            tokens: self.proposal.tokens,
             granted: request.kind,
             is_announced: pool.config.beside_redisson,
             caption: request.caption.clone(),

@@ -12,7 +12,8 @@ use crate::values::votes::Vote;
 /// A token, and the masters' clocks that it was made from. A lock that is not fenced has neither.
 pub(super) struct TokenProposal<'a> {
     request: &'a AcquireRequest,
-    pub(super) token: FencingToken,
+    /// Tokens that the acquire takes.
+    pub(super) tokens: Block,
     /// Largest token that masters have reported to a reader, and the number of masters that have it.
     highest_seen: (u64, usize),
     clocks: Option<Clocks>,
@@ -24,23 +25,21 @@ impl<'a> TokenProposal<'a> {
         let clocks = request
             .fenced
             .then(|| clocks.unwrap_or_else(|| Clocks::of(&request.client.pool)));
-        let token = clocks.as_ref().map_or(FencingToken::NONE, |clocks| {
-            request.client.propose_token(&request.names, clocks, 0)
+        let tokens = clocks.as_ref().map_or(Block::NONE, |clocks| {
+            let token = request.client.propose_token(&request.names, clocks, 0);
+            let size = if request.kind.is_shared() {
+                1
+            } else {
+                let shown = clocks.median_us().unwrap_or_default();
+                request.client.tokens.take_size(&request.names, token, shown)
+            };
+            token.block(size)
         });
         Self {
             request,
-            token,
+            tokens,
             highest_seen: (0, 0),
             clocks,
-        }
-    }
-
-    /// Tokens that an acquire takes.
-    pub(super) fn tokens(&self) -> Block {
-        if self.request.kind.is_shared() {
-            self.token.single()
-        } else {
-            self.token.block()
         }
     }
 
@@ -66,7 +65,7 @@ impl<'a> TokenProposal<'a> {
     /// masters that have it.
     pub(super) fn take_highest_seen(&mut self) -> usize {
         let (token, masters) = self.highest_seen;
-        self.token = FencingToken(token);
+        self.tokens = FencingToken(token).block(1);
         masters
     }
 
@@ -92,7 +91,7 @@ impl<'a> TokenProposal<'a> {
     /// time.
     pub(super) fn accepted(&self, shown_us: Option<u64>) {
         if let Some(shown_us) = shown_us {
-            let last = self.tokens().last.get();
+            let last = self.tokens.last.get();
             self.request
                 .client
                 .tokens
@@ -105,11 +104,13 @@ impl<'a> TokenProposal<'a> {
     pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
         let clocks = Clocks::of(&self.request.client.pool);
         let latest = clocks.latest_us(asked).unwrap_or_default();
-        let least = latest.max(self.tokens().last.get()).saturating_add(1);
-        self.token = self
+        let least = latest.max(self.tokens.last.get()).saturating_add(1);
+        let size = self.tokens.size().min(Block::SIZE);
+        let token = self
             .request
             .client
             .propose_token(&self.request.names, &clocks, least);
+        self.tokens = token.block(size);
         self.clocks = Some(clocks);
     }
 }

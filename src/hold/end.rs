@@ -70,7 +70,14 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     if may_hand_off && grant.pass() {
         return GuardEnd::HandedOn;
     }
-    if may_hand_off && client.idle.keep(grant) {
+    if grant.is_spent() {
+        // While others wait, each grant is for a few holds.
+        if !grant.has_waiters_elsewhere() {
+            client
+                .tokens
+                .ran_out(&grant.names, grant.tokens.size(), grant.lease());
+        }
+    } else if may_hand_off && client.idle.keep(grant) {
         return GuardEnd::Stays;
     }
     if !kept.is_zero() {

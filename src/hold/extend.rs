@@ -62,7 +62,7 @@ impl Extended {
             owner: self.hold.grant.field.text(),
             count: self.hold.grant.count(),
             lease: self.lease,
-            tokens: self.hold.grant.tokens(),
+            tokens: self.hold.grant.tokens,
         }
     }
 }

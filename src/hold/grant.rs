@@ -29,7 +29,7 @@ use crate::protocol::waiter::LAST;
 use crate::queue::{Holding, LineOptions, LineRef, NextInLine, Turn};
 use crate::time::clock::{Clock, Moment};
 use crate::values::names::Names;
-use crate::values::token::{Block, FencingToken};
+use crate::values::token::Block;
 use crate::values::votes::Vote;
 
 /// Result of one successful round: facts that stay, and a state that changes.
@@ -54,8 +54,8 @@ pub(crate) struct GrantFacts {
     pub(crate) field: Field,
     /// Size of the quorum.
     pub(crate) needed: usize,
-    /// First token of its block.
-    pub(crate) token: FencingToken,
+    /// One for each of its holds. A reader shares the token that is there.
+    pub(crate) tokens: Block,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
     /// Whether its release is announced to clients of Redisson's.
@@ -122,7 +122,7 @@ impl Grant {
     /// Whether somebody else is known to wait for the names: another task in the line of the grant, or a waiter that
     /// masters have reported.
     pub(super) fn is_wanted(&self) -> bool {
-        self.state().elsewhere().is_some() || self.line().is_some_and(|line| line.has_waiters())
+        self.has_waiters_elsewhere() || self.line().is_some_and(|line| line.has_waiters())
     }
 
     /// Lets the vacant grant stay with the client, if no task stands in its line, and masters have reported no waiter.
@@ -140,13 +140,20 @@ impl Grant {
     /// Takes the idle grant for a new hold of a running task.
     pub(crate) fn take_idle(self: &Arc<Self>, options: &IdleHoldOptions) -> Option<Hold> {
         let mut state = self.state();
-        if self.token != FencingToken::NONE && state.number() + 1 >= FencingToken::BLOCK {
-            return None;
-        }
         let number = state.take_idle(self.clock.now(), options)?;
         drop(state);
         let grant = Arc::clone(self);
         Some(Hold { grant, number })
+    }
+
+    /// Whether its last hold has had the last token of its block.
+    pub(super) fn is_spent(&self) -> bool {
+        !self.tokens.is_none() && self.state().number() + 1 >= self.tokens.size()
+    }
+
+    /// Whether masters have reported a waiter for its names.
+    pub(super) fn has_waiters_elsewhere(&self) -> bool {
+        self.state().elsewhere().is_some()
     }
 
     /// Gives the idle grant up, so that the caller can release it. Returns whether it was idle.
@@ -184,21 +191,12 @@ impl Grant {
 
     /// Number of its keys in an extension.
     pub(crate) fn extended_keys(&self) -> usize {
-        calls::extended_keys(&self.names, self.granted, self.tokens())
+        calls::extended_keys(&self.names, self.granted, self.tokens)
     }
 
     /// Current kind of its hold.
     pub(crate) fn kind(&self) -> HoldKind {
         self.state().kind
-    }
-
-    /// Tokens of the grant. A reader shares the token that is there.
-    pub(crate) fn tokens(&self) -> Block {
-        if self.granted.is_shared() {
-            self.token.single()
-        } else {
-            self.token.block()
-        }
     }
 
     pub(crate) fn lease(&self) -> Duration {
@@ -334,7 +332,7 @@ impl Grant {
         let is_suited = options.kind == self.granted
             && options.names == self.names
             && options.needed == self.needed
-            && options.fenced == (self.token != FencingToken::NONE)
+            && options.fenced != self.tokens.is_none()
             && options.caption == self.caption;
         if !is_suited {
             return None;
@@ -346,6 +344,7 @@ impl Grant {
         }
         let offer = Handoff {
             number: state.number() + 1,
+            tokens: self.tokens,
             left: state.left(now),
             lease: (!state.is_longer()).then_some(state.lease),
             begun: self.begun,
@@ -477,7 +476,7 @@ pub(crate) mod tests {
                 letters: Letters::default(),
             },
             needed: 1,
-            token: FencingToken::NONE,
+            tokens: Block::NONE,
             granted: HoldKind::Plain,
             is_announced: false,
             caption: None,

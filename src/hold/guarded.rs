@@ -26,7 +26,7 @@ impl Hold {
     }
 
     pub(crate) fn token(&self) -> FencingToken {
-        self.grant.token.of_hold(self.number)
+        self.grant.tokens.of_hold(self.number)
     }
 
     /// Validity left; zero when the hold is lost or given up.

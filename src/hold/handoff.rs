@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::queue::{LineOptions, NextInLine};
 use crate::time::clock::Moment;
-use crate::values::token::FencingToken;
+use crate::values::token::Block;
 
 /// Time for which an answer of the masters counts that told of no waiter.
 const NEWS: Duration = Duration::from_secs(1);
@@ -36,6 +36,7 @@ pub(super) struct WaitersElsewhere {
 pub(super) struct Handoff {
     /// Number that the next hold would have in the grant.
     pub(super) number: u64,
+    pub(super) tokens: Block,
     /// Validity left of the grant, and its lease; `None` if masters may keep the names locked for longer.
     pub(super) left: Duration,
     pub(super) lease: Option<Duration>,
@@ -55,7 +56,7 @@ pub(super) struct Handoff {
 
 /// Whether the grant may be handed on to the next in a line with the same options.
 pub(super) fn may_hand_off(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
-    let has_token = !options.fenced || offer.number < FencingToken::BLOCK;
+    let has_token = offer.tokens.is_none() || offer.number < offer.tokens.size();
     options.hands_on && has_token && is_worth_it(offer, options, next) && is_in_turn(offer, options, next)
 }
 

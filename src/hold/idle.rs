@@ -24,7 +24,6 @@ use crate::protocol::field::Letter;
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
-use crate::values::token::FencingToken;
 
 /// Bounds of the number of times for which the grant of a name is released at once after a recall.
 const LEAST_PENALTY: u8 = 2;
@@ -74,7 +73,7 @@ impl IdleRequest<'_> {
         grant.names == *self.names
             && grant.granted == self.kind
             && grant.needed >= self.needed
-            && (grant.token != FencingToken::NONE) == self.fenced
+            && grant.tokens.is_none() != self.fenced
             && grant.caption.as_deref() == self.caption
     }
 }

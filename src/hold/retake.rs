@@ -21,7 +21,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             owner: &grant.field.text(),
             count,
             lease,
-            tokens: grant.tokens(),
+            tokens: grant.tokens,
             fencing: Fencing::Declared,
             precedence: Precedence::Resumed,
             about: grant.caption.as_deref().map(Caption::text),

@@ -4,13 +4,17 @@
 //! clocks, and a fence is a token that masters have accepted. A refused block is stored nowhere, so the next
 //! block may have its tokens: each master accepts a token once. If refused blocks counted, tries alone would
 //! drive a name's tokens away from the clocks, further than a master's floor reaches after a restart.
+//!
+//! A grant whose block has run out is acquired again, with a block twice as large. A large block takes a name's tokens
+//! ahead of the clocks, by a small part of a lease at most: no block of a proposal that is ahead of them is large.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::values::names::Names;
-use crate::values::token::FencingToken;
+use crate::values::token::{Block, FencingToken};
 
 /// A client's knowledge of tokens.
 #[derive(Debug, Default)]
@@ -20,6 +24,10 @@ pub(crate) struct Tokens {
     ahead: Mutex<AheadMasters>,
     /// Whether there are any.
     any_ahead: AtomicBool,
+    /// Sizes of the next blocks of names whose last block ran out.
+    sizes: Mutex<HashMap<Box<str>, u64>>,
+    /// Whether there are any.
+    any_sizes: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +39,12 @@ struct AheadMasters {
 
 /// Least number of fences for a removal to be worthwhile.
 const FEW: usize = 64;
+
+/// Largest number of names whose next block is known.
+const MOST_SIZES: usize = 1024;
+
+/// Least number of blocks in the microseconds of a lease.
+const BLOCKS_IN_A_LEASE: u128 = 16;
 
 impl Tokens {
     /// Proposes the first token of a block for these names. It is the time of the masters' clocks or `least`,
@@ -50,6 +64,33 @@ impl Tokens {
             self.any_ahead.store(!ahead.fences.is_empty(), Ordering::Relaxed);
         }
         FencingToken(least.max(fence + 1))
+    }
+
+    /// Notes that a grant of these names with a block of `size` tokens has had a hold for each of them.
+    pub(crate) fn ran_out(&self, names: &Names, size: u64, lease: Duration) {
+        let most = u64::try_from(lease.as_micros() / BLOCKS_IN_A_LEASE).unwrap_or(u64::MAX);
+        let next = (size * 2).min(Block::MOST).min(most);
+        let Some(name) = names.iter().next().filter(|_| next > Block::SIZE) else {
+            return;
+        };
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        if sizes.len() >= MOST_SIZES {
+            sizes.clear();
+        }
+        sizes.insert(name.into(), next);
+        self.any_sizes.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the size of the next block of these names, for a block that begins at `first`. A block that is ahead of the
+    /// clocks, which show `clock_us`, is not large.
+    pub(crate) fn take_size(&self, names: &Names, first: FencingToken, clock_us: u64) -> u64 {
+        if !self.any_sizes.load(Ordering::Relaxed) {
+            return Block::SIZE;
+        }
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = names.iter().next().and_then(|name| sizes.remove(name));
+        self.any_sizes.store(!sizes.is_empty(), Ordering::Relaxed);
+        size.filter(|_| first.get() <= clock_us).unwrap_or(Block::SIZE)
     }
 
     /// Notes a fence of these names that masters reported or accepted, when their clocks showed `clock_us`.
@@ -124,6 +165,33 @@ mod tests {
             assert_eq!(propose(names, 80_000, 0), 80_000, "the clocks have passed it");
         }
         assert!(!tokens.any_ahead.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_block_that_ran_out_is_followed_by_one_twice_as_large() {
+        let tokens = Tokens::default();
+        let (a, b) = (Names::from("a"), Names::from("b"));
+        let lease = Duration::from_secs(30);
+        let size = |names, first| tokens.take_size(names, FencingToken(first), 1_000);
+        assert_eq!(size(&a, 1_000), Block::SIZE);
+        let mut last = Block::SIZE;
+        for expected in [128, 256, 512, 1024, 2048, 4096, 4096] {
+            tokens.ran_out(&a, last, lease);
+            assert_eq!(size(&b, 1_000), Block::SIZE);
+            last = size(&a, 1_000);
+            assert_eq!(last, expected);
+        }
+        assert_eq!(size(&a, 1_000), Block::SIZE, "the grant before had tokens left");
+        tokens.ran_out(&a, 4096, lease);
+        assert_eq!(size(&a, 1_001), Block::SIZE, "ahead of the clocks");
+        tokens.ran_out(&a, 4096, Duration::from_millis(10));
+        assert_eq!(size(&a, 1_000), 625, "a sixteenth of the lease");
+        tokens.ran_out(&a, 64, Duration::from_millis(1));
+        assert_eq!(size(&a, 1_000), Block::SIZE);
+        for n in 0..3_000 {
+            tokens.ran_out(&Names::from(format!("order:{n}")), 64, lease);
+        }
+        assert!(tokens.sizes.lock().expect("not poisoned").len() <= MOST_SIZES);
     }
 
     /// A client may lock very many names while one of the masters' clocks is ahead.

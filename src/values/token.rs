@@ -5,8 +5,8 @@
 //! larger token, whatever the clocks of clients show.
 //!
 //! Proposals come from the masters' clocks, in microseconds since 1970. So a fence can be deleted once its
-//! master's clock is far enough past it. An acquire takes a block of tokens: one for each hold to which its
-//! grant is handed on.
+//! master's clock is far enough past it. An acquire takes a block of tokens: one for each hold that its grant
+//! gets, by hand-off or because it stays with its client.
 
 use std::fmt;
 
@@ -52,42 +52,14 @@ impl FencingToken {
     /// Token of a lock that was taken with `.fenced(false)`: smaller than every other.
     pub const NONE: Self = Self(0);
 
-    /// Number of tokens that an acquire takes at once, for holds that are handed on between the tasks of one
-    /// process.
-    pub(crate) const BLOCK: u64 = 64;
-
-    /// Last token of a block that begins with this one.
-    pub(crate) const fn last_of_block(self) -> Self {
-        if self.0 == 0 {
+    /// Block of this number of tokens that begins with this one; a holder that shares its token takes one.
+    pub(crate) const fn block(self, size: u64) -> Block {
+        let last = if self.0 == 0 {
             self
         } else {
-            Self(self.0.saturating_add(Self::BLOCK - 1))
-        }
-    }
-
-    /// Block that begins with this token, for a grant that does not share it.
-    pub(crate) const fn block(self) -> Block {
-        Block {
-            first: self,
-            last: self.last_of_block(),
-        }
-    }
-
-    /// Block of this token alone, for a holder that shares it.
-    pub(crate) const fn single(self) -> Block {
-        Block {
-            first: self,
-            last: self,
-        }
-    }
-
-    /// Token of the hold with this number in a block that begins with this token.
-    pub(crate) fn of_hold(self, number: u64) -> Self {
-        if self == Self::NONE {
-            self
-        } else {
-            Self(self.0.saturating_add(number))
-        }
+            Self(self.0.saturating_add(size - 1))
+        };
+        Block { first: self, last }
     }
 
     /// Number of the token.
@@ -105,8 +77,31 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Block of a grant without tokens.
+    pub(crate) const NONE: Self = FencingToken::NONE.block(1);
+
+    /// Number of tokens that an acquire takes, unless the client knows that its grant will have more holds.
+    pub(crate) const SIZE: u64 = 64;
+
+    /// Largest number of tokens that an acquire takes.
+    pub(crate) const MOST: u64 = 4096;
+
     pub(crate) fn is_none(self) -> bool {
         self.first == FencingToken::NONE
+    }
+
+    /// Number of its tokens.
+    pub(crate) fn size(self) -> u64 {
+        self.last.0 - self.first.0 + 1
+    }
+
+    /// Token of the hold with this number.
+    pub(crate) fn of_hold(self, number: u64) -> FencingToken {
+        if self.is_none() {
+            FencingToken::NONE
+        } else {
+            FencingToken(self.first.0.saturating_add(number))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::protocol::kind::HoldKind;
 use crate::values::names::Names;
+use crate::values::token::FencingToken;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -13,6 +14,7 @@ fn at(ms: u64) -> Moment {
 fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut NextInLine)) -> bool {
     let mut offer = Handoff {
         number: 1,
+        tokens: FencingToken(100).block(Block::SIZE),
         left: LEASE,
         lease: Some(LEASE),
         begun: at(1_000),
@@ -66,9 +68,13 @@ fn without_waiters_elsewhere_it_goes_on_for_a_second() {
         !passes(1, |offer, _, _| offer.number = 64),
         "it has no token left"
     );
-    assert!(passes(1, |offer, options, _| {
+    assert!(passes(1, |offer, _, _| {
         offer.number = 64;
-        options.fenced = false;
+        offer.tokens = Block::NONE;
+    }));
+    assert!(passes(1, |offer, _, _| {
+        offer.number = 64;
+        offer.tokens = FencingToken(100).block(65);
     }));
 }
 

@@ -17,9 +17,14 @@ const SECOND: u64 = 1_000_000;
 
 /// What a master answers to an acquire behind its stamp: nothing where the token was accepted.
 fn ask(master: &Master, token: u64, options: &str) -> Vec<String> {
+    ask_block(master, token + 63, options)
+}
+
+/// The same for a block that ends with `last`. Its size is among the options.
+fn ask_block(master: &Master, last: u64, options: &str) -> Vec<String> {
     let keys = ["a", "multilock_revoked:{a}", "multilock_deadlines:{a}", FENCE];
-    let last_of_block = (token + 63).to_string();
-    let args = ["me:1", "1000", &last_of_block, options];
+    let last = last.to_string();
+    let args = ["me:1", "1000", &last, options];
     let acquire = concat!(
         include_str!("../../../lua/captions.lua"),
         include_str!("../../../lua/labels.lua"),
@@ -41,15 +46,23 @@ async fn propose_at_random(back: Option<u64>) {
         let cluster = Cluster::new(1);
         let master = cluster.master(0);
         let mut back = back;
-        let mut accepted: Vec<u64> = Vec::new();
+        // The first and the last token of each block.
+        let mut accepted: Vec<(u64, u64)> = Vec::new();
         for step in 0..16 {
             match random.random_range(0..8) {
                 0..3 => {
                     let token = clock_us(master) + random.random_range(0..80 * SECOND) - 20 * SECOND;
-                    if ask(master, token, "").is_empty() {
-                        let last = accepted.last().copied().unwrap_or(0);
-                        assert!(token > last, "seed {seed}, step {step}: {token} after {last}");
-                        accepted.push(token);
+                    let size = 64 << random.random_range(0..7);
+                    let options = if size == 64 {
+                        String::new()
+                    } else {
+                        size.to_string()
+                    };
+                    let last = token + size - 1;
+                    if ask_block(master, last, &options).is_empty() {
+                        let before = accepted.last().map_or(0, |(_, last)| *last);
+                        assert!(token > before, "seed {seed}, step {step}: {token} after {before}");
+                        accepted.push((token, last));
                     }
                 }
                 3 => sleep(Duration::from_micros(random.random_range(0..20 * SECOND))).await,
@@ -61,7 +74,7 @@ async fn propose_at_random(back: Option<u64>) {
                 }
                 5 | 6 => {
                     let earlier = accepted.get(random.random_range(0..8));
-                    let told = earlier.map(|token| ask(master, *token, "d"));
+                    let told = earlier.map(|(_, last)| ask_block(master, *last, "d"));
                     assert!(told.is_none_or(|told| told.is_empty()), "compared with nothing");
                 }
                 _ => {
@@ -90,6 +103,20 @@ async fn no_token_falls() {
 #[should_panic(expected = " after ")]
 async fn more_than_a_hundred_seconds_back_is_too_much() {
     propose_at_random(Some(180 * SECOND)).await;
+}
+
+/// A block that begins inside another one is not accepted, however large it is.
+#[tokio::test(start_paused = true)]
+async fn a_large_block_begins_above_the_last_one() {
+    let cluster = Cluster::new(1);
+    let master = cluster.master(0);
+    let first = clock_us(master);
+    assert!(ask_block(master, first + 63, "").is_empty());
+    for size in [128, 4096] {
+        let begins_at = |token: u64| ask_block(master, token + size - 1, &size.to_string());
+        assert_eq!(begins_at(first + 63)[0], "3", "{size}");
+    }
+    assert!(ask_block(master, first + 64 + 127, "128").is_empty());
 }
 
 /// A fence is forgotten, the clock is set back, and a token that was accepted earlier is declared.

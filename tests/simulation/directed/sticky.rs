@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::plan::ms;
+use crate::world::clock_us;
 
 const LEASE: Duration = ms(3000);
 /// Longer than it takes to recall a grant, to release it and to ask again.
@@ -115,18 +116,64 @@ async fn the_second_lock_asks_nobody() {
     stage.nothing_is_left();
 }
 
-/// A grant has 64 tokens.
-#[tokio::test(start_paused = true)]
-async fn tokens_that_run_out_cost_a_round() {
-    let stage = Stage::new().await;
+/// Takes the name again and again. Returns the numbers of holds that needed masters.
+async fn use_up(stage: &Stage, holds: u32) -> Vec<u32> {
     let mut last = FencingToken::NONE;
-    for _ in 0..200 {
+    let mut asked = Vec::new();
+    for hold in 0..holds {
+        let before = stage.executed();
         let guard = stage.lock().lock().await.expect("free or idle");
         assert!(guard.fencing_token() > last);
         last = guard.fencing_token();
+        if stage.executed() > before {
+            asked.push(hold);
+        }
+        guard.unlock().await.expect("held");
+        if hold % 64 == 0 {
+            sleep(ms(1)).await;
+        }
+    }
+    asked
+}
+
+/// A grant has 64 tokens, and the next one twice as many.
+#[tokio::test(start_paused = true)]
+async fn tokens_that_run_out_cost_a_round() {
+    let stage = Stage::with_lease(ms(30_000)).await;
+    let asked = use_up(&stage, 20_000).await;
+    assert_eq!(asked, [0, 64, 192, 448, 960, 1984, 4032, 8128, 12224, 16320]);
+}
+
+/// Without time for the clocks to pass, no block is large: tokens stay near the clocks.
+#[tokio::test(start_paused = true)]
+async fn tokens_stay_near_the_clocks() {
+    let stage = Stage::with_lease(ms(30_000)).await;
+    for hold in 0..50_000 {
+        let guard = stage.lock().lock().await.expect("free or idle");
+        let token = guard.fencing_token().get();
+        let clock = clock_us(stage.cluster.master(0));
+        assert!(token < clock + 5_000, "hold {hold}: {} ahead", token - clock);
         guard.unlock().await.expect("held");
     }
-    assert!(stage.executed() < 60, "{}", stage.executed());
+}
+
+/// Others that come when a grant has used up a large block get larger tokens, and the next block is small.
+#[tokio::test(start_paused = true)]
+async fn others_come_in_behind_a_large_block() {
+    let stage = Stage::with_lease(ms(30_000)).await;
+    let other = connect_by(&stage.cluster, &network(), ms(30_000)).await;
+    use_up(&stage, 5_000).await;
+    let token = stage.stays().await;
+    let theirs = soon(waiting(&other)).await;
+    let their_token = theirs.fencing_token();
+    assert!(their_token > token);
+    theirs.unlock().await.expect("held");
+    assert!(stage.lock().lock().await.expect("free").fencing_token() > their_token);
+    assert_eq!(
+        use_up(&stage, 200).await[..2],
+        [0, 1],
+        "after a recall it does not stay"
+    );
 }
 
 /// A waiter elsewhere recalls an idle grant.

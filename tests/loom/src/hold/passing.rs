@@ -28,7 +28,7 @@ use crate::time::clock::{Clock, Moment};
 use crate::time::steps::Steps;
 use crate::time::validity::Validity;
 use crate::values::names::Names;
-use crate::values::token::FencingToken;
+use crate::values::token::{Block, FencingToken};
 use crate::values::votes::Vote;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ impl Process {
             names: Names,
             field: Field,
             needed: 1,
-            token: FencingToken(100),
+            tokens: FencingToken(100).block(Block::SIZE),
             granted: HoldKind::Plain,
             is_announced: false,
             caption: None,
