@@ -159,6 +159,9 @@ pub(crate) struct RunArgs {
     /// Take one of K permits of the name in place of the lock: so many programs run at once, from 1 to 64; the same K everywhere
     #[arg(long, value_name = "K", conflicts_with = "at_least", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
+    /// What the program is doing, in 256 bytes at most: others read it in `inspect`, and where they are refused
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) about: Option<String>,
     /// Do not begin with this much validity or less
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) min_validity: Option<Duration>,
@@ -217,6 +220,9 @@ pub(crate) struct InspectArgs {
 pub(crate) struct HeldArgs {
     #[command(flatten)]
     pub(crate) names: Names,
+    /// Tell whether all K seats of names with permits are held (`run --seats`)
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) seats: Option<u32>,
 }
 
 /// Print a line of JSON for each name, and another one whenever a look finds a change
@@ -230,6 +236,9 @@ pub(crate) struct WatchArgs {
     /// How many masters must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
+    /// Print the K seats of names with permits (`run --seats`)
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) seats: Option<u32>,
     /// How often the masters are asked
     #[arg(long, value_name = "DUR", default_value = "500ms", value_parser = duration)]
     pub(crate) every: Duration,

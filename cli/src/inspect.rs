@@ -22,10 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     loop {
-        let names = match args.seats {
-            None => look(masters, &args.names, args.policy).await?,
-            Some(seats) => look_at_seats(masters, args, seats).await?,
-        };
+        let names = look(masters, &args.names, args.policy, args.seats).await?;
         let text = if args.json {
             let names: Vec<Value> = names.iter().map(as_json).collect();
             format!("{:#}\n", Value::from(names))
@@ -51,7 +48,7 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
 }
 
 pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
-    let names = look(masters, &args.names, Policy::RedLock).await?;
+    let names = look(masters, &args.names, Policy::RedLock, args.seats).await?;
     Ok(match State::of_all(&names) {
         State::Held | State::Read | State::Kept => 0,
         State::Free => exit::FREE,
@@ -89,9 +86,10 @@ fn code_of_unknown(masters: &Masters) -> u8 {
 }
 
 pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Failure> {
-    let mut seen = vec![Value::Null; args.names.len()];
+    let mut seen = Vec::new();
     loop {
-        let names = look(masters, &args.names, args.policy).await?;
+        let names = look(masters, &args.names, args.policy, args.seats).await?;
+        seen.resize(names.len(), Value::Null);
         for (name, seen) in names.iter().zip(&mut seen) {
             let mut line = as_json(name);
             let state = what_counts(&line);
@@ -151,19 +149,19 @@ fn what_counts(line: &Value) -> Value {
     state
 }
 
-async fn look(masters: &Masters, names: &[String], policy: Policy) -> Result<Vec<Inspection>, Failure> {
-    Ok(masters.lock(names, policy).inspect().await?)
-}
-
-/// Looks at the seats of each name.
-async fn look_at_seats(
+/// Looks at the names, or at the seats of each of them.
+async fn look(
     masters: &Masters,
-    args: &InspectArgs,
-    seats: u32,
+    names: &[String],
+    policy: Policy,
+    seats: Option<u32>,
 ) -> Result<Vec<Inspection>, Failure> {
+    let Some(seats) = seats else {
+        return Ok(masters.lock(names, policy).inspect().await?);
+    };
     let mut all = Vec::new();
-    for name in &*args.names {
-        let permits = masters.permits(name, seats).policy(args.policy);
+    for name in names {
+        let permits = masters.permits(name, seats).policy(policy);
         all.extend(permits.inspect().await?);
     }
     Ok(all)

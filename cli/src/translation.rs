@@ -84,6 +84,7 @@ pub(crate) fn option(name: &str) -> &str {
         "max_hold" => "--max-hold",
         "at_least" => "--at-least",
         "min_validity" => "--min-validity",
+        "about" => "--about",
         "client_label" => "MULTILOCK_CLIENT_LABEL",
         "label" => "MULTILOCK_NODE_LABELS",
         other => other,

@@ -191,6 +191,9 @@ fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &RunArgs, begun: Instant)
     if let Some(max) = args.max_hold {
         lock = lock.max_hold(max);
     }
+    if let Some(about) = &args.about {
+        lock = lock.about(about);
+    }
     if let Some(min) = args.min_validity {
         lock = lock.min_validity(min);
     }

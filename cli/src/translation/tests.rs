@@ -225,6 +225,7 @@ async fn a_value_is_refused_by_the_name_of_its_option() {
             over(lock().at_least(SECOND * 60)).await,
             "--at-least: 1m is not allowed; allowed: ",
         ),
+        (over(lock().about("x".repeat(257))).await, "--about: "),
         (
             over(masters.lock("multilock_a", Policy::RedLock)).await,
             "NAME: \"multilock_a\" is not allowed; allowed: ",

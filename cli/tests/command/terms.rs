@@ -45,8 +45,14 @@ async fn as_many_programs_run_as_there_are_seats() {
         echo $MULTILOCK_SEAT; i=0
         while [ ! -e '{go}' ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i + 1)); done"
     );
-    let args = ["gpu", "--seats", "2", "-c", "--", &script];
+    let args = ["gpu", "--seats", "2", "--about", "epoch 7", "-c", "--", &script];
     let program = || run(multilock(&urls(&servers)), &args);
+    let held = async || {
+        let mut command = multilock(&urls(&servers));
+        command.args(["held", "gpu", "--seats", "2"]);
+        said(command.spawn().expect("the command")).await.code
+    };
+    assert_eq!(held().await, Some(1), "both are free");
     let looking = async {
         let mut seen = None;
         for _ in 0..200 {
@@ -61,6 +67,7 @@ async fn as_many_programs_run_as_there_are_seats() {
             }
             sleep(ms(100)).await;
         }
+        assert_eq!(held().await, Some(0), "both are held");
         std::fs::write(&go, "").expect("the file");
         seen.expect("one look")
     };
@@ -70,6 +77,7 @@ async fn as_many_programs_run_as_there_are_seats() {
         assert!(seen.stdout.contains(seat), "{seen:?}");
     }
     assert_eq!(seen.stdout.matches("held").count(), 2 * 4, "{seen:?}");
+    assert!(seen.stdout.contains("epoch 7"), "{seen:?}");
     let all = [&one, &other, &third];
     assert_eq!(all.map(|said| said.code), [Some(0); 3], "{all:?}");
     let seats: BTreeSet<&str> = all.iter().map(|said| said.stdout.trim()).collect();
