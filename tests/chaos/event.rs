@@ -15,7 +15,7 @@ pub fn now() -> Micros {
 }
 
 /// Of each worker, the tasks that lock plain names; those with larger numbers lock names that are read or written.
-pub const PLAIN_TASKS: usize = 3;
+pub const PLAIN_TASKS: usize = 4;
 
 /// One task of one worker process. A process that is started anew has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Shared, UnlockError};
+use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Permit, Shared, UnlockError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -109,6 +109,7 @@ async fn all_tasks(duty: &Duty) -> Result<()> {
 enum Grip {
     Guard(MultiLockGuard),
     Reads(MultiLockGuard<Shared>),
+    Permit(MultiLockGuard<Permit>),
     Nothing { token: u64, until: Micros },
 }
 
@@ -117,6 +118,7 @@ impl Grip {
         match self {
             Self::Guard(guard) => guard.fencing_token().get(),
             Self::Reads(guard) => guard.fencing_token().get(),
+            Self::Permit(guard) => guard.fencing_token().get(),
             Self::Nothing { token, .. } => *token,
         }
     }
@@ -128,6 +130,7 @@ impl Grip {
         let left = match self {
             Self::Guard(guard) => guard.validity(),
             Self::Reads(guard) => guard.validity(),
+            Self::Permit(guard) => guard.validity(),
             Self::Nothing { until, .. } => return (looked, looked.max(*until)),
         };
         let left = Micros::try_from(left.as_micros()).unwrap_or(Micros::MAX);
@@ -138,6 +141,7 @@ impl Grip {
         match self {
             Self::Guard(guard) => drop(guard.lost().await),
             Self::Reads(guard) => drop(guard.lost().await),
+            Self::Permit(guard) => drop(guard.lost().await),
             Self::Nothing { until, .. } => sleep(Duration::from_micros(until.saturating_sub(now()))).await,
         }
     }
@@ -146,6 +150,7 @@ impl Grip {
         let unlocked = match self {
             Self::Guard(guard) => guard.unlock().await,
             Self::Reads(guard) => guard.unlock().await,
+            Self::Permit(guard) => guard.unlock().await,
             Self::Nothing { .. } => return "released",
         };
         match unlocked {
@@ -162,6 +167,10 @@ impl Grip {
         }
     }
 }
+
+/// The task that takes permits, and the name and number of these: fewer than there are workers.
+const PERMITS_TASK: usize = PLAIN_TASKS - 1;
+const PERMITS: (&str, u32) = ("p", 2);
 
 /// What a task is about to lock, and how.
 struct Wanted {
@@ -207,7 +216,14 @@ impl Teller {
             let wanted = self.choose();
             let (policy, began) = (wanted.policy, now());
             match self.take(&wanted).await {
-                Ok(grip) => self.hold(grip, wanted, began).await?,
+                Ok(grip) => {
+                    // A seat is a name of its own, which one has at a time.
+                    let names = match &grip {
+                        Grip::Permit(permit) => vec![format!("{}:seat:{}", PERMITS.0, permit.seat())],
+                        _ => wanted.names.clone(),
+                    };
+                    self.hold(grip, Wanted { names, ..wanted }, began).await?;
+                }
                 Err(error) => {
                     let (refusal, detail) = refusal(&error);
                     let ended = now();
@@ -229,7 +245,7 @@ impl Teller {
     }
 
     /// One task waits at one name, one goes from name to name and takes two together at times, one wants
-    /// every master. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
+    /// every master, one takes permits. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
     fn choose(&mut self) -> Wanted {
         let roll = self.rng.random_range(0..10);
         let (names, policy) = match self.task {
@@ -237,6 +253,7 @@ impl Teller {
             task if task > PLAIN_TASKS && roll < 5 => (&["s"][..], Policy::Red),
             task if task > PLAIN_TASKS && roll < 7 => (&["r", "s"][..], Policy::Red),
             task if task > PLAIN_TASKS => (&["s"][..], Policy::Multi),
+            PERMITS_TASK => (&[PERMITS.0][..], Policy::Red),
             0 => (&["a"][..], Policy::Red),
             1 if roll < 6 => (&["b"][..], Policy::Red),
             1 if roll < 8 => (&["a"][..], Policy::Red),
@@ -266,6 +283,17 @@ impl Teller {
                 .map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
             let until = now() + lease;
             return Ok(Grip::Nothing { token, until });
+        }
+        if self.task == PERMITS_TASK {
+            let lock = self.masters.permits(PERMITS.0, PERMITS.1).wait(PATIENCE);
+            let lock = if self.rng.random_bool(0.5) {
+                lock
+            } else {
+                lock.lease(self.duty.lease)
+            };
+            return lock_or_try(lock, self.rng.random_bool(0.8))
+                .await
+                .map(Grip::Permit);
         }
         let names = &wanted.names[..];
         let lock = match wanted.policy {
